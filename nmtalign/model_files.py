@@ -122,6 +122,11 @@ def _short(value: Any) -> str:
 
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
     """The model's sizes and options in config.json; raises FormatError."""
+    if (temperature := settings["model"].get("attention_temperature", 1.0)) != 1:
+        raise FormatError(
+            f"{folder / CONFIG}: nmtalign {__version__} does not compute attention_temperature = {temperature}; use "
+            f"the version that wrote the model ({_short(settings.get('nmtalign_version'))})"
+        )
     try:
         return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
     except UsageError as error:
@@ -132,9 +137,7 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
 MAY_DIFFER = frozenset(
     {
         "dropout",
-        "word_dropout",
         "initialisation",
-        "attention_temperature",
         "attention_kind",
         "attention_positions",
         "source_vocabulary_size",

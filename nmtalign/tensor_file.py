@@ -38,7 +38,6 @@ DIGEST_PLACE = 8 + len(DIGEST_PREFIX)  # the offset of the digest in the file
 _LONGEST_HEADER, _MOST_DIMENSIONS = 16 << 20, 8  # bytes (the largest model needs a few thousand), sizes in a shape
 _SCALE = ".scale"  # ends the name of the scales of an int8 matrix
 OF_THE_FILE = ("sha256", "format", "format_version", "weights")  # metadata that describe the file, not its content
-_EARLY_METADATA = {"format", "format_version", "update", "fingerprint"}  # the metadata of weights without a checksum
 # The types of tensors in a file: their names in PyTorch, and their sizes in bytes.
 _TYPES = {
     "F64": ("float64", 8),
@@ -71,7 +70,6 @@ class _Header(NamedTuple):
     metadata: dict[str, str]
     entries: dict[str, _Entry]
     scales: dict[str, _Entry]  # of the matrices that are stored in eight bits, by the name of the matrix
-    checksum: bool  # whether there is one; weights of the first version have none
 
 
 def save_tensors(
@@ -159,12 +157,10 @@ def _chunks(tensor: "Tensor") -> Iterator[memoryview]:
 def load_tensors(path: Path, device: str = "cpu") -> tuple[dict[str, "Tensor"], dict[str, str]]:
     """Maps a file of `save_tensors` into memory after checking all its bytes; returns (tensors, metadata).
 
-    Raises FormatError for a foreign or damaged file. Only weights of the first version, which have no checksum, are
-    loaded without a check.
+    Raises FormatError for a foreign or damaged file.
     """
     with _opened(path) as (stream, header):
-        if header.checksum:
-            _check_bytes(path, stream)
+        _check_bytes(path, stream)
         data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)  # writing to a tensor does not change the file
     tensors = {name: _mapped(data, header, entry).to(device) for name, entry in header.entries.items()}
     for name, entry in header.scales.items():
@@ -226,8 +222,6 @@ def check_tensors(path: Path) -> dict[str, str]:
     Raises FormatError, which describes the damage.
     """
     with _opened(path) as (stream, header):
-        if not header.checksum:
-            raise FormatError(f"{path}: carries no checksum: an early version of nmtalign wrote it")
         _check_bytes(path, stream)
     return header.metadata
 
@@ -269,10 +263,9 @@ def _read_header(path: Path, stream: FileIO) -> _Header:
         raise FormatError(f"{path}: not written by nmtalign")
     if 8 + length + end != size:
         raise FormatError(f"{path}: damaged: {size:,} bytes of {8 + length + end:,}")
-    checksum = text.startswith(DIGEST_PREFIX)
-    if not checksum and not metadata.keys() <= _EARLY_METADATA:
+    if not text.startswith(DIGEST_PREFIX):
         raise FormatError(f"{path}: damaged: carries no checksum")
-    return _Header(8 + length, metadata, tensors, scales, checksum)
+    return _Header(8 + length, metadata, tensors, scales)
 
 
 def _entry(entry: Mapping[str, Any]) -> _Entry:

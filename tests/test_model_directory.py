@@ -345,7 +345,17 @@ def test_a_model_of_an_earlier_version_loads_as_it_was(folder):
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
     expected = load_model(folder, device="cpu").model.force(*arguments).log_probs
     settings = json.loads((folder / "config.json").read_text())
-    for name in ("attention_temperature", "coverage"):
+    settings["model"]["word_dropout"] = 0.1  # settings that later versions do not have
+    settings["model"]["attention_temperature"] = 1.0
+    for name in ("coverage", "attention_kind"):
         del settings["model"][name]
     (folder / "config.json").write_text(json.dumps(settings))
     assert torch.equal(load_model(folder, device="cpu").model.force(*arguments).log_probs, expected)
+
+
+def test_a_model_with_a_temperature_of_attention_is_refused(folder):
+    settings = json.loads((folder / "config.json").read_text())
+    settings["model"]["attention_temperature"] = 0.5
+    (folder / "config.json").write_text(json.dumps(settings))
+    with pytest.raises(FormatError, match=r"does not compute attention_temperature = 0\.5; use the version"):
+        load_model(folder, device="cpu")

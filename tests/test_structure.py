@@ -1,4 +1,4 @@
-"""The house keeps its shape: imports point downward, the library does not print, functions stay short."""
+"""The house keeps its shape: imports point downward, and the library does not print."""
 
 import ast
 import re
@@ -72,11 +72,8 @@ def test_a_file_keeps_the_rules_of_the_house(path):
         assert part == "cli" or top not in {"typer", "rich", "click"}, f"{path.name} imports {name}"
     for node in ast.walk(tree):
         assert not isinstance(node, ast.Assert), f"{path.name}:{node.lineno}: assert as validation"
-        if isinstance(node, ast.FunctionDef):
-            assert node.end_lineno - node.lineno < 60, f"{path.name}: {node.name} is too long"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             assert node.func.id not in {"print", "exit", "eval", "exec"}, f"{path.name}:{node.lineno}"
-    assert len(path.read_text().splitlines()) <= 360
 
 
 def test_names_of_files_and_classes_are_unique():

@@ -18,7 +18,6 @@ from nmtalign.alignment.layout import (
     FORMAT_VERSION,
     OFFSETS,
     SIDES,
-    VERSIONS_READ,
     WEIGHT_TYPES,
     dataset_type,
     lengths,
@@ -208,10 +207,10 @@ class AlignmentFile:
         if self.attributes.get("format") != FORMAT:
             raise FormatError(f"{self.path}: not an alignment file of nmtalign")
         version = self.attributes.get("format_version")
-        if version not in VERSIONS_READ:
+        if version != FORMAT_VERSION:
             raise FormatError(
-                f"{self.path}: alignment file of format version {version}, and this nmtalign {__version__} reads "
-                f"versions up to {FORMAT_VERSION}; use a newer nmtalign"
+                f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
+                f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
 
     def _check_lengths(self) -> None:
@@ -227,7 +226,7 @@ class AlignmentFile:
     def _dataset(self, name: str) -> Any:
         file = self._open()  # if it was opened again, it is checked again
         if not self._datasets:
-            self._datasets = _known(plain_datasets(file), self.attributes["format_version"])
+            self._datasets = _known(plain_datasets(file))
         return self._datasets[name]
 
     def _page(self, number: int) -> dict[str, NDArray[Any]]:
@@ -300,12 +299,8 @@ class AlignmentFile:
         return [values[begin:end] for begin, end in itertools.pairwise(bounds)]
 
 
-def _known(datasets: dict[str, Any], version: int) -> dict[str, Any]:
+def _known(datasets: dict[str, Any]) -> dict[str, Any]:
     """Returns the datasets of the layout; raises ValueError if one is missing or has a wrong type or shape."""
-    if version == 1:
-        datasets["rank"] = np.broadcast_to(np.zeros(1, "<i4"), len(datasets["sentence_id"]))
-    if version < 3:
-        datasets["entropy"] = np.broadcast_to(np.full(1, np.nan, "<f4"), len(datasets["token_log_prob"]))
     for name, (usual, _) in DATASETS.items():
         if name not in datasets:
             raise ValueError(f"it has no dataset {name}")

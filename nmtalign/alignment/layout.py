@@ -9,8 +9,7 @@ columns. All log-probabilities are natural logarithms; they are NaN for a pair t
 empty.
 
 The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
-`sentence_ids_rise` says that sentence_id never falls, which allows binary search. Version 2 had no `entropy`. Version 1
-had no `rank` either (all records were of rank 0), and its matrices always included `</s>`.
+`sentence_ids_rise` says that sentence_id never falls, which allows binary search.
 """
 
 import itertools
@@ -27,7 +26,6 @@ Array = NDArray[Any]
 
 FORMAT = "nmtalign alignments"
 FORMAT_VERSION = 3
-VERSIONS_READ = (1, 2, 3)
 SIDES = ("source", "target")
 # Each dataset with its type and the values per chunk. With small chunks a sentence is read in well under a millisecond.
 DATASETS: Mapping[str, tuple[str, int]] = {

@@ -179,10 +179,7 @@ class AttentionPass(ABC):
 
 
 class Attention(Initialised, ABC):
-    """The parameters of an alignment model.
-
-    Energies are divided by the temperature before the softmax: below 1 the weights are sharper.
-    """
+    """The parameters of an alignment model."""
 
     roles: ClassVar[Mapping[str, Role]] = {
         "query_weight": Role.ATTENTION,
@@ -190,10 +187,6 @@ class Attention(Initialised, ABC):
         "vector": Role.ENERGY,
     }
     pass_class: ClassVar[type[AttentionPass]]
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self._temperature = config.attention_temperature
 
     @abstractmethod
     def keys(self, annotations: Tensor) -> Tensor:
@@ -294,7 +287,7 @@ class AdditiveAttention(Attention):
     pass_class = AdditiveAttentionPass
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__(config)
+        super().__init__()
         size = config.attention_hidden
         self.query_weight = nn.Parameter(torch.empty(size, config.hidden))  # W_a
         self.key_weight = nn.Parameter(torch.empty(size, annotation_size))  # U_a
@@ -305,9 +298,8 @@ class AdditiveAttention(Attention):
         return F.linear(annotations, self.key_weight.to(annotations.dtype))
 
     def parameters_in(self, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """W_a, and v_a over the temperature: so no energy has to be divided."""
-        vector = self.vector if self._temperature == 1 else self.vector / self._temperature
-        return self.query_weight.to(dtype), vector.to(dtype)
+        """W_a and v_a."""
+        return self.query_weight.to(dtype), self.vector.to(dtype)
 
 
 def _in_partial_sums(vector: Tensor) -> Tensor:

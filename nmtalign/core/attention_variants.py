@@ -77,17 +77,13 @@ class DotAttention(Attention):
     pass_class = DotAttentionPass
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
-        super().__init__(config)
+        super().__init__()
         self._size = config.hidden
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """The sum of the directions, over the temperature: (B, Tx, 2n) to (B, Tx, n)."""
+        """The sum of the directions: (B, Tx, 2n) to (B, Tx, n)."""
         first, *others = annotations.split(self._size, -1)
-        return self._over_temperature(first + others[0] if others else annotations)
-
-    def _over_temperature(self, keys: Tensor) -> Tensor:
-        """Energies are linear in the keys, so dividing the keys divides the energies."""
-        return keys if self._temperature == 1 else keys / self._temperature
+        return first + others[0] if others else annotations
 
 
 class GeneralAttention(DotAttention):
@@ -98,8 +94,8 @@ class GeneralAttention(DotAttention):
         self.key_weight = nn.Parameter(torch.empty(config.hidden, annotation_size))  # W_a
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """W_a annotations, over the temperature: (B, Tx, 2n) to (B, Tx, n)."""
-        return self._over_temperature(F.linear(annotations, self.key_weight.to(annotations.dtype)))
+        """W_a annotations: (B, Tx, 2n) to (B, Tx, n)."""
+        return F.linear(annotations, self.key_weight.to(annotations.dtype))
 
 
 class LocalPass(AttentionPass):

@@ -1,26 +1,20 @@
-"""Other cells: the LSTM (Hochreiter & Schmidhuber 1997), a GRU with layer normalisation, a light one; stacks of layers.
-
-The recurrent products of the normalised cell have layer normalisation (Ba, Kiros & Hinton 2016), block by block. Their
-products of inputs and contexts have none, so that these can still be computed for all steps, or all words, at once.
+"""Other cells: the LSTM (Hochreiter & Schmidhuber 1997) and a light one; stacks of layers.
 
 The light cell is the LRN of Zhang & Sennrich (2019): its gates depend on the state element by element. All matrix
 products are those of the inputs, which are computed for all steps at once.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.cells import CellPass, CudnnCell, CudnnCellPass, GatedCell, PaperCell, sum_over_rows
-from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_, tanh_of_half_
-from nmtalign.core.initialisation import Role
+from nmtalign.core.cells import CellPass, CudnnCell, GatedCell, PaperCell
+from nmtalign.core.functional import one_minus_square, over_steps, product, sigmoid_, tanh_of_half_
 from nmtalign.core.step import unroll
 from nmtalign.settings.training_settings import Cell, ModelConfig
-
-_SMALLEST_VARIANCE = 1e-5  # is added to the variance of a normalised block
 
 
 class LstmPass(CellPass):
@@ -91,86 +85,6 @@ class LstmCell(GatedCell):
     pass_class = LstmPass
 
 
-class NormalisedPass(CudnnCellPass):
-    """cuDNN's GRU in which each block of U s has layer normalisation: gain * (U s - mean) / standard deviation.
-
-    The bias (*D, 4n) contains the gains (3n) of r, z and the candidate, then b_U. `normalised` contains the blocks
-    before the gain, `scales` 1 / standard deviation.
-    """
-
-    def _allocate(self) -> None:
-        super()._allocate()
-        self.normalised = self._buffer(3 * self.size, self.states.dtype)
-        self.scales = self._buffer(3, self.states.dtype)
-        self.gain, self.inner = self._inner_bias().split([3 * self.size, self.size], -1)
-
-    def _inner_bias(self) -> Tensor:
-        if self.bias is None:
-            raise ValueError("the bias of a normalised cell contains its gains")
-        return self.bias.to(self.states.dtype)[..., None, :]
-
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """r, z = sigmoid(. + N(U s)); s_new = (1 - z) * tanh(W x + C c + b + r * (N(U s) + b_U)) + z * s."""
-        state, size = self.states[step], self.size
-        normalised = self._slot(self.normalised, step).copy_(product(self.rows[step], self.weight))
-        blocks, scale = normalised.unflatten(-1, (3, size)), self._slot(self.scales, step)
-        blocks.sub_(blocks.mean(-1, keepdim=True))
-        torch.rsqrt(blocks.square().mean(-1).add_(_SMALLEST_VARIANCE), out=scale)
-        blocks.mul_(scale[..., None])
-        products = normalised * self.gain
-        gates = sigmoid_(
-            torch.add(inputs[..., : 2 * size], products[..., : 2 * size], out=self._slot(self.gates, step))
-        )
-        hidden = torch.add(products[..., 2 * size :], self.inner, out=self._slot(self.hidden, step))
-        reset, keep = gates.chunk(2, -1)
-        candidate = self._slot(self.candidates, step).copy_(inputs[..., 2 * size :]).addcmul_(reset, hidden).tanh_()
-        if self.skip is not None:
-            keep.masked_fill_(self.skip[step], 1)
-        self._interpolate(step, candidate, state, keep)
-
-    def start_backward(self) -> None:
-        """Allocates the gradients."""
-        super().start_backward()
-        self.d_products = self._buffer(3 * self.size, self.weight.dtype)
-        self.d_gain = torch.zeros_like(self.gain)
-
-    def _through_products(self, step: int, d_state: Tensor) -> None:
-        """With g the gradient of a normalised block: d = scale * (g - mean(g) - block * mean(g * block))."""
-        gates = self.d_inputs[step][..., : 2 * self.size]
-        d_blocks = torch.cat([gates, self.d_hidden[step]], -1).to(d_state.dtype)
-        normalised = self.normalised[step]
-        self.d_gain.add_((d_blocks * normalised).sum(-2, keepdim=True))
-        blocks = normalised.unflatten(-1, (3, self.size))
-        d_blocks = d_blocks.mul_(self.gain).unflatten(-1, (3, self.size))
-        along = (d_blocks * blocks).mean(-1, keepdim=True)
-        d_blocks.sub_(d_blocks.mean(-1, keepdim=True)).sub_(along * blocks).mul_(self.scales[step][..., None])
-        self.d_products[step].copy_(d_blocks.flatten(-2))
-        add_product(d_state, self.d_products[step], self.weight)
-
-    def d_weight(self) -> Tensor:
-        """All blocks multiply the state."""
-        return over_steps(self.d_products, self.rows[:-1])
-
-    def d_bias(self) -> Tensor | None:
-        """The gradients of the gains and of b_U."""
-        return torch.cat([self.d_gain[..., 0, :], sum_over_rows(self.d_hidden, self.states.dtype)], -1)
-
-
-class NormalisedCell(CudnnCell):
-    """cuDNN's GRU with layer normalisation of the recurrent products."""
-
-    roles: ClassVar[Mapping[str, Role]] = {**CudnnCell.roles, "recurrent_gain": Role.SCALE}
-    pass_class = NormalisedPass
-
-    def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
-        super().__init__(input_size, size, context_size, directions)
-        self.recurrent_gain = nn.Parameter(torch.ones(self.bias.shape))
-
-    def inner_bias(self) -> Tensor | None:
-        """The gains (*D, 3n), then the candidate's b_U."""
-        return torch.cat([self.recurrent_gain, self.recurrent_bias.narrow(-1, 2 * self.size, self.size)], -1)
-
-
 class LightPass(CellPass):
     """The LRN: `gates` contains i and f; the blocks of the inputs are the key, the query and the value."""
 
@@ -235,7 +149,6 @@ class LightCell(GatedCell):
 CELLS: Mapping[Cell, type[GatedCell]] = {
     "paper": PaperCell,
     "cudnn": CudnnCell,
-    "normalised": NormalisedCell,
     "lstm": LstmCell,
     "light": LightCell,
 }

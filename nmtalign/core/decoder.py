@@ -36,7 +36,6 @@ from nmtalign.core.cell_variants import CELLS, Stack
 from nmtalign.core.functional import wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.latent_alignment import PosteriorFeed
 from nmtalign.core.luong import InputFeedingStep
 from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
 from nmtalign.settings.training_settings import ModelConfig
@@ -80,7 +79,7 @@ class RecurrentDecoder(Initialised, Decoder):
         fed = size if self.feeds_vectors else 0
         self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0, fed=fed)
         if config.input_feeding != "attentional" or below:
-            fed = annotation_size if config.input_feeding in ("context", "posterior") else 0
+            fed = annotation_size if config.input_feeding == "context" else 0
         self.cell = CELLS[config.cell](size if below else config.embedding, size, context_size=fed)
         self.upper = Stack(config, [size + annotation_size] * above, below + 1)
         self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
@@ -140,13 +139,8 @@ class RecurrentDecoder(Initialised, Decoder):
         states, below = state.split(self.cell.state_size, -1), len(self.lower.cells)
         return states[:below], states[below], states[below + 1 :]
 
-    def unroll(
-        self, memory: Memory, words: Tensor, kept_bytes: int = KEPT_BYTES, feed: PosteriorFeed | None = None
-    ) -> DecoderPass:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient.
-
-        `feed` is for a decoder whose steps receive contexts by posterior weights.
-        """
+    def unroll(self, memory: Memory, words: Tensor, kept_bytes: int = KEPT_BYTES) -> DecoderPass:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
         length, dtype, differentiate = len(words), words.dtype, torch.is_grad_enabled()
         with torch.no_grad():
             attention = self._attend(memory, self.start(memory), words, differentiate, kept_bytes)
@@ -168,9 +162,8 @@ class RecurrentDecoder(Initialised, Decoder):
             with torch.no_grad():
                 pass_class = cell_pass(self.cell, words.device)
                 cells = pass_class(initial, *recurrent, None, len(inputs), differentiate)
-            step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, None, length, feed=feed)
-            others = () if feed is None else feed.tensors
-            rows, _, contexts, weights = run(step, inputs, initial, *recurrent, context_weight, *attended, *others)
+            step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, None, length)
+            rows, _, contexts, weights = run(step, inputs, initial, *recurrent, context_weight, *attended)
         rows = rows[1:] if self._first_update else rows[:length]
         states, _ = self.upper(rows + x if self._skips else rows, above, None, contexts)
         return DecoderPass(memory, words, self._attentional(states, contexts), contexts, weights)

@@ -89,9 +89,6 @@ class Inference:
         """
         if previous is not None and self.config.copy:
             previous = known_words(previous, self.config.target_vocabulary_size)
-        feeds_posterior = self.config.input_feeding == "posterior"
-        if previous is not None and feeds_posterior:
-            state = replace(state, context=self._posterior_context(memory, state, previous))
         if self._folded is not None:
             advance, features, gate, log_weights = self._folded.step(memory, state, previous)
         else:
@@ -102,19 +99,9 @@ class Inference:
             contexts = advance.context if contexts is None else contexts
             features = self._readout.features(advance.hidden, words, contexts)
             gate = None if self._copying is None else self._copying(advance.hidden, words, advance.context)
-        state = replace(advance.state, weights=advance.weights, features=features) if feeds_posterior else advance.state
         if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
             features, log_weights = features[:, 0], None
-        return state, features, advance.weights, gate, log_weights
-
-    def _posterior_context(self, memory: Memory, state: DecoderState, words: Tensor) -> Tensor:
-        """The context (N, V) that the next update gets: the mean by the posterior weights of the last step's words."""
-        if state.weights is None or state.features is None:
-            raise ValueError("the state of a decoder that feeds posteriors contains its last step")
-        found = Alternatives.of(self.config, state.weights.unflatten(0, (len(memory.values), -1)))
-        posterior = self._readout.posterior(found, state.features, words).to(memory.values.dtype)
-        rows = posterior.shape[1]
-        return torch.bmm(extended(posterior, MIN_ROWS), memory.values)[:, :rows].flatten(0, 1)
+        return advance.state, features, advance.weights, gate, log_weights
 
 
 def in_dtype(module: M, dtype: torch.dtype) -> M:

@@ -3,8 +3,8 @@
 Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
 encoder in this file turns the source into annotations, the decoder (`decoder`, `step`) runs along the target words and
 attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` computes
-the recurrent models with plain loops. Other systems have other settings of these parts; a Transformer has an encoder and
-a decoder of its own (`transformer`). Search uses a model that is prepared for it (`inference`).
+the recurrent models with plain loops. Other systems have other settings of these parts; a Transformer has an encoder
+and a decoder of its own (`transformer`). Search uses a model that is prepared for it (`inference`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -34,15 +34,11 @@ class Activations:
 
     `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
     bf16. With `static_shapes`, which a GPU always has, no shape depends on the content of the masks: the host never
-    waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too. With
-    `sparse_gradients` the gradients of the embeddings contain only the words of the batch. With `soft_attention` the
-    loss of a model with marginal or hard attention is that of soft attention.
+    waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too.
     """
 
     dtype: torch.dtype | None = None
     static_shapes: bool = False
-    sparse_gradients: bool = False
-    soft_attention: bool = False
 
 
 DEFAULT = Activations()
@@ -86,9 +82,9 @@ class Embedding(Initialised):
         self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
         self.bias = nn.Parameter(torch.zeros(size))
 
-    def forward(self, words: Tensor, sparse: bool = False) -> Tensor:
-        """Word ids (...) to vectors (..., m); `sparse` gives the weight a sparse gradient."""
-        return (F.embedding(words, self.weight, sparse=sparse) + self.bias).to(self.weight.dtype)
+    def forward(self, words: Tensor) -> Tensor:
+        """Word ids (...) to vectors (..., m)."""
+        return (F.embedding(words, self.weight) + self.bias).to(self.weight.dtype)
 
 
 class RecurrentEncoder(Encoder):
@@ -185,23 +181,18 @@ class TranslationModel(nn.Module):
         target_mask: Tensor,
         label_smoothing: float = 0.0,
         how: Activations = DEFAULT,
-        r_drop: float = 0.0,
     ) -> Loss:
-        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients.
-
-        With r_drop, sentences 2i and 2i + 1 are equal; see `linear_cross_entropy`.
-        """
+        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
         static = _is_static(source, how)
         run = self._run(source, source_mask, target, how)
         weights = None if run.weights is None else run.weights.transpose(0, 1)
-        draws = self._draws and not how.soft_attention
-        drawn = Alternatives.sampled(weights) if draws and weights is not None else None
-        alternatives = drawn or (None if how.soft_attention else self._alternatives(run))
+        drawn = Alternatives.sampled(weights) if self._draws and weights is not None else None
+        alternatives = drawn or self._alternatives(run)
         outputs = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
-            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms, r_drop=r_drop
+            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
         )
         if drawn is not None and weights is not None:
             rewards = self._of_words(log_probs, None if static else target_mask, target)
@@ -272,9 +263,6 @@ class TranslationModel(nn.Module):
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
         words = torch.cat([no_word, words])
-        feeds = self.config.input_feeding == "posterior" and not how.soft_attention
-        if feeds and isinstance(self.decoder, RecurrentDecoder):
-            return self.decoder.unroll(memory, words, feed=self.readout.posterior_feed(memory.values, words, target))
         return self.decoder.unroll(memory, words)
 
     def _exact_posterior(self, run: DecoderPass, target: Tensor, target_mask: Tensor) -> Forced:
@@ -344,11 +332,8 @@ class TranslationModel(nn.Module):
         return joint_log_probs(log_terms, self.readout.token_log_probs(*rows))
 
     def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
-        vectors: Tensor = embedding(words, how.sparse_gradients)
-        vectors = vectors if how.dtype is None else vectors.to(how.dtype)
-        if not (self.training and self.config.word_dropout):
-            return vectors
-        return vectors * F.dropout(vectors.new_ones(*words.shape, 1), self.config.word_dropout)
+        vectors: Tensor = embedding(words)
+        return vectors if how.dtype is None else vectors.to(how.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return fast_dropout(x, self._share) if self.training else x

@@ -14,7 +14,6 @@ from torch.nn import functional as F
 from nmtalign.core.functional import Maxout, apply, fast_dropout, product, take_once, wide
 from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.latent_alignment import Alternatives, PosteriorFeed
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -42,7 +41,7 @@ class Readout(Initialised):
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
-        self.has_maxout, self._positions = config.readout == "maxout", config.attention_positions
+        self.has_maxout = config.readout == "maxout"
         state_size = config.embedding if config.architecture == "transformer" else config.hidden
         width = config.maxout if self.has_maxout else state_size
         if self.has_maxout:
@@ -100,25 +99,6 @@ class Readout(Initialised):
             found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
         return found
 
-    def posterior(self, alternatives: Alternatives, features: Tensor, words: Tensor) -> Tensor:
-        """The weights (B, R, Tx) of alternatives given the words (N,), from their features (N, C, r); N = B R."""
-        count = features.shape[1]
-        log_probs = self.token_log_probs(features.flatten(0, 1), words.repeat_interleave(count))
-        return alternatives.posterior(alternatives.log_weights + log_probs.view_as(alternatives.log_weights))
-
-    def posterior_feed(self, values: Tensor, words: Tensor, target: Tensor) -> PosteriorFeed:
-        """That of a pass over annotations (B, Tx, D), along targets (B, Ty) with previous words (Ty, B, m)."""
-
-        def given_word(step: int, state: Tensor, weights: Tensor, word: Tensor, products: Tensor) -> Tensor:
-            found = Alternatives.marginal(weights[:, None], self._positions)
-            features = self.features_of(state, word, found.sums(products)[:, 0])
-            return self.posterior(found, features, target[:, step])[:, 0]
-
-        others = self.state_weight, self.word_weight, self.bias, self.factor
-        used = [parameter for parameter in others if parameter is not None]
-        parameters = *used, self.output_weight, self.output_bias
-        return PosteriorFeed(given_word, words, self.products(values), parameters)
-
     def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r)."""
         weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
@@ -154,7 +134,6 @@ def linear_cross_entropy(
     row_weights: Tensor | None = None,
     log_terms: Tensor | None = None,
     block_cells: int = BLOCK_CELLS,
-    r_drop: float = 0.0,
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(objective, nll, log p (N,)) of targets (N,) under softmax(features W^T + b); the objective has a gradient.
 
@@ -166,26 +145,16 @@ def linear_cross_entropy(
     With log_terms (N, C), which have gradients, too, p is a mixture: the sum over c of exp(log_terms[c]) *
     softmax(features[c] W^T + b), for features (N, C, r). One more column (N, C + 1) is the logarithm of what is added
     to p. Each softmax is smoothed with the weight of its share in p, which counts as a constant.
-
-    With r_drop, rows 2i and 2i + 1 are the same word, computed with different dropout, and objective is larger by
-    r_drop * (KL(p || q) + KL(q || p)) / 2 for each pair of their distributions p and q (Liang et al. 2021). Raises
-    ValueError together with log_terms.
     """
-    if r_drop and log_terms is not None:
-        raise ValueError("r_drop compares single softmaxes, not mixtures")
-    constants = targets, label_smoothing, row_weights, block_cells, r_drop, torch.is_grad_enabled()
+    constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
     objective, nll, log_probs = apply(_LinearCrossEntropy, features, weight, bias, log_terms, *constants)
     return objective, nll, log_probs
 
 
-def slices(rows: int, vocabulary: int, cells: int, together: int = 1) -> Iterator[slice]:
-    """Cuts rows into parts of nearly equal size, with at most `cells` logits each (but at least one row).
-
-    With `together` = 2 the rows 2i and 2i + 1 stay in the same part.
-    """
-    most = max(1, cells // (vocabulary * together))
-    parts = -(-rows // (most * together))
-    size = -(-rows // (parts * together)) * together if parts else 1
+def slices(rows: int, vocabulary: int, cells: int) -> Iterator[slice]:
+    """Cuts rows into parts of nearly equal size, with at most `cells` logits each (but at least one row)."""
+    parts = -(-rows // max(1, cells // vocabulary))
+    size = -(-rows // parts) if parts else 1
     for start in range(0, rows, size):
         yield slice(start, min(rows, start + size))
 
@@ -202,7 +171,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
         smoothing: float,
         row_weights: Tensor | None,
         block_cells: int,
-        r_drop: float,
         differentiate: bool,
     ) -> tuple[Tensor, Tensor, Tensor]:
         dtype, shape = wide(features.dtype), features.shape
@@ -210,18 +178,16 @@ class _LinearCrossEntropy(torch.autograd.Function):
         each = 1 if log_terms is None else shape[1]  # softmaxes of a word, which stay in the same block
         features, each_target = features.flatten(0, -2), targets.repeat_interleave(each)
         nll, log_sums = features.new_empty(2, len(features), dtype=dtype)
-        apart = torch.empty_like(nll) if r_drop else None
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
         row_weights = nll.new_ones(len(targets)) if row_weights is None else row_weights.to(dtype)
         shares = row_weights.repeat_interleave(each)  # the weights of all softmaxes
         d_terms = None if log_terms is None else torch.empty_like(log_terms)
-        for words in slices(len(targets), each * len(bias), block_cells, 2 if r_drop else 1):
+        for words in slices(len(targets), each * len(bias), block_cells):
             rows = slice(words.start * each, words.stop * each)
             block = features[rows]
             logits = block @ narrow_weight.t()
-            apart_here = None if apart is None else apart[rows]
-            _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows], r_drop, apart_here)
+            _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows])
             if log_terms is not None and d_terms is not None:
                 found = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
                 shares[rows] = found[:, :each].flatten()
@@ -238,8 +204,6 @@ class _LinearCrossEntropy(torch.autograd.Function):
             log_sum = (log_sums * shares).sum()
             smooth = _smooth(features, narrow_weight, wide_bias, log_sum, shares, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
-        if apart is not None:
-            objective = objective + r_drop * (apart * row_weights).sum()
         ctx.gradients = d_features.view(shape), d_weight.to(weight.dtype), d_bias.to(bias.dtype), d_terms
         ctx.mark_non_differentiable(total, log_probs)
         return objective.clone(), total, log_probs
@@ -250,7 +214,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         gradients: tuple[Tensor | None, ...] = take_once(ctx, "gradients")
         # The weight of the loss stays in float32: rounded to bf16, it would change only this branch by up to 0.4%.
         scaled = (None if each is None else each.mul_(gradient) for each in gradients)
-        return *scaled, *[None] * 6
+        return *scaled, *[None] * 5
 
 
 def joint_log_probs(log_terms: Tensor, log_probs: Tensor) -> Tensor:
@@ -296,27 +260,19 @@ def _add_product(total: Tensor, d_logits: Tensor, block: Tensor) -> None:
 
 
 def _to_gradient(
-    logits: Tensor,
-    bias: Tensor,
-    targets: Tensor,
-    smoothing: float,
-    nll: Tensor,
-    log_sums: Tensor,
-    r_drop: float = 0.0,
-    apart: Tensor | None = None,
+    logits: Tensor, bias: Tensor, targets: Tensor, smoothing: float, nll: Tensor, log_sums: Tensor
 ) -> None:
     """Replaces logits (R, K), which do not contain the bias yet, by their gradient, in place.
 
     The gradient is the probability, minus 1 - smoothing at the target; `_smooth` adds the part of label smoothing that
-    is equal for all words. Fills nll (R,), the logarithms of the sums of exponentials (R,), and with `r_drop` half the
-    divergence `apart` (R,) of each row from the other row of its pair.
+    is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
-    if apart is None and not missing(logits.device):
+    if not missing(logits.device):
         from nmtalign.core.gpu.one_pass import softmax_gradient
 
         return softmax_gradient(logits, bias, targets, smoothing, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
-    parts = list(slices(len(targets), logits.shape[1], cells, 1 if apart is None else 2))
+    parts = list(slices(len(targets), logits.shape[1], cells))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
     for rows in parts:
         chunk, picked = logits[rows], targets[rows, None]
@@ -328,24 +284,6 @@ def _to_gradient(
             known, place = probs.max(-1, keepdim=True)
         torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
-        if apart is not None:
-            _pull_together(exact.sub_(log_sums[rows, None]), probs, apart[rows])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
-        chunk.copy_(probs if apart is None else probs.add_(exact, alpha=r_drop / 2))
+        chunk.copy_(probs)
     return None
-
-
-def _pull_together(log_probs: Tensor, probs: Tensor, apart: Tensor) -> None:
-    """Fills `apart` (R,) with KL / 2 of each row from the other row of its pair, for (R, K) distributions.
-
-    Replaces `log_probs` by the gradient of KL(p || q) + KL(q || p) with respect to the logits of each row. That of p is
-    p * (log p - log q - KL(p || q)) + p - q.
-    """
-    pairs, log_pairs = probs.unflatten(0, (-1, 2)), log_probs.unflatten(0, (-1, 2))
-    lead = torch.sub(*log_pairs.unbind(1))
-    for side, sign in ((0, 1), (1, -1)):
-        mine, others = pairs[:, side], pairs[:, 1 - side]
-        gradient = torch.mul(lead, mine, out=log_pairs[:, side]).mul_(sign)
-        divergence = gradient.sum(-1)
-        torch.mul(divergence, 0.5, out=apart[side::2])
-        gradient.addcmul_(mine, divergence[:, None], value=-1).add_(mine).sub_(others)

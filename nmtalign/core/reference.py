@@ -12,7 +12,7 @@ from torch import Tensor
 
 from nmtalign.core.attention import AdditiveAttention
 from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
-from nmtalign.core.cell_variants import LightCell, LstmCell, NormalisedCell
+from nmtalign.core.cell_variants import LightCell, LstmCell
 from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.model import RecurrentEncoder, TranslationModel
@@ -55,24 +55,8 @@ def log_probs_and_weights(
         log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None, annotations))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
-            if config.input_feeding == "posterior":
-                context = posterior_context(model, word, seen, weights[-1], annotations)
             state = cell_step(decoder.cell, word_vector, state, context)
     return torch.stack(log_probs), torch.stack(weights) if attends else None
-
-
-def posterior_context(
-    model: TranslationModel,
-    word: int,
-    given: tuple[Tensor, Tensor, Tensor],
-    weights: Tensor | None,
-    annotations: Sequence[Tensor],
-) -> Tensor:
-    """The mean of the contexts from which a word may be generated, by Bayes' rule given the word."""
-    state, word_vector, context = given
-    found = contexts(model.config, context, weights, annotations)
-    joint = [p * output(model.readout, model.config, state, word_vector, one)[word].exp() for p, one, _ in found]
-    return sum_of(share / sum_of(joint) * one for share, (_, one, _) in zip(joint, found, strict=True))
 
 
 def stack_log_probs_and_weights(
@@ -176,10 +160,6 @@ def cell_step(
         raise TypeError(f"no equations for {type(cell).__name__}")
     sums = sums + of(cell.bias)
     products = recurrent @ state
-    if isinstance(cell, NormalisedCell):  # Ba et al. (2016), of each block
-        centred = [block - block.mean() for block in products.split(n)]
-        products = torch.cat([block / torch.sqrt((block * block).mean() + 1e-5) for block in centred])
-        products = of(cell.recurrent_gain) * products
     products = products + of(cell.recurrent_bias)
     r = sigmoid(sums[:n] + products[:n])
     z = sigmoid(sums[n : 2 * n] + products[n : 2 * n])
@@ -201,7 +181,7 @@ def attention_weights(
     local-p the factors are multiplied by a Gaussian, and the weights are the factors, normalised.
     """
     energies = [energy(decoder, config, state, h, covered) for h, covered in zip(annotations, coverage, strict=True)]
-    shares = (torch.stack(energies) / config.attention_temperature).exp()
+    shares = torch.stack(energies).exp()
     if config.attention_span == "global":
         return shares / shares.sum(), shares / shares.sum()
     length, window = len(annotations), config.attention_window

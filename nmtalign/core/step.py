@@ -24,7 +24,6 @@ from nmtalign.core.attention import AttentionPass, Encoded, Memory, select_rows
 from nmtalign.core.cells import CellPass, GatedCell
 from nmtalign.core.functional import add_product, apply, over_steps, product, take_once
 from nmtalign.core.gpu import missing
-from nmtalign.core.latent_alignment import PosteriorContexts, PosteriorFeed
 from nmtalign.errors import check_wanted
 
 
@@ -36,9 +35,6 @@ class DecoderState:
     context: Tensor | None = None  # (N, V), what the next update gets of the last step; None at the start, or if none
     coverage: Tensor | None = None  # (N, Tx), the share of each source word that is translated; None without coverage
     position: Tensor | None = None  # (N,), the number of steps so far, in local-m attention
-    # With posterior feeding, of the last step: its weights (N, Tx), and the features (N, C, r) of its alternatives.
-    weights: Tensor | None = None
-    features: Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.hidden)
@@ -144,7 +140,6 @@ class DecoderStep(Steps):
         previous_context: Tensor | None,
         steps: int,
         folded: bool = False,
-        feed: PosteriorFeed | None = None,
     ) -> None:
         """`inputs` (U, N, 3n) are the cell's input products with the previous words, one for each update.
 
@@ -152,15 +147,12 @@ class DecoderStep(Steps):
         Without attention the inputs contain the product of the fixed context. `context_weight` (3n, D) multiplies
         contexts; None if no update depends on a context. If the memory's values are `folded`, the first 3n columns of a
         context are the product already. `previous_context` (N, V) is that of the step before the first one; None at the
-        start of a sentence. With a `feed` the updates receive `PosteriorContexts` in place of those of attention.
+        start of a sentence.
         """
         self.cells, self.attention, self.inputs, self.steps = cells, attention, inputs, steps
         self._context_weight, self._previous_context, self._folded = context_weight, previous_context, folded
         self._update_first = update_first
         self._offset = steps - cells.steps  # 1 where the first step has no update, else 0
-        self._posterior = None
-        if feed is not None and attention is not None:
-            self._posterior = PosteriorContexts(attention.values, attention.weights, feed)
         # 1 if the first update has no context, because it comes before the first attention.
         self._without = int(update_first and not self._offset)
 
@@ -202,8 +194,6 @@ class DecoderStep(Steps):
         if attention is None:
             return of_cell
         d_keys, d_values, *others = attention.gradients(self.attending_rows)
-        if self._posterior is not None:
-            d_values, others = d_values + self._posterior.d_values(), [*others, *self._posterior.gradients()]
         return *of_cell, self.d_context_weight(), d_keys, d_values, *others
 
     def _run_backward(
@@ -213,8 +203,6 @@ class DecoderStep(Steps):
         self.cells.start_backward()
         if self.attention is not None:
             self.attention.start_backward()
-            if self._posterior is not None:
-                self._posterior.start_backward()
             if d_contexts is not None:
                 self.attention.d_contexts.copy_(d_contexts)
         d_state = torch.zeros_like(self.cells.states[0])
@@ -236,8 +224,6 @@ class DecoderStep(Steps):
         if self.attention is not None:
             newest = step - self._offset + self._update_first
             self.attention.forward(step, self.cells.rows[newest])
-            if self._posterior is not None and step + 1 < self.steps:
-                self._posterior.forward(step, self.cells.rows[newest])
 
     def _update(self, step: int) -> None:
         """Computes the next state, from the previous word and the newest context."""
@@ -246,8 +232,8 @@ class DecoderStep(Steps):
             return
         inputs = self.inputs[update]
         newest = step - self._update_first
-        if self._fed is not None and (self._folded or self._context_weight is not None):
-            context = self._previous_context if newest < 0 else self._fed.contexts[newest]
+        if self.attention is not None and (self._folded or self._context_weight is not None):
+            context = self._previous_context if newest < 0 else self.attention.contexts[newest]
             if context is not None and self._context_weight is not None:
                 inputs = product(context, self._context_weight, inputs)
             elif context is not None:
@@ -258,10 +244,6 @@ class DecoderStep(Steps):
         if self.attention is None:
             return
         d_given = None if d_weights is None else d_weights[step]
-        if self._posterior is not None and step + 1 < self.steps:
-            d_row, d_prior = self._posterior.backward(step, self.attending_rows[step])
-            self._outputs(d_state).add_(d_row)
-            d_given = d_prior if d_given is None else d_given + d_prior
         self._outputs(d_state).add_(self.attention.backward(step, d_given))
 
     def _update_backward(self, step: int, d_state: Tensor, d_rows: Tensor | None) -> None:
@@ -270,15 +252,10 @@ class DecoderStep(Steps):
             return
         self.cells.backward(update, d_state)
         newest = step - self._update_first
-        if self._fed is not None and self._context_weight is not None and newest >= 0:
-            add_product(self._fed.d_contexts[newest], self.cells.d_inputs[update], self._context_weight)
+        if self.attention is not None and self._context_weight is not None and newest >= 0:
+            add_product(self.attention.d_contexts[newest], self.cells.d_inputs[update], self._context_weight)
         if d_rows is not None:
             self._outputs(d_state).add_(d_rows[update])
-
-    @property
-    def _fed(self) -> AttentionPass | PosteriorContexts | None:
-        """Whose contexts the updates receive."""
-        return self._posterior or self.attention
 
     def _outputs(self, state: Tensor) -> Tensor:
         """The part of a state (*D, B, S) that is the output (*D, B, n)."""
@@ -286,10 +263,10 @@ class DecoderStep(Steps):
 
     def d_context_weight(self) -> Tensor | None:
         """The gradient (3n, D) of `context_weight`, after all backward steps."""
-        if self._fed is None or self._context_weight is None:
+        if self.attention is None or self._context_weight is None:
             return None
         d_inputs = self.cells.d_inputs[self._without :]
-        return over_steps(d_inputs, self._fed.contexts[: len(d_inputs)])
+        return over_steps(d_inputs, self.attention.contexts[: len(d_inputs)])
 
 
 class _Pass(torch.autograd.Function):

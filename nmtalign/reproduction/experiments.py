@@ -1,6 +1,5 @@
 """What can be trained and compared: the models of Bahdanau et al. (2015), ablations, other systems, and the scales."""
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -128,14 +127,6 @@ def _variant(ablation: str, name: str, what: str, base: str = FLAGSHIP, **change
 
 _KINDS_OF_ATTENTION = (
     _variant("attention", "attention-marginal", "latent position, all summed", attention_kind="marginal"),
-    _variant(
-        "attention",
-        "attention-posterior",
-        "the next step gets the weights given the word",
-        "attention-marginal",
-        attention_kind="marginal",
-        input_feeding="posterior",
-    ),
     _variant("attention", "attention-hard", "latent position, one drawn", attention_kind="hard"),
 )
 
@@ -157,18 +148,9 @@ def ablations(scale: Scale) -> Sequence[Experiment]:
         _variant("context", "context-fixed", "one context for all words", attention="none"),
         _variant("score", "score-dot", "dot score in place of the additive one", attention="dot"),
         _variant("score", "score-general", "general score in place of the additive one", attention="general"),
-        # A bilinear score sums n products. Without the division Adam's steps make its weights sharp too early.
-        _variant(
-            "score",
-            "score-general-scaled",
-            "general score, divided by the root of n",
-            attention="general",
-            attention_temperature=round(math.sqrt(hidden), 1),
-        ),
         *_KINDS_OF_ATTENTION,
         _variant("order", "order-update-first", "update, then generate", order="look-update-generate"),
         _variant("cell", "cell-cudnn", "cuDNN's gated unit", cell="cudnn"),
-        _variant("cell", "cell-normalised", "cuDNN's gated unit with layer normalisation", cell="normalised"),
         _variant("readout", "readout-state-only", "readout without the previous word", readout_previous_word=False),
         _variant("width", "vector-2", "fixed vector and states of twice the width", BASELINE, hidden=2 * hidden),
         _variant("width", "vector-4", "fixed vector and states of 4 times the width", BASELINE, hidden=4 * hidden),

@@ -26,13 +26,13 @@ from nmtalign.settings.definition import (
 )
 
 Architecture = Literal["recurrent", "transformer"]
-Cell = Literal["paper", "cudnn", "normalised", "lstm", "light"]
+Cell = Literal["paper", "cudnn", "lstm", "light"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
 AttentionKind = Literal["soft", "marginal", "hard"]
 AttentionSpan = Literal["global", "local-m", "local-p"]
 AttentionLayer = Literal["first", "last"]
-InputFeeding = Literal["context", "attentional", "posterior", "none"]
+InputFeeding = Literal["context", "attentional", "none"]
 ReadoutKind = Literal["maxout", "attentional", "direct"]
 Coverage = Literal["none", "linguistic"]
 Norm = Literal["pre", "post"]
@@ -87,11 +87,7 @@ class ModelConfig:
     alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
     alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
     residual: bool = setting(False, "Residual connections from the third layer on.", MODEL)
-    cell: Cell = setting(
-        "paper",
-        "Gated unit: the paper's, cuDNN's GRU (normalised: with layer normalisation), an LSTM, or light (no product).",
-        MODEL,
-    )
+    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM, or light (no product).", MODEL)
     order: Order = setting(
         "look-generate-update",
         "look-generate-update (the paper's code), look-update-generate (its text) or update-look-generate (Luong's).",
@@ -122,8 +118,7 @@ class ModelConfig:
     )
     input_feeding: InputFeeding = setting(
         "context",
-        "What each step of the decoder gets from the step before: its context, its attentional vector, or the context "
-        "by the posterior weights of its word (marginal attention).",
+        "What each step of the decoder gets from the step before: its context or its attentional vector.",
         MODEL,
     )
     readout: ReadoutKind = setting(
@@ -132,7 +127,6 @@ class ModelConfig:
         "direct (none).",
         MODEL,
     )
-    attention_temperature: float = setting(1.0, "Below 1, weights are sharper.", ATTENTION, at_least=0.01, at_most=100)
     coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
     bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
     reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
@@ -141,19 +135,10 @@ class ModelConfig:
     )
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
     dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
-    word_dropout: float = setting(
-        0.0, "Share of source and previous target words whose vectors are 0 in training.", MODEL, below=1
-    )
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:
         check_settings(self)
-        if self.attention == "none" and self.attention_temperature != 1:
-            raise SettingError(
-                "the temperature needs a model with attention",
-                attention_temperature=self.attention_temperature,
-                attention=self.attention,
-            )
         if self.coverage != "none" and self.attention not in ("additive", "concat"):
             raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
         if self.copy and (self.attention == "none" or self.attention_span != "global"):
@@ -161,7 +146,6 @@ class ModelConfig:
             raise SettingError(rule, copy=True, attention=self.attention, attention_span=self.attention_span)
         self._check_span()
         self._check_kind()
-        self._check_posterior_feeding()
         if self.reverse_source and self.bidirectional:
             raise SettingError(
                 "only a unidirectional encoder can read from the last word to the first",
@@ -195,14 +179,6 @@ class ModelConfig:
         state_size = self.embedding if self.architecture == "transformer" else self.hidden
         return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
-    def _check_posterior_feeding(self) -> None:
-        """Raises SettingError for a model whose posterior weights cannot be fed to the next step."""
-        needed = {"attention_kind": "marginal", "order": "look-generate-update", "copy": False}
-        for name, value in needed.items():
-            if self.input_feeding == "posterior" and getattr(self, name) != value:
-                rule = f"posterior weights are fed with {name} = {value}"
-                raise SettingError(rule, input_feeding="posterior", **{name: getattr(self, name)})
-
     def _check_span(self) -> None:
         """Raises SettingError for settings that do not go with the attention's span."""
         if self.attention_span == "global":
@@ -233,7 +209,7 @@ class ModelConfig:
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""
         needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        others = {"attention_temperature": 1, "attention_span": "global", "copy": False}
+        others = {"attention_span": "global", "copy": False}
         for name, value in {**needed, **others}.items():
             if getattr(self, name) != value:
                 rule = f"a Transformer needs {name} = {value}"
@@ -270,12 +246,6 @@ class TrainingConfig:
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
     loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
-    r_drop: float = setting(
-        0.0,
-        "Weight of R-Drop (Liang et al. 2021): each pair is computed twice, and both predictions are pulled together.",
-        OPTIMISER,
-        at_most=1e3,
-    )
     batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
     batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
@@ -285,12 +255,6 @@ class TrainingConfig:
         50,
         "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         BATCHES,
-    )
-    bpe_dropout: float = setting(
-        0.0,
-        "Probability of leaving out each merge of BPE pieces in training (Provilkov et al. 2020).",
-        BATCHES,
-        below=1,
     )
     max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
     epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True, at_most=1e9)
@@ -318,12 +282,6 @@ class TrainingConfig:
     )
     guided_reading: GuidedReading = setting(
         "current", "shifted: guide the step that has the word as its input.", ALIGNMENT
-    )
-    soft_start: float = setting(
-        0.0,
-        "Share of the budget in which marginal or hard attention learns as soft attention first, which is faster.",
-        ALIGNMENT,
-        below=1,
     )
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)

@@ -198,7 +198,7 @@ class Schedule:
 
     With a limit of updates or epochs the rate depends only on these, also in a resumed run. With a time limit the tenth
     is estimated from the time of an update until the warm-up has ended. The position keeps the length of the warm-up: a
-    larger budget does not start it again. Neither does it start soft attention again (`starts_softly`).
+    larger budget does not start it again.
     """
 
     _MEASURED = 50  # the latest update times, whose lower quartile counts: the first ones can be very slow
@@ -220,24 +220,12 @@ class Schedule:
         self.last_rate = learning_rate(self._config, position.update, done, warmup)
         return self.last_rate
 
-    def starts_softly(self, position: Position, done: float) -> bool:
-        """Whether the next update still trains soft attention; a larger budget does not return to it."""
-        if not position.soft_ended and done >= self._config.soft_start:
-            position.soft_ended = True
-            if self._config.soft_start:
-                position.lowest_excess = None  # of another loss
-                self._notice(f"soft attention was trained until update {position.update} (soft_start)")
-        return not position.soft_ended
-
     def _warmup(self, position: Position, updates_in_epoch: int) -> int:
         """The current estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
         setting = self._config.warmup
         if position.warmup or not setting:
             return position.warmup
         before = position.update - 1
-        if before >= setting:  # a run of an earlier version, which did not record it
-            position.warmup = setting
-            return setting
         total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self.update_seconds(position))
         tenth = total / 10
         warmup = setting if tenth >= setting else max(1, math.floor(tenth))

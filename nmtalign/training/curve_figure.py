@@ -30,7 +30,7 @@ def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis
     Raises UsageError for a name without a known ending, where matplotlib is missing, and as `panels`.
     """
     kind = check_figure_name(path)
-    need_matplotlib("without -o the curves are drawn in the terminal")
+    need_matplotlib()
     with usual_settings(names, kind) as notes:
         save(curve_figure(curves, names, axis), path)
     return notes

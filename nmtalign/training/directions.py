@@ -74,10 +74,6 @@ class Direction:
 
 def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationModel | BothWays:
     """The model, or with agreement both; raises UsageError for settings that do not go together."""
-    if training.r_drop:
-        _check_r_drop(config, training)
-    if training.soft_start:
-        _check_soft_start(config, training)
     if not training.agreement:
         return TranslationModel(config)
     if config.attention == "none":
@@ -85,27 +81,6 @@ def make_models(config: ModelConfig, training: TrainingConfig) -> TranslationMod
     if config.copy:
         raise SettingError("models that copy words cannot be trained together", agreement=True, copy=True)
     return BothWays(config)
-
-
-def _check_r_drop(config: ModelConfig, training: TrainingConfig) -> None:
-    """Raises SettingError for a model or a training with which R-Drop does not work."""
-    if training.agreement:
-        raise SettingError("one model is trained with R-Drop", r_drop=training.r_drop, agreement=True)
-    if not (config.dropout or config.word_dropout):
-        raise SettingError("without dropout both passes are equal", r_drop=training.r_drop, dropout=config.dropout)
-    if config.copy or config.attention_kind != "soft":
-        others = {"copy": True} if config.copy else {"attention_kind": config.attention_kind}
-        raise SettingError("R-Drop compares single softmaxes, not mixtures", r_drop=training.r_drop, **others)
-
-
-def _check_soft_start(config: ModelConfig, training: TrainingConfig) -> None:
-    """Raises SettingError for a model or a training that cannot start with soft attention."""
-    if config.attention_kind == "soft":
-        rule = "only marginal and hard attention can start as soft attention"
-        raise SettingError(rule, soft_start=training.soft_start, attention_kind="soft")
-    if not (training.max_updates or training.epochs or training.max_time):
-        rule = "the start is a share of a limit: give max_updates, epochs or max_time"
-        raise SettingError(rule, soft_start=training.soft_start)
 
 
 def directions_of(models: TranslationModel | BothWays, folder: Path, corpus: Corpus) -> list[Direction]:

@@ -60,9 +60,6 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     setup.model.train()
     times = _update_times(setup, plan, seconds)
     update_seconds = median_high(times)
-    if config.soft_start and not position.soft_ended:
-        soft_seconds = median_high(_update_times(setup, plan, seconds / 2, softly=True))
-        update_seconds = mean_seconds(config.soft_start, soft_seconds, update_seconds, timed=bool(config.max_time))
     memory = _memory(setup, plan, begun)
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
@@ -85,16 +82,6 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
         (total - position.update) * update_seconds,
         advice,
     )
-
-
-def mean_seconds(share: float, first: float, later: float, timed: bool) -> float:
-    """The mean time of an update if updates take `first` seconds in a share of the budget, and `later` after it.
-
-    The budget is a number of updates, or a time if it is `timed`.
-    """
-    if timed:
-        return 1 / (share / first + (1 - share) / later)
-    return share * first + (1 - share) * later
 
 
 def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mapping[str, int]:
@@ -168,23 +155,23 @@ class TensorMemory(TorchDispatchMode):
         self.bytes -= size
 
 
-def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float, softly: bool = False) -> list[float]:
-    """The seconds of each of some updates; `softly` trains soft attention, as at a soft start."""
+def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> list[float]:
+    """The seconds of each of some updates."""
     times, end = list[float](), time.perf_counter() + seconds
     for group in cut_groups(setup.pairs, plan, setup.config.accumulate):
         began = time.perf_counter()
-        _update(setup, group.plan, softly)
+        _update(setup, group.plan)
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
     return times[len(times) // 2 :]  # the first updates of each shape are slow
 
 
-def _update(setup: TrainingSetup, plan: Sequence[Indices], softly: bool = False) -> None:
+def _update(setup: TrainingSetup, plan: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
     for group in cut_groups(setup.pairs, plan, len(plan)):
-        batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete(0))
-        _ = setup.updater.update(group, batches, 0.0, softly).norm  # waits for a GPU
+        batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete)
+        _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU
 
 
 def _positions(setup: TrainingSetup, indices: Indices) -> int:

@@ -13,7 +13,6 @@ from nmtalign.settings.presets import preset as settings_of_preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 _BUDGET = {"epochs", "validate_every"}
-_FORMER = {"order": "look-update-generate"}  # of the presets in earlier versions
 
 
 def count_words(corpus: Corpus) -> int:
@@ -35,15 +34,12 @@ def fit_preset(
         return layers
     words = count_words(corpus)
     values, begun = dict(fitted_to_corpus(preset, words)), {} if restart else _begun(folder, preset, corpus)
-    former = {name: value for name, value in _FORMER.items() if begun.get(name) == value}
     longer = values.get("epochs", 0) > _unfitted(preset, "epochs")  # any run may continue for more epochs
     kept = {name for name in values if begun.get(name) == _unfitted(preset, name)} - (_BUDGET if longer else set())
     values = {name: value for name, value in values.items() if name not in kept}
     added: list[Layer] = []
     if values:
         added.append((f"preset {preset} for a corpus of {words:,} words", values))
-    if former:
-        added.append((f"the run in {folder}", former))
     return layers[0], *added, *layers[1:]
 
 

@@ -163,8 +163,8 @@ class Trainer:
         train, position, plan = self.setup.pairs, self.position, self._plan()
         self._batches_in_epoch = len(plan)
         left = plan[position.batch :]
-        complete = self.setup.complete(position.epoch)
-        batches = load_batches(train, self.setup.updater.shares(left), self.device.type == "cuda", complete)
+        shares = self.setup.updater.shares(left)
+        batches = load_batches(train, shares, self.device.type == "cuda", self.setup.complete)
         for group in cut_groups(train, left, self.config.accumulate):
             self._update(group, batches)
             position.batch += len(group.plan)
@@ -177,14 +177,13 @@ class Trainer:
     def _update(self, group: MinibatchGroup, batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
         position, done = self.position, self._done()
-        softly = self._schedule.starts_softly(position, done)
         position.update += 1
         self.world.begin(position.update)
         self.updates_done += 1
         self._meters.begin(position.seconds)
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         rate = self._schedule.rate(position, done, self._batches_in_epoch)
-        self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate, softly)))
+        self._uncounted.append((position.update, self.setup.updater.update(group, batches, rate)))
 
     def _count(self, lag: int = 0) -> None:
         """Counts the updates except the last `lag`, which a GPU may still be computing."""

@@ -2,7 +2,7 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -46,11 +46,8 @@ class Optimizer(ABC):
         """
 
     @abstractmethod
-    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
-        """The values that are kept for a weight before its first step.
-
-        `names` are those in the checkpoint; they may include optional values, such as Adadelta's `seen`.
-        """
+    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
+        """The values that are kept for a weight before its first step."""
 
     def _values(self, weight: nn.Parameter) -> dict[str, Tensor]:
         if weight not in self._kept:
@@ -68,7 +65,7 @@ class Optimizer(ABC):
             if not 0 <= number < len(self.weights):
                 raise ValueError(f"the optimiser has {len(self.weights)} weights, so there is no number {number}")
             weight = self.weights[number]
-            kept[weight] = self._begin(weight, values)
+            kept[weight] = self._begin(weight)
             shapes = [{name: tensor.shape for name, tensor in of.items()} for of in (values, kept[weight])]
             if shapes[0] != shapes[1]:
                 raise ValueError(f"the optimiser has {shapes[0]} for weight {number}, not {shapes[1]}")
@@ -78,7 +75,7 @@ class Optimizer(ABC):
 
 
 class Descent:
-    """Steps of an optimiser along clipped gradients, which may be sparse.
+    """Steps of an optimiser along clipped gradients.
 
     The gradient is read once for its norm and once by the step: the step multiplies it by the factor that clips it.
     """
@@ -97,7 +94,7 @@ class Descent:
 
         A gradient whose norm is not finite changes nothing.
         """
-        norm = self._norm()
+        norm = get_total_norm([weight.grad for weight in self._optimizer.weights if weight.grad is not None])
         if self._on_device:
             scale = (self._clip_norm / (norm + 1e-6)).clamp(max=1.0) if self._clip_norm else torch.ones_like(norm)
             self._optimizer.step(rate, torch.where(norm.isfinite(), scale, torch.nan))
@@ -106,15 +103,6 @@ class Descent:
         for weight in self._optimizer.weights:
             weight.grad = None
         return norm
-
-    def _norm(self) -> Tensor:
-        gradients = []
-        for weight in self._optimizer.weights:
-            if weight.grad is not None:
-                if weight.grad.is_sparse:
-                    weight.grad = weight.grad.coalesce()
-                gradients.append(weight.grad.values() if weight.grad.is_sparse else weight.grad)
-        return get_total_norm(gradients)
 
 
 class Adam(Optimizer):
@@ -129,9 +117,8 @@ class Adam(Optimizer):
         super().__init__(weights)
         self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
         self._decay = decay
-        self._dense: dict[nn.Parameter, Tensor] = {}  # zero except in the rows of the current gradient
 
-    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
+    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
         means = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
         return {"step": torch.zeros((), device=weight.device), **means}
 
@@ -139,7 +126,6 @@ class Adam(Optimizer):
     def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
         if isinstance(scale, float) and not math.isfinite(scale):
             return
-        spread = self._spread_rows()
         moved = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
         device = self.weights[0].device
         if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
@@ -151,8 +137,6 @@ class Adam(Optimizer):
         bad = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
         self._step([pair for pair in moved if pair[0].dim() > 1], rate, self._decay, inverse, bad)
         self._step([pair for pair in moved if pair[0].dim() <= 1], rate, 0.0, inverse, bad)
-        for weight, rows in spread:
-            self._dense[weight].index_fill_(0, rows, 0)
 
     def _step(
         self,
@@ -188,38 +172,31 @@ class Adam(Optimizer):
         if bad is not None:
             torch._foreach_sub_(steps, [bad] * len(steps))
 
-    def _spread_rows(self) -> list[tuple[nn.Parameter, Tensor]]:
-        """Copies sparse gradients into dense ones, which are kept and zeroed by row; returns (weight, rows) of each."""
-        spread = []
-        for weight in self.weights:
-            if weight.grad is not None and weight.grad.is_sparse:
-                rows, values = weight.grad.indices()[0], weight.grad.values()
-                dense = self._dense.get(weight)
-                if dense is None:
-                    dense = self._dense[weight] = torch.zeros_like(weight)
-                weight.grad = dense.index_copy_(0, rows, values)
-                spread.append((weight, rows))
-        return spread
-
 
 class Adadelta(Optimizer):
     """square = rho square + (1 - rho) g^2; d = sqrt((delta + eps) / (square + eps)) g; delta of d likewise; w -= lr d.
 
     The article's optimiser (Zeiler 2012; appendix B.2). It works on pieces that stay in the processor's cache: a step
-    over 80 million weights takes a quarter of the time of PyTorch's Adadelta. Gradients may be sparse tensors of rows.
-    The means of a row without a gradient only decay; they decay by all the missed steps when the row next has a
-    gradient, so that the result is that of dense gradients, to rounding.
+    over 80 million weights takes a quarter of the time of PyTorch's Adadelta.
     """
 
     def __init__(self, weights: Sequence[nn.Parameter], rho: float = 0.95, epsilon: float = 1e-6) -> None:
         super().__init__(weights)
         self._rho, self._epsilon = rho, epsilon
 
-    def _begin(self, weight: Tensor, names: Collection[str] = ()) -> dict[str, Tensor]:
+    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
         values = {name: torch.zeros_like(weight) for name in ("square_avg", "acc_delta")}
-        if "seen" in names:
-            values["seen"] = weight.new_zeros(len(weight))
         return {"step": torch.zeros((), dtype=torch.float64), **values}
+
+    def restore(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """As in `Optimizer`; completes the decay of rows that version 0.2 had put off until their next gradient."""
+        complete = {}
+        for number, values in state.items():
+            complete[number] = dict(values)
+            if (seen := complete[number].pop("seen", None)) is not None:
+                decay = torch.pow(self._rho, float(values["step"]) - seen)[:, None]
+                complete[number] |= {name: values[name] * decay for name in ("square_avg", "acc_delta")}
+        super().restore(complete)
 
     @torch.no_grad()
     def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
@@ -235,13 +212,6 @@ class Adadelta(Optimizer):
         values = self._values(weight)
         values["step"] += 1
         means = values["square_avg"], values["acc_delta"]
-        if gradient.is_sparse:
-            self._step_rows(weight, gradient.coalesce(), rate, float(scale))
-            return
-        if "seen" in values:  # the run continues with dense gradients, as several processes have them
-            missed = torch.pow(self._rho, float(values["step"]) - 1 - values.pop("seen"))[:, None]
-            for mean in means:
-                mean.mul_(missed)
         if isinstance(scale, Tensor):
             from nmtalign.core.gpu.one_pass import adadelta_
 
@@ -253,22 +223,6 @@ class Adadelta(Optimizer):
         room = weight.new_empty(2, piece)
         for parts in zip(*(x.split(piece) for x in flat), strict=True):
             self._update(*parts, *room[:, : len(parts[0])], rate=rate, scale=scale)
-
-    def _step_rows(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float) -> None:
-        """Steps only the rows of a sparse gradient (rows, m), after the decay that they have missed."""
-        kept = self._values(weight)
-        means, step = (kept["square_avg"], kept["acc_delta"]), float(kept["step"])
-        if "seen" not in kept:  # the step at which each row was last up to date
-            kept["seen"] = weight.new_full((len(weight),), step - 1)
-        rows, values = gradient.indices()[0], gradient.values()
-        missed = torch.pow(self._rho, step - 1 - kept["seen"][rows])[:, None]
-        square, delta = (mean[rows].mul_(missed) for mean in means)
-        moved = torch.zeros_like(values)
-        self._update(moved, values, square, delta, *values.new_empty(2, *values.shape), rate=rate, scale=scale)
-        weight.index_add_(0, rows, moved)
-        for mean, new in zip(means, (square, delta), strict=True):
-            mean.index_copy_(0, rows, new)
-        kept["seen"].index_fill_(0, rows, step)
 
     def _update(
         self,

@@ -45,8 +45,6 @@ _AGREEING = frozenset({"agreement", "agreement_weight"})
 _FIRST = {"source_vocabulary_size", "target_vocabulary_size", "embedding", "hidden", "attention_hidden", "maxout"}
 _FIRST |= {"output_rank", "cell", "order", "attention", "bidirectional", "dropout", "initialisation"}
 LATER = {name: one.default for name, one in definitions(ModelConfig).items() if name not in _FIRST}
-# The same for the training: the first version had all its settings except these.
-_LATER_TRAINING = {"bpe_dropout": 0.0, "r_drop": 0.0, "soft_start": 0.0}
 
 
 def fingerprint_of(
@@ -59,7 +57,6 @@ def fingerprint_of(
     files = files or {}
     left_out = MAY_CHANGE | _FILES | (frozenset() if "guided_alignment" in files else _GUIDED)
     left_out |= frozenset() if config.agreement else _AGREEING
-    left_out |= {name for name, value in _LATER_TRAINING.items() if getattr(config, name) == value}
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files)
     shaping = {name: value for name, value in asdict(model).items() if LATER.get(name) != value}
     text = json.dumps([corpus.hash, shaping, fixed], sort_keys=True)

@@ -11,11 +11,9 @@ from nmtalign.core.devices import picks_bf16, precision_notices, use_threads
 from nmtalign.core.gpu import missing
 from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
-from nmtalign.data.bpe_dropout import BpeDropout
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
-from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.directions import directions_of, make_models
 from nmtalign.training.distributed import World
@@ -52,21 +50,12 @@ class TrainingSetup:
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._copies = CopyIds(corpus, self.pairs) if model_config.copy else None
-        self._dropout = BpeDropout(corpus, config.bpe_dropout, config.seed) if config.bpe_dropout else None
-        if self._dropout and self._copies:
-            rule = "a model that copies words needs the stored pieces"
-            raise SettingError(rule, bpe_dropout=config.bpe_dropout, copy=True)
 
-    def complete(self, epoch: int) -> Callable[[Batch], Batch]:
-        """The change of each batch of an epoch: sampled pieces, the guide, and the ids of a copying model."""
-        sampled = None if self._dropout is None else self._dropout.of_epoch(epoch)
-
-        def change(batch: Batch) -> Batch:
-            for step in (sampled, self.given.guide, self._copies):
-                batch = batch if step is None else step(batch)
-            return batch
-
-        return change
+    def complete(self, batch: Batch) -> Batch:
+        """Adds the guide, and the ids of a copying model, to a batch."""
+        for step in (self.given.guide, self._copies):
+            batch = batch if step is None else step(batch)
+        return batch
 
     def found(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; raises UsageError if it contains another run."""
@@ -79,8 +68,7 @@ class TrainingSetup:
         self.directions = directions_of(self.model, self.folder, self.corpus)
         self.given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
-        # With sparse gradients the processor neither fills nor reads a gradient of the complete vocabulary.
-        self.how = Activations(torch.bfloat16 if self.bf16 else None, sparse_gradients=self.device.type == "cpu")
+        self.how = Activations(torch.bfloat16 if self.bf16 else None)
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
         self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.how)
 

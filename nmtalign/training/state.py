@@ -51,7 +51,6 @@ class Position:
     since_best: int = 0
     finished: str | None = None
     warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
-    soft_ended: bool = False  # whether a soft start has ended, or there is none
     tokenizers: str = "13a 13a"  # of dev BLEU, by direction; a training that earlier versions began keeps this one
     excess: float | None = None  # nats per word of the last report above the loss of guessing among all words
     lowest_excess: float | None = None

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import islice
 
 import numpy as np
@@ -60,36 +60,22 @@ class BatchLoss:
         label_smoothing: float,
         guidance: Guidance | None = None,
         how: Activations = DEFAULT,
-        r_drop: float = 0.0,
     ) -> None:
-        """With `r_drop` each sentence is computed twice, with different dropout (Liang et al. 2021)."""
         self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
-        self.r_drop = r_drop
 
     def __call__(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
 
-        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx). With `r_drop` all of them
-        are means of the two passes.
+        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx).
         """
-        passes = 1
-        if self.r_drop:
-            passes = 2
-            source, source_mask, target, target_mask = map(_twice, (source, source_mask, target, target_mask))
-            guide = None if guide is None else _twice(guide)
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how, self.r_drop)
-        objective, nll = loss.objective / passes, loss.nll.detach() / passes
+        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        objective, nll = loss.objective, loss.nll.detach()
         if guide is None or self.guidance is None or loss.weights is None:
             return objective, nll
-        cost = self.guidance.cost(loss.weights, guide) / passes
+        cost = self.guidance.cost(loss.weights, guide)
         return objective + self.guidance.weight * cost, torch.stack([nll, cost.detach()])
-
-
-def _twice(rows: Tensor) -> Tensor:
-    """Each row of a batch, and a copy of it after it."""
-    return rows.repeat_interleave(2, 0)
 
 
 class BothLoss:
@@ -213,18 +199,13 @@ class Updater:
         """`notice` is called with one line if training is slower than it could be."""
         self._config, self._world, self._parameters = config, world, list(model.parameters())
         self._descent = Descent(optimizer, config.clip_norm)
-
-        def computing(how: Activations) -> Callable[[Batch, float], Tensor]:
-            loss: Objective = (
-                BothLoss(model, config, how)
-                if isinstance(model, BothWays)
-                else BatchLoss(model, config.label_smoothing, Guidance.of(config), how, config.r_drop)
-            )
-            eager = EagerLoss(loss, world.device)
-            return GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager
-
-        self._compute = computing(how)
-        self._compute_softly = computing(replace(how, soft_attention=True))
+        loss: Objective = (
+            BothLoss(model, config, how)
+            if isinstance(model, BothWays)
+            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how)
+        )
+        eager = EagerLoss(loss, world.device)
+        self._compute = GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
         """The rows of each planned minibatch that this process computes.
@@ -233,27 +214,19 @@ class Updater:
         """
         return (mine for indices in plan if len(mine := self._world.share(indices)))
 
-    def update(
-        self, group: MinibatchGroup, batches: Iterator[Batch], rate: float, softly: bool = False
-    ) -> UpdateOutcome:
-        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite.
-
-        `softly` trains marginal or hard attention as soft attention.
-        """
-        minibatches = self.gradient(group, batches, softly)
+    def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
+        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
+        minibatches = self.gradient(group, batches)
         return UpdateOutcome(group, minibatches, self._descent.step(rate))
 
-    def gradient(
-        self, group: MinibatchGroup, batches: Iterator[Batch], softly: bool = False
-    ) -> Sequence[tuple[Batch, Tensor]]:
+    def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters.
 
         Returns the minibatches of this process, each with the sums of its loss.
         """
         weight = 1 / group.denominator(self._config.loss_normalization)
         mine = sum(1 for _ in self.shares(group.plan))
-        compute = self._compute_softly if softly else self._compute
-        minibatches = [(batch, compute(batch, weight)) for batch in islice(batches, mine)]
+        minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, mine)]
         self._world.reduce(self._parameters)
         return minibatches
 

@@ -271,17 +271,6 @@ def test_a_data_loader_reads_it(tmp_path: Path, method: str) -> None:
         assert [record.source for batch in loader for record in batch] == expected
 
 
-def test_version_1_is_read(tmp_path: Path, edit_hdf5: Any) -> None:
-    write(tmp_path / "a.h5", numbered(5))
-    with edit_hdf5(tmp_path / "a.h5") as file:
-        file.attrs["format_version"] = 1
-        del file["rank"], file["entropy"], file.attrs["sentence_ids_rise"]
-    with AlignmentFile(tmp_path / "a.h5") as records:
-        assert [record.rank for record in records] == [0] * 5
-        assert records.sentence(3)[0].source == ("s3",) * 3
-        assert records.sentence_count() == records.info()["sentences"] == 5
-
-
 def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write(tmp_path / "a.h5", numbered(5))
     file = AlignmentFile(tmp_path / "a.h5")

@@ -127,7 +127,7 @@ def _add_model(parser: argparse.ArgumentParser, size: str) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--size", default=size, metavar="NAME", help=f"paper, small, tiny or a system's preset [{size}]")
     group.add_argument("--vocabulary", type=_positive, metavar="N", help="words per side [depends on --size]")
-    group.add_argument("--cell", choices=["paper", "cudnn", "normalised", "lstm", "light"])
+    group.add_argument("--cell", choices=["paper", "cudnn", "lstm", "light"])
     # Those of the plain loop (`naive.py`); the presets luong-* have the third order.
     group.add_argument("--order", choices=["look-generate-update", "look-update-generate"])
     group.add_argument("--attention", choices=["additive", "dot", "general", "none"])

@@ -27,9 +27,8 @@ def step_seconds(workload: Workload, repeats: int) -> dict[str, float]:
 
 def _ours(workload: Workload) -> dict[str, Task]:
     training = workload.size.training
-    by_rows = training.optimizer == "adadelta"  # PyTorch's fused Adam takes dense gradients; `Descent` spreads them
-    alone = make_optimizer(_with_gradients(workload, by_rows).parameters(), training)
-    model = _with_gradients(workload, True)
+    alone = make_optimizer(_with_gradients(workload).parameters(), training)
+    model = _with_gradients(workload)
     descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
     give_again = _keep_gradients(model)
 
@@ -42,7 +41,7 @@ def _ours(workload: Workload) -> dict[str, Task]:
 
 def _of_torch(workload: Workload) -> dict[str, Task]:
     """Returns PyTorch's optimiser of that name."""
-    training, model = workload.size.training, _with_gradients(workload, False)
+    training, model = workload.size.training, _with_gradients(workload)
     optimizer = _torch_optimizer(model, training)
 
     def clipped() -> None:
@@ -65,10 +64,10 @@ def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch
     return cls(model.parameters(), lr=training.learning_rate, betas=(training.beta1, training.beta2))
 
 
-def _with_gradients(workload: Workload, by_rows: bool) -> TranslationModel:
+def _with_gradients(workload: Workload) -> TranslationModel:
     """Returns a model after a backward pass over a batch."""
     model, batch = make_model(workload), workload.batches[0]
-    objective = model.loss(*batch.inputs(), how=as_training(False, by_rows)).objective
+    objective = model.loss(*batch.inputs(), how=as_training(False)).objective
     (objective / len(batch.source)).backward()
     return model
 

@@ -87,5 +87,5 @@ def loss_and_gradients(
 
 
 def _plain(tensor: Any) -> Tensor:
-    dense: Tensor = tensor.to_dense() if tensor.is_sparse else tensor
-    return dense.double().cpu()
+    plain: Tensor = tensor.double().cpu()
+    return plain

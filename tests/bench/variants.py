@@ -32,9 +32,9 @@ def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
     return model.loss(*_arguments(batch), how=as_training(bf16)).objective
 
 
-def as_training(bf16: bool, sparse_gradients: bool = True) -> Activations:
+def as_training(bf16: bool) -> Activations:
     """Returns the activations of training on a CPU."""
-    return Activations(torch.bfloat16 if bf16 else None, sparse_gradients=sparse_gradients)
+    return Activations(torch.bfloat16 if bf16 else None)
 
 
 def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batch) -> Tensor:

@@ -62,16 +62,16 @@ def test_bare_without_a_model_draws_those_under_models(folder: Path) -> None:
     (folder / "models" / "none").mkdir()
     done = run(folder, "--training")
     assert (done.returncode, done.stderr) == (0, "")
-    assert "a large  b small  capital: dev" in done.stdout.splitlines()
+    assert {"a large", "b small", "capital letter: dev"} <= set(done.stdout.splitlines())
 
 
 def test_several_models_by_name_over_time(folder: Path) -> None:
     done = run(folder, "--training", "small=model", "other/model/train.jsonl", "--x", "hours", "--width", "60")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
-    assert "a small  b model  capital: dev" in lines
+    assert {"a small", "b model", "capital letter: dev"} <= set(lines)
     assert ["small", "model"] in [line.split() for line in lines]
-    assert any(line.endswith("0.0111 hours") for line in lines)
+    assert any(line.strip() == "hours" for line in lines)
     assert max(map(len, lines)) <= 60
 
 

@@ -76,7 +76,7 @@ def test_a_training_imports_no_compiler(workspace, preset):
         ["--preset", "rnnsearch-30"],
         ["--preset", "rnnencdec-50"],
         ["--cell", "paper", "--order", "look-generate-update", "--precision", "fp32"],
-        ["--coverage", "linguistic", "--attention-temperature", "0.5"],
+        ["--coverage", "linguistic"],
         ["--attention", "general", "--no-readout-word"],
         [
             "--attention",

@@ -87,29 +87,6 @@ def test_training_of_hard_attention_draws_and_teaches_the_weights(static):
         torch.testing.assert_close(parameter.grad, gradient)
 
 
-@pytest.mark.parametrize(
-    "changes",
-    [
-        {"attention_kind": "hard"},
-        {"attention_kind": "marginal"},
-        {"attention_kind": "marginal", "input_feeding": "posterior"},
-    ],
-    ids=str,
-)
-def test_a_soft_start_has_the_loss_and_the_gradients_of_soft_attention(changes):
-    model, soft = (models.make_model(dataclasses.replace(models.TINY, **each)).train() for each in (changes, {}))
-    soft.load_state_dict(model.state_dict())
-    batch = make_batch(models.PAIRS)
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask, 0.1
-    found, expected = model.loss(*arguments, Activations(soft_attention=True)), soft.loss(*arguments)
-    assert found.nll == expected.nll
-    assert found.nll != model.loss(*arguments).nll
-    found.objective.backward()
-    expected.objective.backward()
-    for ours, theirs in zip(model.parameters(), soft.parameters(), strict=True):
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=0, atol=0)
-
-
 @pytest.mark.parametrize("kind", ["marginal", "hard"])
 @pytest.mark.parametrize(
     "changes",
@@ -124,11 +101,3 @@ def test_models_without_latent_positions_are_refused(kind, changes):
 def test_soft_attention_has_no_number_of_positions():
     with pytest.raises(SettingError, match="soft attention sums over all positions"):
         dataclasses.replace(models.TINY, attention_positions=3)
-
-
-@pytest.mark.parametrize(
-    "changes", [{"attention_kind": "soft"}, {"order": "look-update-generate"}, {"copy": True}], ids=str
-)
-def test_models_that_cannot_feed_posterior_weights_are_refused(changes):
-    with pytest.raises(SettingError, match=f"posterior weights are fed with {next(iter(changes))} = "):
-        dataclasses.replace(models.TINY, **{"attention_kind": "marginal", "input_feeding": "posterior", **changes})

@@ -239,28 +239,6 @@ def test_dropout_is_on_in_training_alone():
     assert model.loss(*arguments).nll == model.loss(*arguments).nll
 
 
-@pytest.mark.parametrize("name", ["rnnsearch", "luong-global", "copy", "transformer"])
-def test_word_dropout_drops_complete_vectors_in_training_alone(name):
-    config = models.SYSTEM_VARIANTS[name]
-    model, plain = (make_model(dataclasses.replace(config, word_dropout=share)) for share in (0.25, 0.0))
-    batch = make_batch(models.pairs_of(config))
-    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
-
-    def objective():
-        torch.manual_seed(5)
-        return model.loss(*arguments).objective
-
-    assert torch.equal(model.eval().loss(*arguments).nll, plain.loss(*arguments).nll)
-    assert float(model.train().loss(*arguments).nll) != float(plain.loss(*arguments).nll)
-    models.check_gradients(model, objective)
-    words = torch.randint(0, 11, (300, 40))
-    dropped = model._embed(model.source_embedding, words, Activations())
-    share = dropped / plain.train()._embed(plain.source_embedding, words, Activations())
-    torch.testing.assert_close(share, share[..., :1].expand_as(share))
-    torch.testing.assert_close(share.round(decimals=9).unique(), torch.tensor([0, 4 / 3]).double())
-    assert float((share == 0).double().mean()) == pytest.approx(0.25, abs=0.02)
-
-
 MIXTURES = [models.SYSTEM_VARIANTS["copy"], *(config for config in models.LATENT if config.attention_kind != "hard")]
 
 

@@ -69,35 +69,6 @@ def test_mixtures_are_those_of_the_complete_softmaxes(smoothing, weighted, count
         torch.testing.assert_close(one, wanted)
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-@pytest.mark.parametrize(
-    ("rows", "block"), [(44, WHOLE), (44, WORDS * 20), (44, 1), (2 * CHUNK_CELLS // WORDS + 9, WHOLE)]
-)
-def test_r_drop_adds_the_divergence_of_each_pair_in_both_directions(weighted, rows, block):
-    """A pair is never cut apart, also where a block has room for a single row."""
-    leaves, targets = problem(torch.float64, rows)
-    targets = targets[::2].repeat_interleave(2)
-    counted = torch.ones(rows).double()
-    if weighted:
-        counted = torch.randint(0, 2, (rows // 2,)).double().repeat_interleave(2)
-    found = linear_cross_entropy(*leaves, targets, 0.1, counted if weighted else None, None, block, r_drop=3.0)
-    logits = F.linear(*leaves)
-    plain = (F.cross_entropy(logits, targets, reduction="none", label_smoothing=0.1) * counted).sum()
-    p, q = logits.log_softmax(-1).unflatten(0, (-1, 2)).unbind(1)
-    apart = [F.kl_div(*sides, reduction="none", log_target=True).sum(-1) for sides in ((p, q), (q, p))]
-    expected = plain + 3 * ((apart[0] + apart[1]) / 2 * counted[::2]).sum()
-    torch.testing.assert_close(found[0], expected)
-    ours, theirs = (torch.autograd.grad(value * 2, leaves) for value in (found[0], expected))
-    for one, wanted in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, wanted)
-
-
-def test_mixtures_have_no_r_drop():
-    leaves, targets = problem(torch.float64, 4)
-    with pytest.raises(ValueError, match="not mixtures"):
-        linear_cross_entropy(leaves[0][:, None], *leaves[1:], targets, log_terms=torch.zeros(4, 1), r_drop=1.0)
-
-
 @pytest.mark.parametrize("block", [WHOLE, WORDS * 20])
 def test_bf16_products_keep_the_sums_in_float32(block):
     (features, weight, bias), targets = problem(torch.float32, rows=400)

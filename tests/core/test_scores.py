@@ -46,7 +46,7 @@ def test_parameter_counts(name, changes, difference):
 @pytest.mark.parametrize("score", ["dot", "general"])
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
 def test_gradients_of_states_contexts_and_weights(score, order):
-    config = dataclasses.replace(TINY, attention=score, order=order, attention_temperature=0.7)
+    config = dataclasses.replace(TINY, attention=score, order=order)
     models.check_gradients_of_unrolling(config)
 
 

@@ -36,27 +36,18 @@ VARIANTS = [
     )
 ]
 VARIANTS += [
-    dataclasses.replace(TINY, order=order, attention_temperature=temperature)
-    for order, temperature in (("look-generate-update", 0.3), ("look-update-generate", 2.5))
+    dataclasses.replace(TINY, cell=cell, order=order, coverage="linguistic")
+    for cell, order in itertools.product(("paper", "cudnn"), ("look-generate-update", "look-update-generate"))
 ]
 VARIANTS += [
-    dataclasses.replace(TINY, cell=cell, order=order, coverage="linguistic", attention_temperature=temperature)
-    for cell, order, temperature in (
-        ("paper", "look-generate-update", 1.0),
-        ("cudnn", "look-update-generate", 1.0),
-        ("cudnn", "look-generate-update", 0.5),
-        ("paper", "look-update-generate", 1.0),
-    )
-]
-VARIANTS += [
-    dataclasses.replace(TINY, attention=score, cell=cell, order=order, bidirectional=both, attention_temperature=t)
-    for score, cell, order, both, t in (
-        ("dot", "paper", "look-generate-update", True, 1.0),
-        ("dot", "cudnn", "look-update-generate", False, 0.5),
-        ("dot", "paper", "look-update-generate", True, 2.5),
-        ("general", "paper", "look-update-generate", True, 1.0),
-        ("general", "cudnn", "look-generate-update", True, 0.3),
-        ("general", "paper", "look-generate-update", False, 1.0),
+    dataclasses.replace(TINY, attention=score, cell=cell, order=order, bidirectional=both)
+    for score, cell, order, both in (
+        ("dot", "paper", "look-generate-update", True),
+        ("dot", "cudnn", "look-update-generate", False),
+        ("dot", "paper", "look-update-generate", True),
+        ("general", "paper", "look-update-generate", True),
+        ("general", "cudnn", "look-generate-update", True),
+        ("general", "paper", "look-generate-update", False),
     )
 ]
 ONE_WAY = dataclasses.replace(TINY, bidirectional=False)
@@ -72,11 +63,6 @@ VARIANTS += [
     dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate", layers=layers) for layers in (1, 2)
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
-VARIANTS += [
-    dataclasses.replace(TINY, cell="normalised"),
-    dataclasses.replace(TINY, cell="normalised", order="look-update-generate", output_rank=0),
-    dataclasses.replace(TINY, cell="normalised", layers=2, order="update-look-generate"),
-]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
 SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
 LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
@@ -130,8 +116,7 @@ LATENT += [
         ("marginal", 5, {"attention": "dot", "readout_previous_word": False}),
         ("marginal", 3, {"cell": "lstm", "layers": 2, "order": "update-look-generate"}),
         ("marginal", 3, {"coverage": "linguistic", "bidirectional": False}),
-        ("marginal", 2, {"input_feeding": "posterior"}),
-        ("marginal", 3, {"input_feeding": "posterior", "cell": "lstm", "attention": "dot", "output_rank": 0}),
+        ("marginal", 3, {"cell": "lstm", "attention": "dot", "output_rank": 0}),
         ("marginal", 2, {"copy": True}),
         ("marginal", 2, {"copy": True, "order": "update-look-generate", "layers": 2, "attention_layer": "first"}),
         ("hard", 2, {}),
@@ -239,7 +224,6 @@ def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYT
 
 
 def named(config: ModelConfig) -> str:
-    sharpness = "" if config.attention_temperature == 1 else f"-{config.attention_temperature}"
     coverage = "" if config.coverage == "none" else f"-{config.coverage}"
     kind = f"{config.cell}-{config.order}-{config.attention}-{config.bidirectional}-{config.output_rank}"
     fewer = "-reversed" * config.reverse_source + "-no-word" * (not config.readout_previous_word)
@@ -250,4 +234,4 @@ def named(config: ModelConfig) -> str:
     local = f"-{config.attention_span}-{config.attention_window}" * (config.attention_span != "global")
     if config.attention_kind != "soft":
         kind += f"-{config.attention_kind}-{config.attention_positions}"
-    return kind + sharpness + coverage + fewer + layers + local + "-copy" * config.copy + shared
+    return kind + coverage + fewer + layers + local + "-copy" * config.copy + shared

@@ -92,7 +92,7 @@ def test_systems_alone_models_besides_and_mistakes(workspace, monkeypatch):
         return [system.name for system in make_plan(ReproductionRequest(SCALES["tiny"], **asked), texts).systems]
 
     assert names(systems="light, rnnencdec") == ["rnnencdec", "light"]
-    assert names(systems="light", ablations="cell") == ["RNNsearch-50", "light", "cell-cudnn", "cell-normalised"]
+    assert names(systems="light", ablations="cell") == ["RNNsearch-50", "light", "cell-cudnn"]
     assert names(systems="none") == names()
     with pytest.raises(UsageError, match=f"^--systems spell: unknown; give all, none, or some of {','.join(NAMES)}$"):
         names(systems="light,spell")

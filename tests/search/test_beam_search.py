@@ -33,7 +33,6 @@ PENALTIES = [
 SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
 LATENT = {
     "marginal": {"attention_kind": "marginal", "attention_positions": 2},
-    "posterior-fed": {"attention_kind": "marginal", "attention_positions": 2, "input_feeding": "posterior"},
     "marginal-stack": {
         "attention_kind": "marginal",
         "attention_positions": 2,
@@ -89,10 +88,10 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
     [
         {},
         {"attention": "none"},
-        {"coverage": "linguistic", "attention_temperature": 0.7},
+        {"coverage": "linguistic"},
         {"attention": "dot"},
         # Bilinear energies of these weights are so large that a softmax of float32 would show its roundings.
-        {"attention": "general", "attention_temperature": 5.0, "readout_previous_word": False},
+        {"attention": "general", "readout_previous_word": False},
         {"attention": "none", "bidirectional": False, "reverse_source": True},
         {"copy": True},
         {"copy": True, "attention": "dot", "coverage": "none", "output_rank": 3},

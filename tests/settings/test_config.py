@@ -122,9 +122,6 @@ def test_a_missing_config_is_an_error_only_if_it_was_asked_for(tmp_path, monkeyp
     [
         (ModelConfig, {"hidden": 0}),
         (ModelConfig, {"dropout": 1.0}),
-        (ModelConfig, {"attention_temperature": 0.0}),
-        (ModelConfig, {"attention_temperature": float("inf")}),
-        (ModelConfig, {"attention_temperature": 0.5, "attention": "none"}),
         (ModelConfig, {"coverage": "linguistic", "attention": "none"}),
         (ModelConfig, {"coverage": "linguistic", "attention": "general"}),
         (ModelConfig, {"reverse_source": True}),

@@ -218,7 +218,7 @@ def test_the_command_writes_the_page_and_names_what_is_missing(folders, nmtalign
 @pytest.mark.parametrize("order", ["look-generate-update", "look-update-generate"])
 @pytest.mark.parametrize("attention", [{"attention": "additive"}, {"attention": "general"}, {"coverage": "linguistic"}])
 def test_the_softmax_of_the_energies_are_the_weights(order, attention):
-    sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "attention_temperature": 0.7}
+    sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6}
     words = {"source_vocabulary_size": 9, "target_vocabulary_size": 9}
     torch.manual_seed(0)
     model = TranslationModel(ModelConfig(**words, **sizes, order=order, initialisation="xavier", **attention)).double()

@@ -126,29 +126,6 @@ def test_a_resumed_warm_up_continues_where_it_was():
     assert parts == whole
 
 
-def test_a_soft_start_ends_once_even_if_the_budget_grows():
-    notices, position = [], Position()
-    schedule = make_schedule(notices, max_updates=100, soft_start=0.4)
-    assert schedule.starts_softly(position, 0.0)
-    position.update = 39
-    assert schedule.starts_softly(position, 0.39)
-    assert notices == []
-    position.update = 40
-    assert not schedule.starts_softly(position, 0.4)
-    assert notices == ["soft attention was trained until update 40 (soft_start)"]
-    assert not make_schedule(notices, max_updates=1000, soft_start=0.4).starts_softly(replace(position), 0.04)
-    assert len(notices) == 1
-    notices.clear()
-    assert not make_schedule(notices).starts_softly(Position(), 0.0)
-    assert notices == []
-
-
-def test_a_run_of_an_earlier_version_has_had_the_warm_up_that_was_set():
-    position = Position(update=30, seconds=30.0)
-    assert run(make_schedule(max_updates=40), position, 1) == [1.0]
-    assert position.warmup == 20
-
-
 @pytest.mark.parametrize(
     ("settings", "text"),
     [

@@ -12,12 +12,11 @@ import torch
 from helpers.trainings import CONFIG, sizes, train, weights
 from torch.profiler import ProfilerActivity, profile
 
-from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import load_batches
 from nmtalign.errors import UsageError
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.training.distributed import World
-from nmtalign.training.dry_run import dry_run, mean_seconds
+from nmtalign.training.dry_run import dry_run
 from nmtalign.training.setup import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
@@ -61,25 +60,6 @@ def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
     found, _ = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=0, max_time="1h"))
     assert found.seconds == pytest.approx(3600)
     assert found.updates == pytest.approx(3600 / found.update_seconds)
-
-
-def test_the_time_of_a_soft_start_is_measured_too(reversal, tmp_path, monkeypatch):
-    seen = []
-
-    def loss(self, *arguments, **keywords):
-        seen.append(any(isinstance(each, Activations) and each.soft_attention for each in arguments))
-        return computed(self, *arguments, **keywords)
-
-    computed = TranslationModel.loss
-    monkeypatch.setattr(TranslationModel, "loss", loss)
-    marginal = sizes(reversal, attention_kind="marginal")
-    rehearse(reversal, tmp_path / "model", replace(CONFIG, soft_start=0.5), marginal)
-    assert set(seen) == {False, True}
-
-
-def test_the_mean_time_of_an_update_depends_on_what_the_budget_limits():
-    assert mean_seconds(0.25, 1.0, 3.0, timed=False) == 2.5  # of 100 updates, 25 take 25 s and 75 take 225 s
-    assert mean_seconds(0.25, 1.0, 3.0, timed=True) == 2.0  # in 100 s, 25 s are 25 updates and 75 s are 25 updates
 
 
 def test_a_time_limit_that_suffices_gives_no_advice(reversal, tmp_path):

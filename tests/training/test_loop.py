@@ -145,11 +145,10 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
 @pytest.mark.parametrize(
     "model",
     [
-        {"attention": "dot", "word_dropout": 0.2},
+        {"attention": "dot"},
         {"attention": "general", "readout_previous_word": False},
         {"shared_embeddings": True},
         {"attention_kind": "marginal", "attention_positions": 2},
-        {"attention_kind": "marginal", "attention_positions": 2, "input_feeding": "posterior"},
         {"attention_kind": "hard"},
         *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
     ],
@@ -160,63 +159,6 @@ def test_other_models_resume_exactly(reversal, tmp_path, model):
     assert not train(reversal, tmp_path / "parts", CONFIG, stop_at=5, dropout=0.2, **model)[-1].complete
     assert train(reversal, tmp_path / "parts", CONFIG, dropout=0.2, **model)[0].resumed
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
-
-
-def test_r_drop_resumes_exactly_and_reports_the_loss_of_one_pass(reversal, tmp_path):
-    """At the learning rate 1e-30 the weights stay as they are, so that the reported losses differ by dropout alone."""
-    config = replace(CONFIG, r_drop=2.0)
-    train(reversal, tmp_path / "whole", config, dropout=0.2)
-    assert not train(reversal, tmp_path / "parts", config, stop_at=5, dropout=0.2)[-1].complete
-    assert train(reversal, tmp_path / "parts", config, dropout=0.2)[0].resumed
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
-    losses = []
-    for share in (0.0, 2.0):
-        still = replace(CONFIG, learning_rate=1e-30, r_drop=share)
-        events = train(reversal, tmp_path / f"still-{share}", still, dropout=0.1)
-        losses.append(next(event.loss for event in events if isinstance(event, Progressed)))
-    assert losses[0] == pytest.approx(losses[1], rel=0.02)
-
-
-@pytest.mark.parametrize(
-    ("model", "training", "why"),
-    [
-        ({}, {}, "without dropout both passes are equal"),
-        ({"dropout": 0.1, "attention_kind": "marginal"}, {}, "not mixtures"),
-        ({"dropout": 0.1}, {"agreement": True}, "one model is trained with R-Drop"),
-    ],
-)
-def test_settings_that_do_not_go_with_r_drop_are_refused(reversal, tmp_path, model, training, why):
-    with pytest.raises(UsageError, match=why):
-        train(reversal, tmp_path / "model", replace(CONFIG, r_drop=1.0, **training), **model)
-
-
-@pytest.mark.parametrize("kind", ["marginal", "hard"])
-def test_a_soft_start_trains_soft_attention_and_resumes_exactly(reversal, tmp_path, kind):
-    soft = train(reversal, tmp_path / "soft", CONFIG, dropout=0.2)
-    config, model = replace(CONFIG, soft_start=0.5), {"dropout": 0.2, "attention_kind": kind}
-    whole = train(reversal, tmp_path / "whole", config, **model)
-    losses = [[event.loss for event in events if isinstance(event, Progressed)] for events in (soft, whole)]
-    assert losses[0][:2] == losses[1][:2]
-    assert losses[0][2:] != losses[1][2:]
-    (notice,) = (event.text for event in whole if isinstance(event, Noticed) and "soft" in event.text)
-    assert notice == "soft attention was trained until update 6 (soft_start)"
-    for stop_at in (3, 9):
-        parts = tmp_path / f"parts-{stop_at}"
-        assert not train(reversal, parts, config, stop_at=stop_at, **model)[-1].complete
-        assert train(reversal, parts, config, **model)[0].resumed
-        assert same(weights(tmp_path / "whole"), weights(parts))
-
-
-@pytest.mark.parametrize(
-    ("model", "training", "why"),
-    [
-        ({}, {}, "only marginal and hard attention can start as soft attention"),
-        ({"attention_kind": "marginal"}, {"max_updates": 0}, "the start is a share of a limit"),
-    ],
-)
-def test_settings_that_do_not_go_with_a_soft_start_are_refused(reversal, tmp_path, model, training, why):
-    with pytest.raises(UsageError, match=why):
-        train(reversal, tmp_path / "model", replace(CONFIG, soft_start=0.5, **training), **model)
 
 
 def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translations(tmp_path):

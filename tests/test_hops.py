@@ -1,0 +1,162 @@
+"""How many places a reader visits: library files and functions that real calls enter, against budgets.
+
+A budget is the number that was counted when it was last lowered. A change that enters more files or functions makes
+a reader open more. If it is worth it, raise the budget in the same commit and say why; lower it when you can.
+"""
+
+import contextlib
+import inspect
+import itertools
+import json
+import runpy
+import subprocess
+import sys
+import threading
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from helpers.command_line import import_all, run_nmtalign
+from helpers.score_tables import make_source
+from helpers.trainings import CONFIG
+
+import nmtalign
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import load_batches
+from nmtalign.search.beam_search import beam_search
+from nmtalign.search.hypotheses import SearchOptions
+from nmtalign.search.scorer import ModelScorer
+from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.training.distributed import World
+from nmtalign.training.setup import TrainingSetup
+from nmtalign.training.updates import cut_groups
+
+PACKAGE = str(Path(nmtalign.__file__).parent)
+SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
+UPDATE = {"rnnsearch-50": (16, 139), "small": (16, 140), "luong-global": (18, 132)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (13, 75), "small": (13, 75), "luong-global": (17, 70)}
+COMMANDS = {
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (36, 252)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (43, 365)),
+    "translate": ("translate", (53, 377)),
+}
+
+
+class Hops:
+    """Counts the files and functions of the library that are entered, in all threads.
+
+    The body of a module, which runs at import, a comprehension and a lambda are not counted.
+    """
+
+    def __init__(self) -> None:
+        self._entered = set()
+
+    def __enter__(self):
+        threading.setprofile(self._look)
+        sys.setprofile(self._look)
+        return self
+
+    def __exit__(self, *_):
+        sys.setprofile(None)
+        threading.setprofile(None)
+
+    def _look(self, frame, event, _):
+        code = frame.f_code
+        own = code.co_flags & inspect.CO_NEWLOCALS and not code.co_name.startswith("<")
+        if event == "call" and own and code.co_filename.startswith(PACKAGE):
+            self._entered.add((code.co_filename, code.co_qualname))
+
+    @property
+    def counts(self):
+        return len({file for file, _ in self._entered}), len(self._entered)
+
+    @property
+    def names(self):
+        return "\n".join(sorted(f"{file.removeprefix(PACKAGE)[1:]} {name}" for file, name in self._entered))
+
+
+def check(counts, budget, names):
+    """`counts` and `budget` are of files and functions."""
+    assert all(count <= most for count, most in zip(counts, budget, strict=True)), f"{counts}, not {budget}:\n{names}"
+
+
+def sizes_of(name, corpus):
+    words = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
+    sizes = settings_of(ModelConfig, (name, preset(name)), ("here", SIZES))
+    return replace(sizes, source_vocabulary_size=words[0], target_vocabulary_size=words[1])
+
+
+@pytest.mark.parametrize("name", UPDATE)
+def test_one_update(name, reversal, tmp_path):
+    setup = TrainingSetup(reversal, tmp_path / "model", sizes_of(name, reversal), CONFIG, World(torch.device("cpu")))
+    setup.build(print)
+    setup.model.train()
+    groups = cut_groups(setup.pairs, setup.plan(0), 1)
+    with Hops() as hops:
+        group = next(groups)
+        batches = load_batches(setup.pairs, group.plan, False, setup.complete)
+        assert setup.updater.update(group, batches, 1.0).finite
+    check(hops.counts, UPDATE[name], hops.names)
+
+
+class WatchedScorer(ModelScorer):
+    """A scorer that counts what the search enters from the end of the first step to the end of the next."""
+
+    def __init__(self, inference, hops):
+        super().__init__(inference)
+        self._hops = hops
+
+    def start(self, *arguments):
+        session = super().start(*arguments)
+        step, number = session.step, itertools.count()
+
+        def watched(choice):
+            step(choice)
+            match next(number):
+                case 0:
+                    self._hops.__enter__()
+                case 1:
+                    self._hops.__exit__()
+
+        session.step = watched
+        return session
+
+
+@pytest.mark.parametrize("name", BEAM_STEP)
+def test_one_step_of_beam_search(name, reversal):
+    model = TranslationModel(sizes_of(name, reversal)).eval()
+    hops = Hops()
+    beam_search(WatchedScorer(Inference(model), hops), *make_source([[5, 6, 7, 0], [8, 9, 0]]), SearchOptions(beam=3))
+    check(hops.counts, BEAM_STEP[name], hops.names)
+
+
+@pytest.fixture(scope="module")
+def demo(tmp_path_factory):
+    """A small corpus, a model that was hardly trained, and its translations."""
+    folder = tmp_path_factory.mktemp("demo")
+    for line in ("sample . --pairs 200", "prep", "train --preset tiny --max-updates 2", "translate test.en -o out.fr"):
+        assert run_nmtalign(*line.split(), cwd=folder).returncode == 0
+    return folder
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command(name, demo, tmp_path):
+    """All that it needs is imported before, so that only the calls of the run count."""
+    *arguments, budget = COMMANDS[name]
+    with (demo / "test.en").open() as stdin:
+        done = subprocess.run([sys.executable, __file__, *arguments], cwd=demo, stdin=stdin, capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    *_, counts, names = done.stderr.decode().split("\0")
+    check(json.loads(counts), budget, names)
+
+
+if __name__ == "__main__":
+    sys.path[:0] = [str(Path(__file__).parents[1])]
+    sys.argv[0] = "nmtalign"
+    import_all()
+    with contextlib.suppress(SystemExit), Hops() as hops:
+        runpy.run_module("nmtalign", run_name="__main__", alter_sys=True)
+    print("", json.dumps(hops.counts), hops.names, sep="\0", file=sys.stderr)
