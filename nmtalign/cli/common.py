@@ -62,10 +62,10 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 
-    The inputs that the command line names are checked for every command. A command gives those that it finds in other
-    ways, such as the texts of the workspace. Of a folder, the files that nmtalign has made are inputs.
+    Standard input and the inputs that the command line names are checked for every command. A command gives those that
+    it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
     """
-    files = [file for one in inputs if one is not None for file in (one, *own_files(one))]
+    files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
     for output in outputs.values():
         check_other(output, files)
     for (first, one), (second, other) in itertools.combinations(sorted(outputs.items()), 2):

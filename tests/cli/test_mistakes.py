@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import inspect
 import itertools
+import os
 import shutil
 import sys
 import zipfile
@@ -379,6 +380,38 @@ def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_
     for name in spellings(Path(file), ending):
         told = refuse(*command.split(), name)
         assert "is also an input" in told or (ending and not name.endswith(ending))
+
+
+def test_no_output_replaces_standard_input(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    kept = os.dup(0)
+    with Path("test.en").open("rb") as stream:
+        os.dup2(stream.fileno(), 0)
+    try:
+        assert refuse("translate", "-m", "model", "-o", "test.en").startswith("test.en: is also an input")
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
+def test_no_text_is_replaced_by_a_file_of_its_corpus(folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for language in ("en", "fr"):
+        shutil.copy(folder / f"train.{language}", f"train.{language}")
+    made = ["prep", "train.en", "train.fr", "--dev-lines", "30", "-o", "data", "-q"]
+    COMMANDS.main(args=made, standalone_mode=False)
+    shutil.copy("data/dev.en", "linked.en")
+    Path("data/dev.en").unlink()
+    Path("data/dev.en").hardlink_to("linked.en")
+    for source in ("data/dev.en", "linked.en", "data/source.vocabulary.txt"):
+        given = f"prep {source} data/dev.fr --source-language en --dev-lines 3 --force -o data"
+        assert "is also an input" in refuse(*given.split())
+
+
+def test_devices_are_no_inputs(run, tmp_path):
+    for output in ("/dev/stdout", "/dev/null"):
+        code, out, _ = run(f"score-pairs test.en test.fr -m model -q -o {output}")
+        assert (code, bool(out)) == (0, output == "/dev/stdout")
 
 
 def test_two_outputs_are_two_files(folder, monkeypatch):
