@@ -17,6 +17,7 @@ DEV, KEPT = "●", "◆"
 _ROWS, _LEAST, _MOST = 12, 34, 62  # lines of a chart, its smallest and its largest number of columns
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of the 256 colours of a terminal
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
+_LARGEST = 1e300  # value that is drawn; a logarithmic axis of plotext ends before the largest number
 _NAME, _FIGURE = 15, 12  # columns of the table
 
 
@@ -66,7 +67,7 @@ def _charts(panels: Sequence[CurvePanel], names: Sequence[str], width: int, axis
 def _draw(chart: Any, trace: CurveTrace, plain: bool, joined: bool) -> None:
     """A line, if it is `joined`, with gaps where a value is not finite; the validations of dev also as marks."""
     letter, colour = _LETTERS[trace.model % len(_LETTERS)], _COLOURS[trace.model % len(_COLOURS)]
-    points = list(zip(trace.x, trace.y, strict=True))
+    points = [(x, min(y, _LARGEST)) for x, y in zip(trace.x, trace.y, strict=True)]
     gaps = [-1, *(place for place, point in enumerate(points) if not all(map(math.isfinite, point))), len(points)]
     for before, after in itertools.pairwise(gaps):
         if part := points[before + 1 : after]:
@@ -75,7 +76,7 @@ def _draw(chart: Any, trace: CurveTrace, plain: bool, joined: bool) -> None:
             if trace.dev:
                 chart.scatter(*zip(*part, strict=True), marker=letter.upper() if plain else DEV, color=colour)
     if trace.best and not plain and all(map(math.isfinite, trace.best)):
-        chart.scatter([trace.best[0]], [trace.best[1]], marker=KEPT, color=colour)
+        chart.scatter([trace.best[0]], [min(trace.best[1], _LARGEST)], marker=KEPT, color=colour)
 
 
 def _legend(names: Sequence[str], width: int, plain: bool, validated: bool, coloured: bool) -> list[str]:
