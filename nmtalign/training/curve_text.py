@@ -17,7 +17,7 @@ DEV, KEPT = "●", "◆"
 _ROWS, _LEAST, _MOST = 12, 34, 62  # lines of a chart, its smallest and its largest number of columns
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of the 256 colours of a terminal
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
-_LARGEST = 1e300  # value that is drawn; a logarithmic axis of plotext ends before the largest number
+_LARGEST = 1e100  # value that is drawn; a logarithmic axis of plotext ends before the largest number
 _NAME, _FIGURE = 15, 12  # columns of the table
 
 
@@ -67,7 +67,7 @@ def _charts(panels: Sequence[CurvePanel], names: Sequence[str], width: int, axis
 def _draw(chart: Any, trace: CurveTrace, plain: bool, joined: bool) -> None:
     """A line, if it is `joined`, with gaps where a value is not finite; the validations of dev also as marks."""
     letter, colour = _LETTERS[trace.model % len(_LETTERS)], _COLOURS[trace.model % len(_COLOURS)]
-    points = [(x, min(y, _LARGEST)) for x, y in zip(trace.x, trace.y, strict=True)]
+    points = [(x, min(y, _LARGEST) if math.isfinite(y) else y) for x, y in zip(trace.x, trace.y, strict=True)]
     gaps = [-1, *(place for place, point in enumerate(points) if not all(map(math.isfinite, point))), len(points)]
     for before, after in itertools.pairwise(gaps):
         if part := points[before + 1 : after]:
