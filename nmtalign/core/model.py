@@ -3,13 +3,8 @@
 Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
 encoder in this file turns the source into annotations, the decoder (`decoder`, `step`) runs along the target words and
 attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` computes
-<<<<<<< HEAD
 the recurrent models with plain loops. Other systems have other settings of these parts; a Transformer has an encoder
 and a decoder of its own (`transformer`). Search uses a model that is prepared for it (`inference`).
-=======
-the recurrent models with plain loops. Other systems have other settings of these parts; a Transformer has its own
-encoder and decoder (`transformer`). Search uses a model that is prepared for it (`inference`).
->>>>>>> wt-training
 """
 
 from collections.abc import Callable, Mapping, Sequence

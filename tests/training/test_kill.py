@@ -157,11 +157,7 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert here([*again, "--quiet"]) == 0
     assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
         f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
-<<<<<<< HEAD
         "resuming from the checkpoint before it, update 12"
-=======
-        "resuming from the checkpoint before it, update 12"  # that of before the last validation
->>>>>>> wt-training
     ]
     assert both(folder) == whole
     events = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
