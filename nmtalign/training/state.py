@@ -1,4 +1,4 @@
-"""Checkpoints: weights, optimiser, random generators and position; the newest two are kept.
+"""Checkpoints: weights, optimiser and position; the newest two are kept. Each update seeds the random generators anew.
 
 A new checkpoint is written under a temporary name. Then the newest one is renamed to the previous one, and the new one
 to the newest. Wherever a process is killed, one of the two is complete; the newest complete one is used.
@@ -29,7 +29,7 @@ _VALIDATED = "validated.{}.safetensors"  # by the update
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
-_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, generators, part of a block
+_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
 
 
 @dataclass
@@ -83,9 +83,6 @@ def save_state(folder: Path, model: nn.Module, optimizer: Optimizer, position: P
     tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, values in optimizer.state().items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
-    tensors["generator.cpu"] = torch.get_rng_state()
-    if next(model.parameters()).is_cuda:
-        tensors["generator.cuda"] = torch.cuda.get_rng_state()
     metadata = {
         "position": json.dumps(dataclasses.asdict(position)),
         "fingerprint": fingerprint,
@@ -184,7 +181,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
 
 
 def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -> Position:
-    """Restores weights, optimiser and random generators; returns the position."""
+    """Restores weights and optimiser; returns the position."""
     path, state = checkpoint.path, defaultdict[int, dict[str, Tensor]](dict)
     weights = model.state_dict()
     try:
@@ -195,10 +192,8 @@ def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -
             elif part == "optimizer":
                 number, _, key = key.partition(".")
                 state[int(number)][key] = tensor
-            elif key == "cpu":
-                torch.set_rng_state(tensor)
-            elif next(model.parameters()).is_cuda:
-                torch.cuda.set_rng_state(tensor)
+            elif part != "generator":  # which earlier versions stored
+                raise KeyError(name)
         if weights:
             raise KeyError(next(iter(weights)))
         optimizer.restore(state)

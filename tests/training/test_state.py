@@ -73,13 +73,10 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     updated(model, steps, 3)
     position = Position(update=3, epoch=1, batch=2, seconds=1.5, validated=3, best=-float("inf"), since_best=1)
     assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
-    drawn = torch.rand(3)
-
     other, others = made(name, seed=1)
     found = find_checkpoint(tmp_path, RUN)
     assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, None)
     assert load_state(found, other, others) == position
-    assert torch.equal(torch.rand(3), drawn)
     assert equal(other.state_dict(), model.state_dict())
     assert equal(others.state(), steps.state())
     for each in ((model, steps), (other, others)):
@@ -226,16 +223,6 @@ def test_values_of_the_optimiser_that_do_not_fit_the_weights_are_refused(tmp_pat
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     tensors |= {f"optimizer.{name}": torch.zeros(shape) for name, shape in values.items()}
     tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
-    with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
-        load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
-
-
-def test_a_generator_of_another_type_is_refused(tmp_path):
-    model, optimizer = made()
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()} | {
-        "generator.cpu": torch.ones(3)
-    }
-    tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": "{}", "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
         load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
 
