@@ -36,12 +36,12 @@ from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (16, 139), "small": (16, 140), "luong-global": (18, 132)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (13, 75), "small": (13, 75), "luong-global": (17, 70)}
+UPDATE = {"rnnsearch-50": (17, 140), "small": (17, 141), "luong-global": (19, 133)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (14, 76), "small": (14, 76), "luong-global": (18, 71)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (36, 252)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (43, 365)),
-    "translate": ("translate", (53, 377)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (45, 390)),
+    "translate": ("translate", (56, 399)),
 }
 
 
