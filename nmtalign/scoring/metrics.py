@@ -18,7 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtalign.errors import InputError, NmtalignError
 from nmtalign.settings.definition import SettingError
-from nmtalign.text.languages import has_no_spaces, is_unspaced, main_language
+from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
 from nmtalign.version import __version__
 
 METRICS = ("bleu", "chrf", "chrf++", "ter", "multi-bleu")
@@ -76,7 +76,7 @@ def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:
         return "zh"
     if main in ("ja", "ko"):
         return f"{main}-mecab" if has_tokenizer(f"{main}-mecab") else "char"
-    return "char" if has_no_spaces(main) or is_unspaced(reference[:_JUDGED]) else "13a"
+    return "char" if has_no_spaces(main) or in_unspaced_script("".join(reference[:_JUDGED])) else "13a"
 
 
 @functools.cache

@@ -173,6 +173,11 @@ def count_unspaced(text: str) -> int:
     return len(_UNSPACED_LETTERS.findall(text))
 
 
+def in_unspaced_script(text: str) -> bool:
+    """Whether at least half of the letters of a text belong to scripts that are written without spaces."""
+    return 2 * count_unspaced(text) > max(sum(map(str.isalpha, text)), 1)
+
+
 def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether a text has no spaces between words.
 
@@ -183,5 +188,4 @@ def is_unspaced(lines: Iterable[str]) -> bool:
     text, words = "".join(lines), [len(line.split()) for line in lines]
     letters = sum(map(str.isalpha, text))
     whole = sum(count == 1 and len(line) > _LONG_WORD for count, line in zip(words, lines, strict=True))
-    unspaced = 2 * count_unspaced(text) > max(letters, 1)
-    return unspaced and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))
+    return in_unspaced_script(text) and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))

@@ -162,7 +162,7 @@ def test_what_does_not_fit_is_one_line(
     before = (tmp_path / "a.h5").read_bytes()
     for arguments, code, message in (
         (("--save-alignments-of", "n-best", "in.en"), 2, "give --save-alignments FILE.h5 too"),
-        (("--save-alignments", "in.en", "in.en"), 2, "in.en: is an input"),
+        (("--save-alignments", "in.en", "in.en"), 2, "in.en: is also an input"),
         (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
         (("--save-alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),
         (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),

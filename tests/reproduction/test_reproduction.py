@@ -297,6 +297,7 @@ def test_a_larger_budget_and_a_search_without_unknown_words_are_in_the_report(pl
 
 def test_a_corpus_of_other_text_is_not_used(plan, workspace):
     made = plan(models="RNNsearch-50")
+    begin_folder(made)
     Corpora(made).make("corpus", lambda pairs: None, lambda step: None)
     assert Corpora(made).is_made("corpus")
     with (workspace / "train.en").open("a") as english, (workspace / "train.fr").open("a") as french:

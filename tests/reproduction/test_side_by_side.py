@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from helpers.reproductions import TWO, reach
 
+from nmtalign.reproduction.reproduction_report import begin_folder
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
 
 
@@ -35,6 +36,7 @@ def test_trainings_side_by_side_give_the_same_models(plan):
 
 def test_a_failure_is_reported_with_the_line_of_its_command(plan):
     asked = plan(models=TWO, jobs=2)
+    begin_folder(asked)
     broken = asked.model_folder(asked.systems[0], 1234)
     broken.mkdir(parents=True)
     (broken / "config.json").write_text("no settings")

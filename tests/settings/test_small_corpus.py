@@ -94,14 +94,3 @@ def test_a_run_keeps_what_was_fitted_when_it_began(name, words, begun, kept, rev
     model = replace(sizes(reversal), dropout=begun["dropout"])
     train(reversal, tmp_path, model, replace(CONFIG, **training, max_updates=1), preset=name)
     assert fit_preset((("preset", preset(name)),), name, reversal, tmp_path)[1][1] == kept
-
-
-def test_a_run_of_an_earlier_version_keeps_its_order(reversal, tmp_path):
-    layers = (("preset tiny", preset("tiny")),)
-    former = f"the run in {tmp_path}", {"order": "look-update-generate"}
-    train(reversal, tmp_path, replace(sizes(reversal), order="look-update-generate"), replace(CONFIG, max_updates=1))
-    assert former in fit_preset(layers, "tiny", reversal, tmp_path)
-    given = ("command line", {"order": "look-generate-update"})
-    assert fit_preset((*layers, given), "tiny", reversal, tmp_path)[-1] == given
-    assert former not in fit_preset(layers, "tiny", reversal, tmp_path, restart=True)
-    assert former not in fit_preset(layers, "small", reversal, tmp_path)
