@@ -37,11 +37,11 @@ from nmtalign.training.updates import cut_groups
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (17, 140), "small": (17, 141), "luong-global": (19, 133)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (14, 76), "small": (14, 76), "luong-global": (18, 71)}
+BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 72)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (45, 390)),
-    "translate": ("translate", (56, 399)),
+    "translate": ("translate", (58, 407)),
 }
 
 

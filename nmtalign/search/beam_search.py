@@ -26,19 +26,19 @@ def beam_search(
     options: SearchOptions,
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
-    phrases: Sequence[Sequence[Sequence[int]]] | None = None,
+    phrases: Sequence[Phrases] | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: at least one and at most n_best.
 
     source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Each translation begins with the prefix of its sentence
-    and contains each of the sentence's phrases (see `PhraseBanks`); `candidates` must include the words of both. A
+    and contains the phrases of its sentence (see `PhraseBanks`); `candidates` must include the words of both. A
     finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability, finished
     ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx every
     open hypothesis must end. The result for a sentence does not depend on the other sentences of the batch.
     Raises NmtalignError if the model gives no finite probability.
     """
     lengths = source_mask.sum(dim=1).tolist()
-    required = [Phrases(each) for each in phrases] if phrases and any(map(any, phrases)) else None
+    required = phrases if phrases and any(each.words for each in phrases) else None
     restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in required or ()])
     search = BeamSearch(lengths, options, restrictions, PhraseBanks(required, restrictions) if required else None)
     return search.run(scorer, source, source_mask, candidates)

@@ -1,5 +1,6 @@
 """Hypotheses, how they are scored, and the options of a search."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -22,8 +23,8 @@ class Hypothesis:
 
     tokens: word ids without `</s>`. log_prob: the sum over all words and `</s>`. score: see `Scoring`.
     token_log_probs: len(tokens) + 1 numbers. weights: (len(tokens) + 1, Tx) float32, whose last row and last column
-    belong to `</s>`; None if they were not requested or the model has no attention. phrase_at: for each required
-    phrase, its first position in `tokens`, which shows to which phrase an `<unk>` belongs.
+    belong to `</s>`; None if they were not requested or the model has no attention. given: the words of required
+    phrases that the model does not know, by their positions in `tokens`, where there is an `<unk>`.
     """
 
     tokens: tuple[int, ...]
@@ -31,7 +32,7 @@ class Hypothesis:
     score: float
     token_log_probs: tuple[float, ...]
     weights: npt.NDArray[np.float32] | None = None
-    phrase_at: tuple[int, ...] = ()
+    given: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -9,10 +9,11 @@ references, this costs a beam of 5 between 0.4 and 19 BLEU, and a beam of 12 up 
 Without banks, phrases appear at the length limit, after everything else.
 """
 
+import re
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import replace
-from itertools import count
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -20,93 +21,178 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.search.hypotheses import Flags, Floats, Hypothesis, Integers
+from nmtalign.search.hypotheses import Floats, Hypothesis, Integers
 from nmtalign.search.selection import Continuations, Restrictions, largest
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
-_Parts = tuple[tuple[int, int], ...]
+_BEFORE = "\n"  # stands before the text of a translation
+_BYTES = frozenset(map(chr, range(0xDC80, 0xDD00)))  # of characters that are not complete, as Python escapes them
+
+
+@dataclass(frozen=True)
+class RequiredPhrase:
+    """How a translation may contain a phrase: `pattern` finds it in the text, however its tokens are cut.
+
+    `reach` is the length of its longest occurrence in characters. `ways` are symbols that write it as words of their
+    own, `joined` those that write it directly behind other text, as languages without spaces do. Symbols are word ids,
+    but a word that the model does not know has a negative symbol.
+    """
+
+    pattern: re.Pattern[str]
+    reach: int
+    ways: tuple[Symbols, ...]
+    joined: tuple[Symbols, ...] = ()
+
+    @property
+    def every_way(self) -> tuple[Symbols, ...]:
+        """All ways to write the phrase."""
+        return self.joined + self.ways
+
+    @cached_property
+    def size(self) -> int:
+        """The most words that are needed to write the phrase."""
+        return max(map(len, self.every_way))
 
 
 class Phrases:
-    """The phrases of one sentence; its translation must contain each of them as adjacent words.
+    """The phrases of one sentence; its translation must contain each of them.
 
-    Phrases may share words: "a b c" contains "a b" and "b c". A phrase that is given twice must occur twice. Symbols
-    are word ids, but each `<unk>` of a phrase has its own negative symbol, because it represents its own word.
+    Phrases may share words: "a b c" contains "a b" and "b c". A phrase that is given twice must occur twice. Symbol -1
+    represents the first of the `unknown` words, -2 the second. `text_of` gives the text of a symbol, with its space.
     """
 
-    def __init__(self, phrases: Sequence[Sequence[int]]) -> None:
-        unknown = count(-1, -1)
-        self.phrases = [tuple(next(unknown) if word == UNK_ID else word for word in phrase) for phrase in phrases]
-        counts = Counter(phrase for phrase in self.phrases if phrase)
-        self.different = list(counts)
-        self.words = sum(map(len, self.phrases))
-        self.alphabet = {symbol for phrase in counts for symbol in phrase}
-        self._known: dict[_Parts, PhraseProgress] = {}
-        self.start = self.progress(tuple((0, times) for times in counts.values()))
+    def __init__(
+        self,
+        phrases: Sequence[RequiredPhrase] = (),
+        text_of: Callable[[int], str] = str,
+        unknown: Sequence[str] = (),
+        prefix: Symbols = (),
+    ) -> None:
+        """Each translation begins with the `prefix`, which may contain phrases."""
+        self._all, self._prefix, counts = phrases, prefix, Counter(phrases)
+        self.different, self.unknown, self.text_of = list(counts), unknown, text_of
+        self.words = sum(phrase.size * times for phrase, times in counts.items())
+        self.ids = {max(symbol, UNK_ID) for phrase in counts for way in phrase.every_way for symbol in way}
+        self.longest = max((phrase.size for phrase in counts), default=1)
+        progress = PhraseProgress(self, tuple(_Part(times, times, _BEFORE) for times in counts.values()), ())
+        for symbol in prefix:
+            progress = progress.after(symbol)
+        self.start = PhraseProgress(self, progress.parts, progress.recent, len(prefix))
 
-    def progress(self, parts: _Parts) -> "PhraseProgress":
-        """The only object for this progress: (words matched, occurrences still missing) for each different phrase."""
-        if parts not in self._known:
-            self._known[parts] = PhraseProgress(self, parts)
-        return self._known[parts]
+    def lacking(self, translations: Iterable[Symbols]) -> "Phrases":
+        """The phrases that not every one of these translations contains."""
+        lack = set[RequiredPhrase]()
+        for tokens in translations if self.words else ():
+            progress = self.start
+            for symbol in tokens:
+                progress = progress.after(symbol)
+            lack |= {own for own, part in zip(self.different, progress.parts, strict=True) if part.missing}
+        own = [phrase for phrase in self._all if phrase in lack]
+        return Phrases(own, self.text_of, self.unknown, self._prefix) if lack else NO_PHRASES
 
-    def places(self, symbols: Symbols) -> tuple[int, ...]:
-        """The first position of each phrase in a translation that contains all of them; -1 for an empty phrase."""
-        found: dict[Symbols, int] = {(): -1}
-        result = []
-        for phrase in self.phrases:
-            start = found.get(phrase, -1) + 1
-            while phrase and symbols[start : start + len(phrase)] != phrase:
-                start += 1
-            found[phrase] = start if phrase else -1
-            result.append(found[phrase])
-        return tuple(result)
+
+class _Part(NamedTuple):
+    """The progress with one phrase: the occurrences still missing, and the end of the text.
+
+    More text can destroy an occurrence at the very end: "cat" is not in "cats". `left` still includes it, `missing`
+    does not.
+    """
+
+    left: int
+    missing: int
+    text: str
+
+    def read(self, phrase: RequiredPhrase, more: str) -> "_Part":
+        """The progress after more text."""
+        if not self.left or not more:
+            return self
+        text, start, left, missing, kept = self.text + more, 1, self.left, self.left, 0
+        if not _BYTES.isdisjoint(self.text[-1] + more):
+            text = whole_characters(text)
+        whole = text.rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
+        while missing and (found := phrase.pattern.search(whole, start)):
+            missing, start = missing - 1, found.start() + 1
+            if found.end() + 2 <= len(whole):  # enough text to decide that the last word is complete
+                left, kept = left - 1, found.start()
+        # The first character kept is only what stands before.
+        return _Part(left, missing, text[max(kept, len(text) - phrase.reach - 4) :])
+
+
+def whole_characters(text: str) -> str:
+    """A text in which the escaped bytes of complete characters are replaced by the characters."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "surrogateescape")
 
 
 class PhraseProgress:
-    """How much of the phrases a translation contains; translations with equal progress share one object.
+    """How much of the phrases a translation contains.
 
     `missing`: the most words that are still needed to complete all phrases. `wanted`: the symbols that continue a
-    phrase. `bound`: only a wanted symbol may follow, because the last word is an `<unk>` of an unfinished phrase.
+    phrase. `bound`: only a wanted symbol may follow, because an unfinished phrase already has an unknown word.
+    `recent` are the last symbols. The progress stays the same for the next `given` symbols, which are the prefix.
     """
 
-    def __init__(self, phrases: Phrases, parts: _Parts) -> None:
-        self._phrases, self._parts = phrases, parts
-        self._after: dict[int | None, PhraseProgress] = {}
-        pairs = list(zip(parts, phrases.different, strict=True))
-        incomplete = [(matched, phrase) for (matched, times), phrase in pairs if times]
-        begun = max((matched for matched, _ in incomplete), default=0)
-        self.missing = sum(times * len(phrase) for (_, times), phrase in pairs) - begun
-        # While one phrase is unfinished, the others wait.
-        wanted = [symbols[matched] for matched, symbols in incomplete if matched or not begun]
-        # At most one phrase is bound, because its negative symbol occurs in no other.
-        bound = [symbols[matched] for matched, symbols in incomplete if min(symbols[:matched], default=0) < 0]
-        self.wanted, self.bound = tuple(dict.fromkeys(bound or wanted)), bool(bound)
+    def __init__(self, phrases: Phrases, parts: tuple[_Part, ...], recent: Symbols, given: int = 0) -> None:
+        self._phrases, self._given, self.parts, self.recent = phrases, given, parts, recent
+        self._after: dict[int, PhraseProgress] = {}
+        self.bound = False
+        self._begun, self.missing = list[tuple[Symbols, int, int]](), self._need(parts)
+        if self.missing and recent:
+            begun = [each for each in self._unfinished() if each[2] < self.missing]
+            unknown = [each for each in begun if min(each[0][: each[1]]) < 0]
+            self._begun, self.bound = unknown or begun, bool(unknown)
+            self.missing = min((missing for _, _, missing in self._begun), default=self.missing)
 
-    def after(self, symbol: int | None) -> "PhraseProgress":
-        """The progress after one more word; None represents a word that occurs in no phrase."""
-        key = symbol if symbol in self._phrases.alphabet else None
-        if key not in self._after:
-            pairs = zip(self._parts, self._phrases.different, strict=True)
-            parts = tuple(_advance(phrase, matched, times, key) for (matched, times), phrase in pairs)
-            self._after[key] = self._phrases.progress(parts)
-        return self._after[key]
+    def _need(self, parts: Sequence[_Part]) -> int:
+        """The most words that write all missing occurrences."""
+        return sum(part.missing * own.size for own, part in zip(self._phrases.different, parts, strict=True))
+
+    def _read(self, text: str) -> tuple[_Part, ...]:
+        return tuple(part.read(own, text) for own, part in zip(self._phrases.different, self.parts, strict=True))
+
+    def _unfinished(self) -> Iterator[tuple[Symbols, int, int]]:
+        """Each way that the last symbols begin to write a missing phrase.
+
+        For each: the number of these symbols, and the most words that complete this phrase and then the others.
+        """
+        for own, part in zip(self._phrases.different, self.parts, strict=True):
+            for way in own.every_way if part.missing else ():
+                for matched in range(min(len(way) - 1, len(self.recent)), 0, -1):
+                    if self.recent[-matched:] == way[:matched]:
+                        rest = way[matched:]
+                        parts = self._read("".join(map(self._phrases.text_of, rest)))
+                        yield way, matched, len(rest) + self._need(parts)
+
+    @cached_property
+    def wanted(self) -> Symbols:
+        """While one phrase is unfinished, the others wait. If nothing is missing: what keeps the last occurrence."""
+        if not self.missing:
+            unsure = [own for own, part in zip(self._phrases.different, self.parts, strict=True) if part.left]
+            safe = [way[0] for own in unsure for way in own.every_way if not self.after(way[0]).missing]
+            return (EOS_ID, *dict.fromkeys(safe)) if unsure else ()
+        found = dict.fromkeys(way[matched] for way, matched, missing in self._begun if missing == self.missing)
+        for own, part in zip(self._phrases.different, self.parts, strict=True) if not self._begun else ():
+            joined = own.joined if part.text != _BEFORE else ()
+            for ways in (joined, own.ways) if part.missing else ():
+                useful = [way[0] for way in ways if self.after(way[0]).missing < self.missing]
+                found |= dict.fromkeys(useful)
+                if useful:
+                    break
+        return tuple(found)
+
+    def after(self, symbol: int) -> "PhraseProgress":
+        """The progress after one more word."""
+        if self._given:
+            return PhraseProgress(self._phrases, self.parts, self.recent, self._given - 1)
+        if not any(part.left for part in self.parts):
+            return self
+        if symbol not in self._after:
+            recent = (*self.recent, symbol)[-self._phrases.longest :]
+            self._after[symbol] = PhraseProgress(self._phrases, self._read(self._phrases.text_of(symbol)), recent)
+        return self._after[symbol]
 
 
-def _advance(phrase: Symbols, matched: int, missing: int, symbol: int | None) -> tuple[int, int]:
-    """(words matched, number of occurrences still missing) after one more word."""
-    if not missing:
-        return 0, 0
-    seen = (*phrase[:matched], symbol)
-    # The longest beginning of the phrase with which the translation now ends.
-    matched = next(length for length in range(len(seen), -1, -1) if seen[len(seen) - length :] == phrase[:length])
-    if matched < len(phrase):
-        return matched, missing
-    if missing == 1:
-        return 0, 0
-    # The next occurrence may overlap with this one.
-    return next(size for size in range(matched - 1, -1, -1) if phrase[matched - size :] == phrase[:size]), missing - 1
+NO_PHRASES = Phrases()
 
 
 class _Continuation(NamedTuple):
@@ -138,16 +224,17 @@ class PhraseBanks:
     ) -> None:
         """Restricts the words of some rows of the step, and stores the continuations from which `allocate` selects."""
         progress = self._rows[rows]
-        self._read_wanted(logits, log_sums, rows.start, self._restrictions.prefix_lengths[sentences] <= step, progress)
+        after_prefix = self._restrictions.prefix_lengths[sentences] <= step
+        wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
+        may_end = self._restrictions.may_end(sentences, step)
+        wanted = [own if end else tuple(filter(None, own)) for own, end in zip(wanted, may_end, strict=True)]
+        self._read_wanted(logits, log_sums, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])
         self._restrictions.apply(logits, sentences, step, incomplete)
         self._read_best(logits, log_sums, rows.start, sentences, width)
 
-    def _read_wanted(
-        self, logits: Tensor, log_sums: Tensor, start: int, after_prefix: Flags, progress: Sequence[PhraseProgress]
-    ) -> None:
+    def _read_wanted(self, logits: Tensor, log_sums: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
         """Stores the log-probabilities of wanted words, given logits (r, U) in which no word is banned yet."""
-        wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
         symbols = np.array([symbol for each in wanted for symbol in each], np.int64)
         owners = np.repeat(np.arange(len(wanted)), [len(each) for each in wanted])
         columns = self._restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
@@ -198,13 +285,13 @@ class PhraseBanks:
         return np.where(symbols < 0, UNK_ID, symbols)
 
     def resolve(self, found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Replaces symbols by word ids in hypotheses and adds the positions of the phrases."""
+        """Replaces symbols by word ids in hypotheses, and adds the unknown words that they represent."""
         return [
             [
                 replace(
                     hypothesis,
-                    tokens=tuple(max(symbol, UNK_ID) for symbol in hypothesis.tokens),
-                    phrase_at=phrases.places(hypothesis.tokens),
+                    tokens=tuple(symbol if symbol >= 0 else UNK_ID for symbol in hypothesis.tokens),
+                    given={at: phrases.unknown[-1 - s] for at, s in enumerate(hypothesis.tokens) if s < 0},
                 )
                 for hypothesis in each
             ]
@@ -221,13 +308,14 @@ class PhraseBanks:
         best, wanted = list[_Continuation](), list[_Continuation]()
         for number, total in enumerate(totals):
             progress, own_best = self._rows[start + number], dict(self._best[start + number][:width])
-            missing_without = progress.after(None).missing
             own_wanted = [pair for pair in self._wanted[start + number] if pair[0] not in own_best]
+            if not progress.missing and phrases.words < steps:
+                own_wanted = []  # there is room to write again what the next word destroys
             for pairs, pool in ((own_best.items(), best), (own_wanted, wanted)):
                 for symbol, gain in pairs:
-                    missing = progress.after(symbol).missing if symbol in phrases.alphabet else missing_without
+                    missing = progress.after(symbol).missing
                     possible = missing + (symbol != EOS_ID) <= steps and total + gain > -np.inf
-                    if possible and (not progress.bound or symbol == progress.wanted[0]):
+                    if possible and (not progress.bound or symbol in progress.wanted):
                         pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
 

@@ -74,6 +74,10 @@ class Restrictions:
         """The word ids of columns."""
         return columns if self._words is None else np.asarray(self._words[columns])
 
+    def may_end(self, sentences: Integers, step: int) -> Flags:
+        """Which of these sentences (r,) have their minimum length at a step."""
+        return np.asarray(self._min_lengths[sentences] <= step)
+
     def apply(self, logits: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
         """Bans words by setting logits (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
 
@@ -84,7 +88,7 @@ class Restrictions:
         prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
         if not self._allow_unk:
             logits[slice(None) if prefix is None else _indices(prefix < 0, logits), UNK_ID] = -torch.inf
-        too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
+        too_early, last = ~self.may_end(sentences, step), self.limits[sentences] == step + 1
         if incomplete is not None:
             too_early = too_early | incomplete
         if too_early.any():

@@ -1,18 +1,83 @@
 """Glossaries: terms of the source language, and the target phrases that the translations of their lines contain."""
 
 import re
+import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, lru_cache
+from itertools import accumulate
 from pathlib import Path
 from typing import Self
 
 from nmtalign.errors import InputError
 from nmtalign.text.lines import read_lines, shown
 
-# A word is a run of letters and digits, also with hyphens inside; a character of a script without spaces; a mark.
-_NO_SPACES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\U00020000-\U0003ffff"
-_WORD = re.compile(rf"[{_NO_SPACES}]|[^\W{_NO_SPACES}]+(?:-[^\W{_NO_SPACES}]+)*|[^\w\s]")
+# Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han. Katakana alone, most often a loanword.
+_NO_SPACES = (
+    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
+    "\U00020000-\U0003ffff"
+)
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"
+# Thai and Lao vowels, and small kana, are letters in Unicode, but belong to the letter before them or behind them.
+_BEHIND = "\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\u0ebd\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u30fc"
+_AHEAD = "\u0e40-\u0e44\u0ec0-\u0ec4"
+_STACKERS = "\u17d2\u1039"  # Khmer and Burmese signs that write the next letter below
+_LETTER = rf"[^\W{_NO_SPACES}]"  # or a digit
+_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")  # particles follow a Korean word without a space
+# Inside a word: hyphens, AT&T, a@b.org, Node.js, U.S, 10,000.
+_INSIDE = rf"(?:[-&@·]|\.(?=[a-z\d])|(?<=[A-Z])\.(?=[A-Z])|(?<=\d),(?=\d))(?={_LETTER})"
+_EUROPEAN_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe2f\u200c\u200d"
+_APOSTROPHES = "'’ʼ"
+_SPELLINGS = str.maketrans(
+    {
+        **dict.fromkeys("’‘ʼ\uff07", "'"),
+        **dict.fromkeys("\u2010\u2011", "-"),
+        **dict.fromkeys("\u00ad\u2060", None),  # soft hyphen, word joiner
+        **{mark: unicodedata.normalize("NFKC", mark) for mark in "ﬀﬁﬂﬃﬄﬅﬆ"},
+    }
+)
+_SENTENCE_ENDS = frozenset(".!?…。\uff01\uff1f")
 _Words = tuple[str, ...]
+
+
+@cache
+def _marks() -> str:
+    """The marks of all scripts and the joiners, which belong to the letter before them, as part of a class in `re`."""
+    places = [n for n in (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0)) if unicodedata.category(chr(n))[0] == "M"]
+    firsts = [n for n, before in zip(places, [0, *places], strict=False) if n - 1 != before]
+    lasts = [n for n, after in zip(places, [*places[1:], 0], strict=True) if n + 1 != after]
+    return "\u200c\u200d" + "".join(f"{chr(first)}-{chr(last)}" for first, last in zip(firsts, lasts, strict=True))
+
+
+@cache
+def _clusters() -> re.Pattern[str]:
+    """Finds the blanks of a text, and its other characters with their marks."""
+    return re.compile(rf"\s+|\S[{_marks()}]*")
+
+
+@cache
+def _words() -> re.Pattern[str]:
+    """Finds the words of a text.
+
+    A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
+    """
+    marks = _marks()
+    word = rf"{_LETTER}+(?:[{marks}]+{_LETTER}*)*"
+    syllable = rf"[{_AHEAD}]?[{_NO_SPACES}](?:[{_STACKERS}]\w|[{marks}{_BEHIND}])*"
+    address = r"[A-Za-z][\w+.-]*://[!-~]*[A-Za-z\d/]"
+    return re.compile(
+        rf"{address}|[{_KATAKANA}]+|{syllable}|{word}(?:{_INSIDE}{word})*(?:\+\++|[+#](?!\w))?|\S[{marks}]*"
+    )
+
+
+def spelling(text: str) -> str:
+    """The text in composed letters, with straight apostrophes, plain hyphens, and without ligatures."""
+    return unicodedata.normalize("NFC", text).translate(_SPELLINGS).replace("i\u0307", "i")
+
+
+def _key(word: str) -> str:
+    """The same for all cases of a word; a Turkish dotted or dotless i is an i."""
+    return word.upper().replace("İ", "I")
 
 
 @dataclass(frozen=True)
@@ -26,17 +91,20 @@ class Term:
 class Glossary:
     """Finds terms in text.
 
-    A term in lower case matches words in any case; another one matches only the same case. If terms overlap, the one
-    with the most words counts, then the first one.
+    A term matches its own case. A term in lower case also matches words that begin with a capital, and in a text all in
+    capitals these: `us` does not match `US` in other text. If terms overlap, the one with the most words counts, then
+    the first one.
     """
 
     def __init__(self, terms: Mapping[_Words, Term], split: Callable[[str], Sequence[str]]) -> None:
-        """The terms by their words; `split` gives the words of a text."""
+        """The terms by their words in the form of `spelling`; `split` gives the words of a text."""
         self.terms, self._split = terms, split
-        sizes: dict[str, set[int]] = {}  # the numbers of words of the terms, by their first word in lower case
+        self._by_key: dict[_Words, list[_Words]] = {}
+        self._sizes: dict[str, set[int]] = {}  # the numbers of words of the terms, by the key of their first word
         for words in self.terms:
-            sizes.setdefault(words[0].lower(), set()).add(len(words))
-        self._sizes = sizes
+            keys = tuple(map(_key, words))
+            self._by_key.setdefault(keys, []).append(words)
+            self._sizes.setdefault(keys[0], set()).add(len(words))
 
     @classmethod
     def read(cls, path: Path, tokenized: bool = False) -> Self:
@@ -46,45 +114,157 @@ class Glossary:
         parts between spaces. Raises InputError naming file and line for any other line, and for a term with two
         different translations.
         """
-        split = str.split if tokenized else _WORD.findall
+        split = str.split if tokenized else _words().findall
         terms: dict[_Words, Term] = {}
         for number, line in enumerate(read_lines(path), 1):
             if line.strip() and not (line.startswith("#") and "\t" not in line):
                 where = f"{shown(path)}: line {number}"
                 source, target = _entry(line, where)
-                first = terms.setdefault(tuple(split(source)), Term(target, number))
+                first = terms.setdefault(tuple(split(spelling(source))), Term(target, number))
                 if first.target != target:
                     raise InputError(
                         f"{where}: {source!r} has another translation in line {first.line}; keep one of the two lines"
                     )
         return cls(terms, split)
 
-    def targets(self, text: str) -> list[str]:
-        """The translations of the terms in a text, one for each occurrence, in their order."""
-        words = self._split(text)
+    def targets(self, text: str) -> list[tuple[int, str]]:
+        """The translations of the terms in a text, one for each occurrence, in their order.
+
+        The number before each is that of the characters before the term, without blanks, in the form of `spelling`.
+        """
+        words = self._split(spelling(text))
         taken: set[int] = set()
         chosen = []
         for start, size, target in sorted(self._matches(words), key=lambda match: (-match[1], match[0])):
             if taken.isdisjoint(range(start, start + size)):
                 taken.update(range(start, start + size))
                 chosen.append((start, target))
-        return [target for _, target in sorted(chosen)]
+        before = list(accumulate(map(len, words), initial=0))
+        return [(before[start], target) for start, target in sorted(chosen)]
 
     def _matches(self, words: Sequence[str]) -> Iterator[tuple[int, int, str]]:
         """The place, the number of words and the translation of each term; terms may overlap."""
-        lower = [word.lower() for word in words]
-        for start, first in enumerate(lower):
+        keys = list(map(_key, words))
+        cased = [word for word in words if word.lower() != word.upper()]
+        capitals = len(cased) > 1 and all(map(str.isupper, cased))
+        for start, first in enumerate(keys):
             for size in self._sizes.get(first, ()):
-                spans = (tuple(each[start : start + size]) for each in (words, lower))
-                term = next((self.terms[span] for span in spans if span in self.terms), None)
+                own, known = tuple(words[start : start + size]), self._by_key.get(tuple(keys[start : start + size]), [])
+                fits = (each for each in known if all(map(_fits, each, own, [capitals] * size)))
+                term = self.terms.get(own) or self.terms.get(next(fits, ()))
                 if term is not None:
                     yield start, size, term.target
+
+
+def _fits(term: str, word: str, capitals: bool) -> bool:
+    """Whether a word of a text, perhaps all in capitals, is a word of a term; their keys are equal."""
+    if term == word or any(map(str.isupper, term)):
+        return term == word
+    if capitals and word.isupper():
+        return True
+    parts = zip(term.lstrip("▁").split("-"), word.lstrip("▁").split("-"), strict=True)
+    return all(own == part or (_is_capital(part) and own[1:] == part[1:]) for own, part in parts)
+
+
+def _is_capital(text: str) -> bool:
+    return text[:1].lower() != text[:1]
 
 
 def _entry(line: str, where: str) -> tuple[str, str]:
     """The source and the target of a line; raises InputError, which begins with `where`."""
     parts = [part.strip() for part in line.split("\t")]
-    if len(parts) != 2 or not all(parts):
+    if len(parts) != 2 or not all(map(spelling, parts)):
         found = "no tab" if len(parts) == 1 else "an empty side" if len(parts) == 2 else "more than one tab"
         raise InputError(f"{where}: has {found}; write a term, a tab and its translation")
     return parts[0], parts[1]
+
+
+@dataclass(frozen=True)
+class GivenPhrase:
+    """A phrase that a translation must contain exactly as it is written.
+
+    `pattern` also finds it with spaces between its marks, with other accents or apostrophes, and with a `capital`.
+    """
+
+    text: str
+    capital: str
+    pattern: re.Pattern[str]
+
+    @classmethod
+    def of(cls, text: str, others: Sequence[str], language: str, spaced: bool) -> Self:
+        """A phrase beside `others`, from which its capital must not make it equal; of words between spaces if `spaced`.
+
+        Only a plain word in lower case gets a capital: not `https://a.org` and not `iPhone`.
+        """
+        text = text.strip()
+        first = text.split(maxsplit=1)[0] if text else ""
+        upper = "İ" if text[:1] == "i" and language in ("tr", "az") else text[:1].upper()
+        plain = all(one.isalpha() or one in f"-{_APOSTROPHES}" or unicodedata.category(one)[0] == "M" for one in first)
+        capital = upper + text[1:] if plain and first == first.lower() and len(upper) == 1 else text
+        alone = text[:1].upper() + text[1:] not in others
+        return cls(text, capital, _pattern(text, spaced, alone))
+
+    def found_in(self, text: str) -> Self:
+        """The same, and its pattern also finds this form of it, in which a tokeniser has changed characters."""
+        if self.pattern.search(text):
+            return self
+        form = r"\s*".join(map(re.escape, "".join(text.split())))
+        return replace(self, pattern=re.compile(f"{self.pattern.pattern}|{form}"))
+
+    def written(self, text: str, capitals: bool, kept: int) -> str:
+        """A translation with the phrase as it is given, or with a capital at the start of a sentence.
+
+        It gets the capital if the model wrote one there, or with `capitals`. The first `kept` characters stay.
+        """
+
+        def exact(match: re.Match[str]) -> str:
+            end = match.start()
+            if end < kept:
+                return match[0]
+            while end and not text[end - 1].isalnum():
+                end -= 1
+            marks = _SENTENCE_ENDS.intersection(text[end : match.start()])
+            starts = not end or marks
+            sure = not end or marks - {"."} or text[max(0, end - 4) : end].isalpha()  # not an abbreviation
+            return self.capital if starts and (_is_capital(match[0]) or (capitals and sure)) else self.text
+
+        return self.pattern.sub(exact, text)
+
+
+@lru_cache(maxsize=1 << 14)
+def _pattern(text: str, spaced: bool, any_case: bool) -> re.Pattern[str]:
+    """Finds a phrase as complete words; with `any_case` also if it begins with a capital instead of a small letter."""
+    found, last, gap = "", "", ""
+    for cluster in _clusters().findall(unicodedata.normalize("NFC", text)):
+        if cluster.isspace():
+            gap = r"\s+"
+            continue
+        inside = re.match(_LETTER, last) and re.match(_LETTER, cluster)
+        found += (gap if spaced or inside else r"\s*") if last else ""
+        found += _forms(cluster, any_case and not last)
+        last, gap = cluster, ""
+    if spaced:
+        return re.compile(rf"(?<!\S){found}(?!\S)")
+    marks = _marks() if max(text) > "\u058f" else _EUROPEAN_MARKS
+    before, behind = "", rf"(?![{marks}])"
+    if re.match(_LETTER, text):
+        before = rf"(?<!{_LETTER})(?<![{marks}])"
+    elif re.match(rf"[{_NO_SPACES}]", text):
+        before = rf"(?<![{_AHEAD}{_STACKERS}])"
+        behind = rf"(?![{marks}{_BEHIND}])"
+    if re.match(_LETTER, last) and not _HANGUL.match(last):
+        behind += rf"(?!{_LETTER})"
+    if text[:1].isdigit():
+        before += r"(?<!\d[.,])"
+    if last.isdigit():
+        behind += r"(?![.,]\d)"
+    return re.compile(before + found + behind)
+
+
+def _forms(letter: str, any_case: bool) -> str:
+    """A pattern of the spellings of a letter with its marks."""
+    if letter in _APOSTROPHES:
+        return f"[{_APOSTROPHES}]"
+    cases = (letter, letter.upper(), *(["İ"] if letter == "i" else [])) if any_case and letter.islower() else (letter,)
+    forms = dict.fromkeys(unicodedata.normalize(form, case) for case in cases for form in ("NFC", "NFD"))
+    return f"(?:{'|'.join(map(re.escape, forms))})" if len(forms) > 1 else re.escape(letter)

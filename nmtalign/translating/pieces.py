@@ -13,8 +13,9 @@ import torch
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.search.beam_search import beam_search
-from nmtalign.search.candidates import CandidateLists
+from nmtalign.search.candidates import CandidateLists, Candidates
 from nmtalign.search.hypotheses import Array, Hypothesis, Scoring, SearchOptions
+from nmtalign.search.phrases import NO_PHRASES, Phrases
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
@@ -31,7 +32,7 @@ _WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark i
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, or a part of it, as it is searched: source ids without `</s>` (`pair_ids`), and required target words.
+    """A line, or a part of it, as it is searched: source ids without `</s>` (`pair_ids`), prefix and phrases.
 
     `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
     only on these two, the seed and the text. `sentence` is the number of the sentence in its line.
@@ -39,7 +40,7 @@ class Piece:
 
     source: tuple[int, ...]
     prefix: tuple[int, ...] = ()
-    phrases: tuple[tuple[int, ...], ...] = ()
+    phrases: Phrases = NO_PHRASES
     number: int = 0
     part: int = 0
     sentence: int = 0
@@ -74,22 +75,42 @@ class PieceDecoder:
         return f"out of memory with {size}; give a smaller {fewer} or --max-source-length"
 
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
+        if not self._draws:
+            found = self._beam_search(pieces, [NO_PHRASES] * len(pieces))
+            # Phrases that a translation already contains are not required, unless it loses them with the other ones.
+            for every in (False, True):
+                texts = ([each.tokens for each in own] for own in found)
+                lack = [piece.phrases.lacking(own) for piece, own in zip(pieces, texts, strict=True)]
+                places = [place for place, phrases in enumerate(lack) if phrases.words]
+                required = [pieces[place].phrases if every else lack[place] for place in places]
+                again = self._beam_search([pieces[place] for place in places], required)
+                for place, own in zip(places, again, strict=True):
+                    found[place] = own
+            return found
+        if any(piece.phrases.words for piece in pieces):
+            raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
+        source, mask, candidates = self._source(pieces)
+        prefixes, numbers = [piece.prefix for piece in pieces], [(piece.number, piece.part) for piece in pieces]
+        return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
+
+    def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases]) -> list[list[Hypothesis]]:
+        if not pieces:
+            return []
+        source, mask, candidates = self._source(pieces)
+        prefixes = [piece.prefix for piece in pieces]
+        return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
+
+    def _source(self, pieces: Sequence[Piece]) -> tuple[torch.Tensor, torch.Tensor, Candidates | None]:
+        """The source ids, their mask and the candidates of pieces."""
         source, mask = (part.to(self._device) for part in make_source([piece.source for piece in pieces]))
-        required = [(piece.prefix, *piece.phrases) for piece in pieces]
+        required = [piece.phrases.ids.union(piece.prefix) for piece in pieces]
         candidates = None
         if self._candidates:
             candidates = self._candidates.of([[number & WORD_BITS for number in piece.source] for piece in pieces])
             copied = [{number >> COPY_SHIFT for number in piece.source} - {0} for piece in pieces]
-            if any(copied) or any(map(any, required)):
-                more = zip(copied, required, strict=True)
-                candidates = candidates.with_words([own.union(*each) for own, each in more])
-        prefixes, phrases = [piece.prefix for piece in pieces], [piece.phrases for piece in pieces]
-        if not self._draws:
-            return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
-        if any(phrases):
-            raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
-        numbers = [(piece.number, piece.part) for piece in pieces]
-        return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
+            if any(copied) or any(required):
+                candidates = candidates.with_words([own | more for own, more in zip(copied, required, strict=True)])
+        return source, mask, candidates
 
 
 def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:
@@ -159,12 +180,12 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool 
     score = scoring.score(log_prob, len(tokens) + 1)
     weights = _join_weights(hypotheses) if keep_weights else None
     starts = accumulate((len(hypothesis.tokens) for hypothesis in hypotheses), initial=0)
-    phrase_at = [
-        place if place < 0 else start + place
+    given = {
+        start + place: word
         for start, hypothesis in zip(starts, hypotheses, strict=False)
-        for place in hypothesis.phrase_at
-    ]
-    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, tuple(phrase_at))
+        for place, word in hypothesis.given.items()
+    }
+    return Hypothesis(tokens, log_prob, score, (*token_log_probs, end), weights, given)
 
 
 def _join_weights(hypotheses: Sequence[Hypothesis]) -> Array | None:

@@ -274,30 +274,41 @@ class Translator:
         )
 
     def _text(self, line: TokenizedLine, tokens: Sequence[str], pieces: Sequence[Hypothesis]) -> str:
-        """The text of the tokens: that of each sentence, or of each piece if the tokens are subwords."""
-        left, parts = iter(tokens), dict[int, list[str]]()
-        for place, (piece, hypothesis) in enumerate(zip(line.pieces, pieces, strict=False)):
+        """The text of the tokens, whose sentences are detokenised one by one, with the phrases as they were given."""
+        left, sentences = iter(tokens), dict[int, list[list[str]]]()
+        for piece, hypothesis in zip(line.pieces, pieces, strict=False):
+            parts, words = sentences.setdefault(piece.sentence, []), list(islice(left, len(hypothesis.tokens)))
             # Words of one sentence stay together, because the spacing of a mark depends on the words around it.
-            part = place if self._subwords else piece.sentence
-            parts.setdefault(part, []).extend(islice(left, len(hypothesis.tokens)))
+            if self._subwords or not parts:
+                parts.append(words)
+            else:
+                parts[-1].extend(words)
         between = " " if self.config.tokenized else separator(self.loaded.target_language)
-        return between.join(filter(None, map(self._detokenize, parts.values())))
+        texts = {number: between.join(filter(None, map(self._detokenize, own))) for number, own in sentences.items()}
+        kept = 0  # characters of the prefix
+        for prefix in line.begin if texts else ():
+            first = line.pieces[0].sentence
+            if match := prefix.pattern.match(texts[first]):
+                texts[first] = prefix.text + texts[first][match.end() :]
+                kept = len(prefix.text)
+        for number, phrase, capital in line.phrases if texts else ():
+            texts[number] = phrase.written(texts[number], capital, kept if number == line.pieces[0].sentence else 0)
+        return between.join(filter(None, texts.values()))
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)
         for piece, found in zip(line.pieces, pieces, strict=False):
             tokens += self.loaded.target_vocabulary.decode(found.tokens, list(islice(left, len(piece.source))))
-        ids = list(hypothesis.tokens)
-        given = [(0, line.prefix), *zip(hypothesis.phrase_at, line.phrases, strict=False)] if tokens else []
-        for place, words in given:
-            if place < 0:  # an empty phrase has no place
-                continue
-            # Unknown words of prefixes and phrases are printed as they were given.
-            tokens[place : place + len(words)] = words
-            ids[place : place + len(words)] = [_GIVEN] * len(words)
+        # Unknown words of prefixes and phrases are printed as they were given.
+        given = {**hypothesis.given, **dict(enumerate(line.prefix))} if tokens else {}
+        for place, word in given.items():
+            tokens[place] = word
+        ids = [_GIVEN if place in given else number for place, number in enumerate(hypothesis.tokens)]
         weights = [piece.weights for piece in pieces if piece.weights is not None]
         if not self.config.replace_unk or UNK_ID not in ids or not weights:
             return tokens
+        for place in self._reader.places(line, tokens):
+            ids[place] = _GIVEN
         return self._replaced(line, ids, tokens, weights)
 
     def _replaced(

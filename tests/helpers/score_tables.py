@@ -1,6 +1,7 @@
 """Scorers for tests of search: tables of probabilities, and small models."""
 
 import itertools
+import re
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from nmtalign.data.batches import make_batch, make_source
 from nmtalign.search.beam_search import beam_search
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.hypotheses import Scoring, SearchOptions
+from nmtalign.search.phrases import Phrases, RequiredPhrase
 from nmtalign.search.scorer import Choice, ModelScorer, Session
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -139,7 +141,22 @@ def options_of(**options):
 
 def search(scorer, sentences, candidates=None, prefixes=None, phrases=None, **options):
     options = options_of(**options)
-    return beam_search(scorer, *make_source(sentences), options, candidates, prefixes, phrases)
+    every = zip(phrases, prefixes or [()] * len(sentences), strict=True) if phrases else None
+    required = [phrases_of(own, prefix) for own, prefix in every] if every else None
+    return beam_search(scorer, *make_source(sentences), options, candidates, prefixes, required)
+
+
+def phrases_of(phrases, prefix=()):
+    """The phrases of a sentence in which each word is a character, and each unknown word of a phrase another one."""
+    unknown = itertools.count(-1, -1)
+    ways = [tuple(next(unknown) if word == 1 else word for word in phrase) for phrase in phrases if phrase]
+    required = [RequiredPhrase(re.compile("".join(map(text_of, way))), len(way), (way,)) for way in ways]
+    return Phrases(required, text_of, [text_of(n) for n in range(-1, next(unknown), -1)], prefix)
+
+
+def text_of(word):
+    """A character for each word."""
+    return chr(0x4E00 + word)
 
 
 @torch.inference_mode()

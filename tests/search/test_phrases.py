@@ -1,17 +1,19 @@
 """Required phrases: progress against counting, and beam search with phrases against enumeration."""
 
-import itertools
+import re
 
 import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
-from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
+from helpers.score_tables import SENTENCES, WORDS, TableScorer, phrases_of, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nmtalign.data.batches import make_source
+from nmtalign.search.beam_search import beam_search
 from nmtalign.search.hypotheses import Scoring
-from nmtalign.search.phrases import Phrases, bank_shares
+from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, whole_characters
 
 WORD = st.integers(2, 4)
 LISTS = st.lists(st.lists(WORD, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -40,7 +42,7 @@ def holds(tokens, phrases):
 @settings(max_examples=120, deadline=None)
 @given(LISTS, st.lists(WORD, max_size=14))
 def test_nothing_is_missing_when_all_are_there(given_phrases, tokens):
-    phrases = Phrases(given_phrases)
+    phrases = phrases_of(given_phrases)
     assert phrases.words == sum(map(len, given_phrases))
     for length in range(len(tokens) + 1):
         assert (after(phrases, tokens[:length]).missing == 0) == holds(tokens[:length], given_phrases)
@@ -49,29 +51,17 @@ def test_nothing_is_missing_when_all_are_there(given_phrases, tokens):
 @settings(max_examples=120, deadline=None)
 @given(LISTS, st.lists(WORD, max_size=8))
 def test_so_many_words_bring_what_is_missing(given_phrases, tokens):
-    phrases = Phrases(given_phrases)
+    phrases = phrases_of(given_phrases)
     progress, tokens = after(phrases, tokens), list(tokens)
     assert progress.missing <= phrases.words
     for _ in range(progress.missing):
         if not progress.missing:
-            assert progress.wanted == ()
             break
         best = min(progress.wanted, key=lambda symbol: progress.after(symbol).missing)
         assert progress.after(best).missing < progress.missing
         progress = progress.after(best)
         tokens.append(best)
     assert holds(tokens, given_phrases)
-
-
-@settings(max_examples=100, deadline=None)
-@given(LISTS, st.lists(WORD, max_size=8))
-def test_every_phrase_has_its_place(given_phrases, tokens):
-    phrases, tokens = Phrases(given_phrases), tuple(tokens) + tuple(itertools.chain(*given_phrases))
-    places = phrases.places(tokens)
-    for phrase, place in zip(given_phrases, places, strict=True):
-        assert tokens[place : place + len(phrase)] == tuple(phrase)
-    # Equal phrases have separate places.
-    assert len({(tuple(phrase), place) for phrase, place in zip(given_phrases, places, strict=True)}) == len(places)
 
 
 @pytest.mark.parametrize(
@@ -95,43 +85,72 @@ def test_every_phrase_has_its_place(given_phrases, tokens):
     ],
 )
 def test_examples(phrases, tokens, missing):
-    assert after(Phrases(phrases), tokens).missing == missing
+    assert after(phrases_of(phrases), tokens).missing == missing
+
+
+def required(text, *ways):
+    return RequiredPhrase(re.compile(rf"(?<!\w){text}(?!\w)"), 2 * len(text), ways)
+
+
+SPELT = [" cat", "s", " c", "at", " ", "cats", "\udcc3", "\udca9"]  # the texts of symbols 2 to 9
+
+
+def spelt(symbol):
+    return "" if symbol == 0 else "?" if symbol == 1 else SPELT[symbol - 2]
+
+
+def test_a_phrase_is_found_however_its_tokens_are_cut_and_only_as_a_word():
+    phrases = Phrases([required("cat", (2,))], spelt)
+    assert [after(phrases, tokens).missing for tokens in ([2], [4, 5], [6, 4, 5, 2])] == [0, 0, 0]
+    assert [after(phrases, tokens).missing for tokens in ([2, 3], [6, 7], [4, 5, 3], [3, 5])] == [1, 1, 1, 1]
+    assert after(phrases, [2, 3, 2]).missing == 0
+    assert phrases.lacking([(2, 2), (4, 5)]) is NO_PHRASES
+    assert phrases.lacking([(2,), (7,)]).words == 1
+
+
+def test_the_bytes_of_a_letter_belong_to_a_word():
+    """`cat` and the two bytes of é, of which the first alone is not a letter."""
+    phrases = Phrases([required("cat", (2,))], spelt)
+    assert [after(phrases, tokens).missing for tokens in ([2], [2, 8], [2, 8, 9], [2, 8, 9, 2])] == [0, 0, 1, 0]
+    assert whole_characters("a\udcc3\udca9\udcc3") == "aé\udcc3"
+
+
+def test_what_keeps_the_last_occurrence_is_always_possible():
+    """The model wants `cats` up to the last step, and the last `cat` must not become it."""
+    table = torch.zeros(1, 20, 10, 10)
+    table[..., 3] = 50.0
+    scorer = TableScorer(table)
+    for beam, least in ((1, 0.0), (2, 1.0), (5, 0.0)):
+        options = tables.options_of(beam=beam, max_length_ratio=2.0, min_length_ratio=least)
+        phrases = Phrases([required("cat", (2,), (4, 5))], spelt)
+        (found,) = beam_search(scorer, *make_source([[2, 2]]), options, phrases=[phrases])
+        assert not phrases.lacking([found[0].tokens]).words
 
 
 def test_while_a_phrase_is_under_way_the_others_wait():
-    phrases = Phrases([[2, 3], [4, 4], [2, 4]])
+    phrases = phrases_of([[2, 3], [4, 4], [2, 4]])
     assert phrases.start.wanted == (2, 4)
     assert phrases.start.after(2).wanted == (3, 4)
     assert phrases.start.after(4).wanted == (4,)
-    assert phrases.start.after(None).wanted == (2, 4)
+    assert phrases.start.after(5).wanted == (2, 4)
 
 
 def test_each_unknown_word_is_its_own():
-    phrases = Phrases([[1], [2, 1], [1]])
-    assert len(phrases.alphabet) == 4
-    first, (_, second), third = (list(each) for each in phrases.phrases)
-    assert len({first[0], second, third[0]}) == 3
+    phrases = phrases_of([[1], [2, 1], [1]])
+    assert len(phrases.unknown) == 3
     assert after(phrases, [1, 2, 1, 1]).missing == 4
-    tokens = (2, second, third[0], first[0])
-    assert after(phrases, tokens).missing == 0
-    assert phrases.places(tokens) == (3, 0, 2)
+    assert after(phrases, [2, -2, -3, -1]).missing == 0
 
 
 def test_a_phrase_is_gone_on_with_after_its_unknown_word():
-    phrases = Phrases([[2, 1, 2, 3], [2, 4]])
-    unknown = phrases.phrases[0][1]
+    phrases = phrases_of([[2, 1, 2, 3], [2, 4]])
     progress = phrases.start.after(2)
-    assert (progress.wanted, progress.bound) == ((unknown, 4), False)
-    for symbol, wanted in ((unknown, (2,)), (2, (3,))):
+    assert (progress.wanted, progress.bound) == ((-1, 4), False)
+    for symbol, wanted in ((-1, (2,)), (2, (3,))):
         progress = progress.after(symbol)
         assert (progress.wanted, progress.bound) == (wanted, True)
     progress = progress.after(3)
     assert (progress.wanted, progress.bound) == ((2,), False)
-
-
-def test_no_phrase_is_nowhere():
-    assert Phrases([[], [3]]).places((2, 3)) == (-1, 1)
-    assert Phrases([]).places((2, 3)) == ()
 
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
@@ -191,22 +210,17 @@ def test_they_always_stand_there_whatever_the_batch(seed, beam, phrases, prefixe
 
 
 def check(found, phrases, prefix, allow_unk):
-    """Checks every hypothesis: prefix, phrases, their places, and no `<unk>` that was not given."""
+    """Checks every hypothesis: prefix, phrases, and no `<unk>` that was not given."""
     assert found
+    words = phrases_of(phrases).unknown
     for hypothesis in found:
-        tokens, places = hypothesis.tokens, hypothesis.phrase_at
+        tokens, given = hypothesis.tokens, hypothesis.given
         assert tokens[: len(prefix)] == prefix
         assert holds(tokens, phrases)
-        assert len(places) == len(phrases)
-        owned = {}
-        for number, (phrase, place) in enumerate(zip(phrases, places, strict=True)):
-            assert tokens[place : place + len(phrase)] == phrase
-            for offset, word in enumerate(phrase):
-                if word == 1:
-                    assert owned.setdefault(place + offset, (number, offset)) == (number, offset)
-                    assert place + offset >= len(prefix)
+        assert set(words) <= set(given.values()) <= set(words)
+        assert all(tokens[place] == 1 and place >= len(prefix) for place in given)
         if not allow_unk:
-            assert {place for place, word in enumerate(tokens) if word == 1} - set(range(len(prefix))) == set(owned)
+            assert {place for place, word in enumerate(tokens) if word == 1} - set(range(len(prefix))) == set(given)
 
 
 @pytest.mark.parametrize("beam", [1, 2, 5])

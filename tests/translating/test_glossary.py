@@ -5,12 +5,16 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import InputError
-from nmtalign.translating.glossary import Glossary
+from nmtalign.translating.glossary import GivenPhrase, Glossary
 
 
 def glossary(tmp_path: Path, text: str, tokenized: bool = False) -> Glossary:
     (tmp_path / "terms.tsv").write_text(text, encoding="utf-8")
     return Glossary.read(tmp_path / "terms.tsv", tokenized)
+
+
+def targets_of(terms: Glossary, text: str) -> list[str]:
+    return [target for _, target in terms.targets(text)]
 
 
 TERMS = """# animals
@@ -47,12 +51,117 @@ U.S.\tÉtats-Unis
     ],
 )
 def test_terms_of_a_text(tmp_path: Path, text: str, targets: list[str]) -> None:
-    assert glossary(tmp_path, TERMS).targets(text) == targets
+    assert targets_of(glossary(tmp_path, TERMS), text) == targets
+
+
+@pytest.mark.parametrize(
+    ("term", "text", "times"),
+    [
+        ("us", "The US army helps us. Us too.", 2),
+        ("us", "US", 0),
+        ("US", "us, Us and US", 1),
+        ("fox", "THE FOX RUNS", 1),
+        ("polish", "Polish the POLISH shoes", 1),
+        ("e-mail", "E-Mail an e‑mail", 2),
+        ("का", "काम का", 1),  # Hindi: vowel signs
+        ("कि", "किताब", 0),
+        ("ก", "กาแฟ เก กี", 0),  # Thai: vowels behind and before a consonant
+        ("แมว", "ฉันรักแมวมาก", 1),
+        ("猫", "我喜欢猫,猫也喜欢我。", 2),
+        ("パン", "ジャパンのパン", 1),
+        ("كتاب", "كِتَاب كتاب", 1),  # Arabic with and without vowels
+        ("می", "می\u200cخواهم", 0),  # Persian: a joiner inside a word
+        ("کتاب\u200cها", "این کتاب\u200cها", 1),
+        ("cafe", "un cafe\u0301, un café", 0),
+        ("café", "un cafe\u0301, un Café", 2),
+        ("cafe\u0301", "un café", 1),
+        ("istanbul", "İstanbul’da, Istanbul", 2),
+        ("İstanbul", "İSTANBUL İstanbul’da", 1),
+        ("i̇stanbul", "İstanbul", 1),
+        ("ısı", "Isı, isi", 1),
+        ("don't", "I don’t; Don't", 2),
+        ("l’eau", "de l'eau", 1),
+        ("straße", "DIE STRASSE", 1),
+        ("οδος", "Η ΟΔΟΣ", 1),
+        ("fish", "the ﬁsh", 1),
+        ("co-operate", "to co-op\u00aderate", 1),
+        ("AT&T", "AT&T's, AT & T", 1),
+        ("C++", "C++, not C", 1),
+        ("C", "C++ and C# and C.", 1),
+        ("C#", "in C#.", 1),
+        ("Node", "Node.js", 0),
+        ("Node.js", "Is it Node.js?", 1),
+        ("10", "10,000 or 10.5 or 10", 1),
+        ("50%", "at 50%.", 1),
+        ("--no-cache", "use --no-cache", 1),
+        ("https://example.org/a?b=1", "see https://example.org/a?b=1.", 1),
+        ("example", "https://example.org/example mail@example.org", 0),
+        ("🇫🇷", "from 🇫🇷!", 1),
+        ("👩", "👩\u200d💻", 0),
+        ('"cat"', 'a "cat"', 1),
+        ("[x]", "a [x]", 1),
+    ],
+)
+def test_whole_words_in_all_spellings(tmp_path: Path, term: str, text: str, times: int) -> None:
+    assert targets_of(glossary(tmp_path, f"{term}\tX\n"), text) == ["X"] * times
+
+
+def test_the_place_of_a_term_counts_the_characters_before_it(tmp_path: Path) -> None:
+    found = glossary(tmp_path, TERMS).targets("Die cafe\u0301s: a  red fox, 黒い猫")
+    assert found == [(10, "renard roux"), (17, "chat noir")]
+
+
+def test_terms_that_overlap(tmp_path: Path) -> None:
+    found = glossary(tmp_path, "US\tÉtats-Unis\nus\tnous\nred fox\trenard roux\nfox\trenard\nfox runs\tcourt\n")
+    assert targets_of(found, "Us and the US: the red fox runs, a fox.") == [
+        "nous",
+        "États-Unis",
+        "renard roux",
+        "renard",
+    ]
+
+
+def phrase(text: str, *others: str, language: str = "fr", spaced: bool = False) -> GivenPhrase:
+    return GivenPhrase.of(text, [text, *others], language, spaced)
+
+
+@pytest.mark.parametrize(
+    ("given", "text", "expected"),
+    [
+        ("chat", "Chat dort. Un Chat.", "Chat dort. Un chat."),
+        ("chat", "Il dit : « Chat ! »", "Il dit : « chat ! »"),
+        ("chat", "Le chien dort. Chat aussi.", "Le chien dort. Chat aussi."),
+        ("chat", "chaton chats chat-là", "chaton chats chat-là"),
+        ("AT&T", "chez AT & T.", "chez AT&T."),
+        ("C++", "C + +", "C++"),
+        ("10,000", "10 , 000 et 10,000.5", "10,000 et 10,000.5"),
+        ("l’eau", "de l'eau", "de l’eau"),
+        ("cafe\u0301", "un café", "un cafe\u0301"),
+        ("https://a.org/?b=1#c", "https : / / a.org / ? b = 1 # c", "https://a.org/?b=1#c"),
+        ("iPhone", "IPhone.", "iPhone."),
+        ("🇫🇷", "le 🇫 🇷", "le 🇫🇷"),
+        ("का", "काम का", "काम का"),
+        ("喜欢", "我 喜 欢", "我 喜欢"),
+    ],
+)
+def test_a_phrase_is_written_as_it_was_given(given: str, text: str, expected: str) -> None:
+    assert phrase(given).written(text, capitals=False, kept=0) == expected
+
+
+def test_capitals_of_a_phrase() -> None:
+    assert phrase("chat").written("chat. Un chat", capitals=True, kept=0) == "Chat. Un chat"
+    assert phrase("chat").written("Chat, Chat", capitals=False, kept=5) == "Chat, chat"
+    assert phrase("istanbul", language="tr").written("istanbul.", capitals=True, kept=0) == "İstanbul."
+    assert phrase("https://a.org").written("https://a.org", capitals=True, kept=0) == "https://a.org"
+    assert phrase("M. chat").written("M. Chat", capitals=True, kept=0) == "M. Chat"
+    assert not phrase("renard", "Renard").pattern.search("Renard")  # each of both must occur
+    assert not phrase("a&b", spaced=True).pattern.search("a & b")
+    assert phrase("chat").found_in("chAt").pattern.search("un chAt")
 
 
 def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path: Path) -> None:
     found = glossary(tmp_path, "▁fox\t▁renard\na b\tx\n", tokenized=True)
-    assert found.targets("▁the ▁fox es ▁Fox a b a-b") == ["▁renard", "▁renard", "x"]
+    assert targets_of(found, "▁the ▁fox es ▁Fox a b a-b") == ["▁renard", "▁renard", "x"]
 
 
 @pytest.mark.parametrize(
@@ -71,12 +180,12 @@ def test_a_wrong_line_is_named(tmp_path: Path, line: str, message: str) -> None:
 
 
 def test_equal_lines_and_empty_files_are_accepted(tmp_path: Path) -> None:
-    assert glossary(tmp_path, "cat\tchat\ncat\tchat\r\n").targets("a cat") == ["chat"]
-    assert glossary(tmp_path, "").targets("a cat") == []
+    assert targets_of(glossary(tmp_path, "cat\tchat\ncat\tchat\r\n"), "a cat") == ["chat"]
+    assert targets_of(glossary(tmp_path, ""), "a cat") == []
     with pytest.raises(InputError, match="cannot read"):
         Glossary.read(tmp_path / "none.tsv")
 
 
 def test_a_large_glossary(tmp_path: Path) -> None:
     large = glossary(tmp_path, "".join(f"term{number} of law\tterme{number}\n" for number in range(100_000)))
-    assert large.targets("the term7 of law and the term8 of laws; Term99999 of Law") == ["terme7", "terme99999"]
+    assert targets_of(large, "the term7 of law and the term8 of laws; Term99999 of Law") == ["terme7", "terme99999"]

@@ -10,10 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 import sentencepiece
 import torch
-from helpers.score_tables import WatchedScorer
+from helpers.score_tables import TableScorer, WatchedScorer
+from hypothesis import strategies as st
 
 import nmtalign
 from nmtalign.core.model import TranslationModel
@@ -23,7 +25,7 @@ from nmtalign.search.hypotheses import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import translate_config
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 from nmtalign.translating import translator as translator_module
 from nmtalign.translating.file_translation import FileTranslation
@@ -448,6 +450,19 @@ def test_the_glossary_follows_the_sentences(loaded: LoadedModel, tmp_path: Path)
     assert pieces.text == " ".join(part.text for part in found_by(loaded, ["sees a a the", "fox sees"], glossary=terms))
 
 
+@pytest.mark.parametrize("made", [Tokenizers.moses("en", "fr"), Tokenizers.of_bytes("en", "fr")])
+def test_terms_of_long_lines_are_found_in_their_text(made: Tokenizers, tmp_path: Path) -> None:
+    """Not in the detokenised text of a piece, which is "AT & T" by the rules of Moses."""
+    known = [*BYTE_TOKENS] if made.kind == "bytes" else WORDS
+    terms = terms_file(tmp_path, "AT&T\tAT&T\n50%\t50 %\nC++\tC++\n")
+    line = "the the the AT&T sees a boat. at 50% the fox sees C++ , the end"
+    for limit in (4, 5, 7, 11):
+        settings = {"glossary": terms, "max_source_length": limit * (4 if made.kind == "bytes" else 1)}
+        (found,) = found_by(make_loaded(made, known), [line], **settings)
+        assert found.pieces > 1
+        assert [found.text.count(each) >= 1 for each in ("AT&T", "50 %", "C++")] == [True] * 3
+
+
 def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
     (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path))).notices()
     assert "1 of 2 translations have words that the model does not know, first in line 2: 'Zorglub'" in notice
@@ -463,6 +478,145 @@ def test_a_glossary_by_keyword(loaded: LoadedModel, tmp_path: Path) -> None:
     assert "red boat" in given.text
     with pytest.raises(UsageError, match=r"glossary = .*a sample cannot be made to contain given phrases"):
         translator.translate(["the fox ."], glossary=terms_file(tmp_path), sample=True)
+
+
+FRENCH = ["le", "Le", "chat", "Chat", "dort", "Félin", "félin", ".", "l'", "eau", "Chats", "AT", "&", "T"]
+PHRASES = [
+    "AT&T",
+    "C++",
+    "C#",
+    "a@b.org",
+    "https://a.org/?b=1#c",
+    "--no-cache",
+    "🇫🇷",
+    "👩‍💻",
+    "50%",
+    "Node.js",
+    "10,000",
+]
+PHRASES += ["« red »", '"red"', "[see]", "(a)", "l’eau", "U.S.", "...", "red boat", "猫", "我 猫", "cafe\u0301", "काम"]
+
+
+def scripted(loaded: LoadedModel, *tokens: str, **settings: object) -> Translator:
+    """A translator whose model wants to write these tokens."""
+    words = len(loaded.target_vocabulary)
+    table = torch.zeros(1, 40, words, words)
+    for step, number in enumerate([*loaded.target_vocabulary.encode(tokens), *[0] * 40][:40]):
+        table[:, step, :, number] = 12.0
+    return Translator(loaded, config(**settings), scorer=TableScorer(table))
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+@pytest.mark.parametrize(
+    ("source", "tokens", "expected"),
+    [
+        ("Cat sleeps.", "Chat dort .", "Chat dort."),
+        ("the cat sleeps.", "Chat dort .", "Chat dort."),
+        ("Cat sleeps.", "chat dort .", "Chat dort."),
+        ("cat sleeps.", "chat dort .", "chat dort."),
+        ("The Cat sleeps.", "Le Chat dort .", "Le chat dort."),
+        ("water", "l' eau .", "l'eau."),
+        ("AT&T", "AT & T dort .", "AT&T dort."),
+    ],
+)
+def test_what_the_model_has_written_is_not_written_again(
+    tmp_path: Path, beam: int, source: str, tokens: str, expected: str
+) -> None:
+    loaded = make_loaded(Tokenizers.moses("en", "fr"), FRENCH)
+    terms = terms_file(tmp_path, "cat\tchat\nwater\teau\nAT&T\tAT&T\n")
+    (found,) = scripted(loaded, *tokens.split(), glossary=terms, beam=beam, n_best=beam).translate([source])
+    assert found.text == expected
+    assert all("chat" in entry.text.lower() for entry in found.n_best if "at s" in source)
+
+
+def test_an_inserted_term_has_the_capital_of_the_start_of_a_sentence(tmp_path: Path) -> None:
+    loaded = make_loaded(Tokenizers.moses("en", "fr"), FRENCH)
+    for terms in ("cat\tchat\n", "cat\tzorglub\n"):
+        written = terms.split()[1]
+        settings: dict[str, Any] = {"glossary": terms_file(tmp_path, terms), "n_best": 4, "beam": 4}
+        (found,) = scripted(loaded, "Félin", "dort", ".", **settings).translate(["Cat sleeps."])
+        for entry in found.n_best:
+            at = entry.text.lower().index(written)
+            assert entry.text[at].isupper() == (not at or entry.text[:at].endswith(". "))
+    tool = terms_file(tmp_path, "npm\tnpm\n")
+    (same,) = scripted(loaded, "npm", "dort", ".", glossary=tool).translate(["The npm sleeps."])
+    assert "npm" in same.text
+
+
+@pytest.mark.parametrize("language", ["zh", "ja", "th", ""])
+@pytest.mark.parametrize(
+    "known", [["▁", "我", "喜欢猫", "。"], ["▁我喜欢", "猫", "。", "▁猫"], ["▁", "我", "喜", "欢", "猫", "。", "科"]]
+)
+def test_no_spaces_are_inserted_where_a_language_has_none(language: str, known: list[str]) -> None:
+    pieces = PiecesOfCharacters(known)
+    chinese = make_loaded(Tokenizers(pieces, pieces, "en", language), known)
+    chinese = replace(chinese, settings={**chinese.settings, "target_language": language})
+    tokens = pieces.tokenize("我喜欢猫。")
+    for beam in (1, 5):
+        translate = scripted(chinese, *tokens, beam=beam).translate
+        there, longer, latin = (
+            next(translate([Request("a", phrases=(phrase,))])).text for phrase in ("猫", "猫科", "我。")
+        )
+        assert there == "我喜欢猫。"
+        assert "猫科" in longer
+        assert "我。" in latin
+        assert " " not in there + longer + latin
+
+
+class PiecesOfCharacters(SentencePieces):
+    """The longest known pieces from left to right, with a "▁" before the text."""
+
+    def __init__(self, known: list[str]) -> None:
+        self._known = known
+
+    def pieces(self) -> list[str]:
+        return self._known
+
+    def tokenize(self, line: str) -> list[str]:
+        left, tokens = ("▁" + line.replace(" ", "▁")) if line else "", list[str]()
+        while left:
+            end = next((end for end in range(len(left), 0, -1) if left[:end] in self._known), 1)
+            tokens.append(left[:end])
+            left = left[end:]
+        return tokens
+
+
+@pytest.mark.parametrize("kind", ["spaced", "moses", "bytes", "subwords"])
+@hypothesis.settings(
+    max_examples=5, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
+)
+@hypothesis.given(
+    phrases=st.lists(st.sampled_from(PHRASES), min_size=1, max_size=3, unique=True),
+    odd=st.text(
+        st.sampled_from([*"ab,.'!+#-1 Té", "\u0301", "\u200c", "猫", "ก", "ี", "İ", "ﬁ", "▁", "\u00a0", "🇫"]), max_size=4
+    ),
+    prefix=st.sampled_from(["", "red", "Zo AT&T"]),
+    language=st.sampled_from(["fr", "zh", ""]),
+    beam=st.sampled_from([1, 2, 4]),
+)
+def test_phrases_are_written_exactly_and_no_line_is_lost(
+    subwords: LoadedModel, kind: str, phrases: list[str], odd: str, prefix: str, language: str, beam: int
+) -> None:
+    words = [*WORDS, "l'", "AT", "T", "&", "+", "Red"]
+    of_kind = {
+        "spaced": lambda: make_loaded(Tokenizers.spaced("en", "fr"), words),
+        "moses": lambda: make_loaded(Tokenizers.moses("en", "fr"), words),
+        "bytes": lambda: make_loaded(Tokenizers.of_bytes("en", "fr"), [*BYTE_TOKENS]),
+        "subwords": lambda: subwords,
+    }
+    made = of_kind[kind]()
+    translator = Translator(
+        replace(made, settings={**made.settings, "target_language": language}), config(beam=beam, n_best=beam)
+    )
+    line = "the fox sees a boat."
+    asked = [Request(line, phrases=(*phrases, odd)), Request(line, prefix, tuple(phrases)), Request(""), Request(line)]
+    both, exact, blank, plain = translator.translate(asked)
+    assert both.text
+    assert blank.text == ""
+    assert plain.text == next(translator.translate([line])).text
+    for entry in exact.n_best:
+        assert all(phrase in entry.text or phrase.capitalize() in entry.text for phrase in phrases)
+        assert entry.text.startswith(prefix)
 
 
 def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
