@@ -42,8 +42,6 @@ Schedule = Literal["constant", "linear", "inverse-sqrt"]
 Normalization = Literal["sentences", "tokens", "sum"]
 BatchUnit = Literal["sentences", "tokens"]
 Metric = Literal["loss", "bleu"]
-GuidedLoss = Literal["cross-entropy", "sum"]
-GuidedReading = Literal["current", "shifted"]
 
 _WIDEST = 2**20  # units of a layer: the number of bytes of any weight fits in 64 bits
 
@@ -277,12 +275,6 @@ class TrainingConfig:
         "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
     )
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
-    guided_loss: GuidedLoss = setting(
-        "cross-entropy", "sum: only the summed weight of the linked words counts.", ALIGNMENT
-    )
-    guided_reading: GuidedReading = setting(
-        "current", "shifted: guide the step that has the word as its input.", ALIGNMENT
-    )
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
     seed: int = setting(1234, "Seed of weights, order and dropout.", MACHINE, common=True, at_most=2**63 - 1)

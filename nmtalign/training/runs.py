@@ -39,7 +39,7 @@ MAY_CHANGE = frozenset(
 )
 # Settings that name a file, whose content is compared instead; then settings that have no effect without others.
 _FILES = frozenset({"guided_alignment", "init_from"})
-_GUIDED = frozenset({"guided_weight", "guided_loss", "guided_reading"})
+_GUIDED = frozenset({"guided_weight"})
 _AGREEING = frozenset({"agreement", "agreement_weight"})
 # Settings of the model that the first version had; the defaults of the others are what earlier versions did.
 _FIRST = {"source_vocabulary_size", "target_vocabulary_size", "embedding", "hidden", "attention_hidden", "maxout"}

@@ -12,7 +12,7 @@ from torch import Tensor
 from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
 from nmtalign.data.batches import Batch, Indices
 from nmtalign.data.corpus import Split
-from nmtalign.settings.training_settings import GuidedLoss, GuidedReading, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
@@ -21,34 +21,15 @@ from nmtalign.training.optimizers import Descent, Optimizer
 LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is taken
 
 
-@dataclass(frozen=True)
-class Guidance:
-    """Guided alignment (Chen et al. 2016): a loss of the attention weights against given links."""
+def guidance(weights: Tensor, guide: Tensor) -> Tensor:
+    """Guided alignment (Chen et al. 2016): the cross-entropy of attention weights against given links, in nats.
 
-    weight: float  # the weight of this loss relative to the loss of the words
-    loss: GuidedLoss
-    reading: GuidedReading = "current"
-
-    @classmethod
-    def of(cls, config: TrainingConfig) -> "Guidance":
-        """The guidance that the settings of a training describe."""
-        return cls(config.guided_weight, config.guided_loss, config.guided_reading)
-
-    def cost(self, weights: Tensor, guide: Tensor) -> Tensor:
-        """Nats, summed over the target tokens that have links, of weights (Ty, B, Tx) and guide (B, Ty, Tx) bool.
-
-        "cross-entropy": against the uniform distribution over the links of a token. "sum": minus the logarithm of the
-        sum of the weights of its links. Tokens without links cost nothing. The reading "shifted" compares a token with
-        the weights of the next step, whose input the token is. No shape depends on the content of the guide.
-        """
-        linked = guide.transpose(0, 1)
-        if self.reading == "shifted":
-            weights, linked = weights[1:], linked[:-1]  # the last token, `</s>` or padding, has no links
-        if self.loss == "sum":
-            together = (weights * linked).sum(-1).clamp_min(LEAST).log()
-            return -(together * linked.any(-1)).sum()
-        shares = linked / linked.sum(-1, keepdim=True).clamp_min(1)
-        return -(weights.clamp_min(LEAST).log() * shares.to(weights.dtype)).sum()
+    It is summed over the target tokens that have links, for weights (Ty, B, Tx) and guide (B, Ty, Tx) bool. A token's
+    links are equally probable. No shape depends on the content of the guide.
+    """
+    linked = guide.transpose(0, 1)
+    shares = linked / linked.sum(-1, keepdim=True).clamp_min(1)
+    return -(weights.clamp_min(LEAST).log() * shares.to(weights.dtype)).sum()
 
 
 class BatchLoss:
@@ -58,10 +39,10 @@ class BatchLoss:
         self,
         model: TranslationModel,
         label_smoothing: float,
-        guidance: Guidance | None = None,
+        guided_weight: float = 0.0,
         how: Activations = DEFAULT,
     ) -> None:
-        self.model, self.label_smoothing, self.guidance, self.how = model, label_smoothing, guidance, how
+        self.model, self.label_smoothing, self.guided_weight, self.how = model, label_smoothing, guided_weight, how
 
     def __call__(
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
@@ -72,17 +53,17 @@ class BatchLoss:
         """
         loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
         objective, nll = loss.objective, loss.nll.detach()
-        if guide is None or self.guidance is None or loss.weights is None:
+        if guide is None or loss.weights is None:
             return objective, nll
-        cost = self.guidance.cost(loss.weights, guide)
-        return objective + self.guidance.weight * cost, torch.stack([nll, cost.detach()])
+        cost = guidance(loss.weights, guide)
+        return objective + self.guided_weight * cost, torch.stack([nll, cost.detach()])
 
 
 class BothLoss:
     """The losses of the models of both directions, and the cost of the disagreement of their attention weights."""
 
     def __init__(self, models: BothWays, config: TrainingConfig, how: Activations = DEFAULT) -> None:
-        self.models, self.guidance, self.how = models, Guidance.of(config), how
+        self.models, self.guided_weight, self.how = models, config.guided_weight, how
         self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
 
     def __call__(
@@ -101,8 +82,8 @@ class BothLoss:
         guided = torch.zeros_like(apart)
         if guide is not None and there.weights is not None and back.weights is not None:
             turned = guide.transpose(1, 2)
-            guided = self.guidance.cost(there.weights, guide) + self.guidance.cost(back.weights, turned)
-        objective = there.objective + back.objective + self.agreement_weight * apart + self.guidance.weight * guided
+            guided = guidance(there.weights, guide) + guidance(back.weights, turned)
+        objective = there.objective + back.objective + self.agreement_weight * apart + self.guided_weight * guided
         return objective, torch.stack([there.nll, guided, back.nll, apart]).detach()
 
 
@@ -202,7 +183,7 @@ class Updater:
         loss: Objective = (
             BothLoss(model, config, how)
             if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, Guidance.of(config), how)
+            else BatchLoss(model, config.label_smoothing, config.guided_weight, how)
         )
         eager = EagerLoss(loss, world.device)
         self._compute = GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager

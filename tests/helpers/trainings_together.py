@@ -54,7 +54,7 @@ def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     return {
         **CASES,
         "guided": replace(CONFIG, guided_alignment=links, accumulate=2),
-        "agreeing": replace(CONFIG, guided_alignment=links, guided_loss="sum", agreement=True),
+        "agreeing": replace(CONFIG, guided_alignment=links, agreement=True),
     }
 
 

@@ -80,13 +80,12 @@ def test_the_loss_is_that_of_both_and_of_their_disagreement():
     torch.testing.assert_close(sums, torch.stack([there.nll, apart * 0, back.nll, apart]))
 
 
-@pytest.mark.parametrize("reading", ["current", "shifted"])
-def test_gradients_with_agreement_and_links_are_those_of_differences(reading):
+def test_gradients_with_agreement_and_links_are_those_of_differences():
     models, batch = both_of(order="look-generate-update"), batch_of()
     guide = torch.zeros(3, batch.target.shape[1], batch.source.shape[1], dtype=torch.bool)
     guide[:, 0, 1] = guide[0, 3, 2] = True
     batch = replace(batch, guide=guide, linked=4)
-    config = replace(CONFIG, agreement_weight=2.0, guided_weight=0.5, guided_reading=reading, label_smoothing=0.1)
+    config = replace(CONFIG, agreement_weight=2.0, guided_weight=0.5, label_smoothing=0.1)
     loss = BothLoss(models, config)
     names = [f"{way}.decoder.attention.{part}" for way in ("there", "back") for part in ("query_weight", "key_weight")]
     parameters = [dict(models.named_parameters())[name] for name in names]

@@ -21,10 +21,9 @@ from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.loop import Trainer
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss, Guidance, Updater, cut_groups
+from nmtalign.training.updates import BatchLoss, EagerLoss, Updater, cut_groups, guidance
 
 CONFIG = trainings.CONFIG
-LOSSES = ["cross-entropy", "sum"]
 
 
 @pytest.fixture(scope="module")
@@ -65,15 +64,13 @@ def guided_batch(seed=0):
     return replace(batch, guide=guide, linked=int(guide.any(-1).sum()))
 
 
-def naive(weights, guide, loss):
+def naive(weights, guide):
     """The definition, cell by cell; weights (Ty, B, Tx)."""
     cost = 0.0
     for pair, rows in enumerate(guide.tolist()):
         for target, row in enumerate(rows):
             linked = [float(weights[target, pair, source]) for source, is_linked in enumerate(row) if is_linked]
-            if linked and loss == "sum":
-                cost -= float(torch.tensor(sum(linked)).log())
-            elif linked:
+            if linked:
                 cost -= sum(float(torch.tensor(weight).log()) for weight in linked) / len(linked)
     return cost
 
@@ -84,26 +81,23 @@ def model_of(dtype=torch.float64, **options):
     return TranslationModel(ModelConfig(6, 7, **small)).to(dtype)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_the_cost_is_the_definitions(loss):
+def test_the_cost_is_the_definitions():
     batch = guided_batch()
     weights = torch.rand(batch.target.shape[1], 3, batch.source.shape[1]).softmax(-1)
-    found = Guidance(1.0, loss).cost(weights, batch.guide)
-    assert float(found) == pytest.approx(naive(weights, batch.guide, loss), rel=1e-5)
+    found = guidance(weights, batch.guide)
+    assert float(found) == pytest.approx(naive(weights, batch.guide), rel=1e-5)
 
 
-@pytest.mark.parametrize("loss", LOSSES)
-def test_weights_of_nothing_cost_much_and_break_nothing(loss):
+def test_weights_of_nothing_cost_much_and_break_nothing():
     weights = torch.tensor([[[0.0, 1.0]]], requires_grad=True)
-    cost = Guidance(1.0, loss).cost(weights, torch.tensor([[[True, False]]]))
+    cost = guidance(weights, torch.tensor([[[True, False]]]))
     cost.backward()
     assert 50 < float(cost.detach()) < 100
     assert bool(weights.grad.isfinite().all())
-    nothing = Guidance(1.0, loss).cost(weights, torch.zeros(1, 1, 2, dtype=torch.bool))
+    nothing = guidance(weights, torch.zeros(1, 1, 2, dtype=torch.bool))
     assert float(nothing.detach()) == 0
 
 
-@pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize(
     "options",
     [
@@ -114,9 +108,9 @@ def test_weights_of_nothing_cost_much_and_break_nothing(loss):
         {"attention": "dot"},
     ],
 )
-def test_gradients_of_the_guided_loss_are_those_of_differences(loss, options):
+def test_gradients_of_the_guided_loss_are_those_of_differences(options):
     model, batch = model_of(**options), guided_batch()
-    objective = BatchLoss(model, 0.1, Guidance(0.7, loss))
+    objective = BatchLoss(model, 0.1, 0.7)
     assert 0 < batch.linked < batch.target_words
     names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
     weights = [parameter for name, parameter in model.named_parameters() if name in names]
@@ -135,7 +129,7 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(loss, options):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_padding_changes_nothing_and_graphs_replay_it(dtype):
     model = model_of(dtype)
-    loss = BatchLoss(model, 0.1, Guidance(0.7, "cross-entropy"))
+    loss = BatchLoss(model, 0.1, 0.7)
     eager = EagerLoss(loss, torch.device("cpu"))
     graphed = GraphedLoss(model, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
@@ -152,10 +146,10 @@ def test_padding_changes_nothing_and_graphs_replay_it(dtype):
 def test_bf16_activations_are_guided_in_float32():
     model, batch = model_of(torch.float32), guided_batch()
     how = Activations(torch.bfloat16)
-    objective, sums = BatchLoss(model, 0.0, Guidance(1.0, "sum"), how)(*batch.inputs())
+    objective, sums = BatchLoss(model, 0.0, 1.0, how)(*batch.inputs())
     objective.backward()
     assert sums.dtype == torch.float32
-    plain = BatchLoss(model_of(torch.float32), 0.0, Guidance(1.0, "sum"))(*batch.inputs())[1]
+    plain = BatchLoss(model_of(torch.float32), 0.0, 1.0)(*batch.inputs())[1]
     torch.testing.assert_close(sums, plain, rtol=2e-2, atol=1e-2)
 
 
@@ -177,7 +171,7 @@ def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, lin
     assert right / words > 0.8
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2, "guided_loss": "sum", "guided_reading": "shifted"}])
+@pytest.mark.parametrize("options", [{}, {"accumulate": 2}])
 def test_resumed_equals_uninterrupted_bit_for_bit(reversal, links, tmp_path, options):
     config = replace(CONFIG, guided_alignment=str(links), **options)
     train(reversal, tmp_path / "whole", config, dropout=0.2)
@@ -202,7 +196,7 @@ def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, lin
 
 def test_without_links_the_options_change_nothing(reversal, tmp_path):
     train(reversal, tmp_path / "m", CONFIG)
-    assert train(reversal, tmp_path / "m", replace(CONFIG, guided_weight=3.0, guided_reading="shifted"))[0].resumed
+    assert train(reversal, tmp_path / "m", replace(CONFIG, guided_weight=3.0))[0].resumed
 
 
 def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
