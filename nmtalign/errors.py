@@ -93,7 +93,7 @@ def is_out_of_memory(error: BaseException | None) -> bool:
 
 
 class Abandoned(BaseException):
-    """Nobody waits for the result of a computation any more. It is no Exception, so that no fallback catches it."""
+    """The caller no longer waits for the result. It derives from BaseException, so that no fallback catches it."""
 
 
 _is_unwanted = ContextVar[Callable[[], bool]]("is_unwanted", default=lambda: False)
@@ -110,6 +110,6 @@ def abandoned_if(is_unwanted: Callable[[], bool]) -> Iterator[None]:
 
 
 def check_wanted() -> None:
-    """Raises Abandoned if nobody waits for the result any more; long computations call this between their steps."""
+    """Raises Abandoned if the caller no longer waits for the result; long computations call this between steps."""
     if _is_unwanted.get()():
         raise Abandoned
