@@ -36,8 +36,8 @@ from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (17, 140), "small": (17, 141), "luong-global": (19, 133)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 72)}
+UPDATE = {"rnnsearch-50": (17, 136), "small": (17, 139), "luong-global": (19, 131)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 74)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (45, 390)),
@@ -95,10 +95,15 @@ def test_one_update(name, reversal, tmp_path):
     setup.build(print)
     setup.model.train()
     groups = cut_groups(setup.pairs, setup.plan(0), 1)
-    with Hops() as hops:
+
+    def update():
         group = next(groups)
         batches = load_batches(setup.pairs, group.plan, False, setup.complete)
         assert setup.updater.update(group, batches, 1.0).finite
+
+    update()  # what is computed once for a process, or for an optimiser, is not counted, whichever test comes first
+    with Hops() as hops:
+        update()
     check(hops.counts, UPDATE[name], hops.names)
 
 
@@ -127,9 +132,10 @@ class WatchedScorer(ModelScorer):
 
 @pytest.mark.parametrize("name", BEAM_STEP)
 def test_one_step_of_beam_search(name, reversal):
-    model = TranslationModel(sizes_of(name, reversal)).eval()
-    hops = Hops()
-    beam_search(WatchedScorer(Inference(model), hops), *make_source([[5, 6, 7, 0], [8, 9, 0]]), SearchOptions(beam=3))
+    torch.manual_seed(1)
+    model, hops = TranslationModel(sizes_of(name, reversal)).eval(), Hops()
+    for scorer in (ModelScorer(Inference(model)), WatchedScorer(Inference(model), hops)):
+        beam_search(scorer, *make_source([[5, 6, 7, 0], [8, 9, 0]]), SearchOptions(beam=3))
     check(hops.counts, BEAM_STEP[name], hops.names)
 
 
