@@ -1,6 +1,7 @@
 """A dry run: it counts what a training will do, measures a few updates, and writes nothing."""
 
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -142,6 +143,8 @@ MEMORY = """if True:
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process")
 def test_the_memory_of_the_process_is_that_of_a_training(reversal, tmp_path):
     call = [sys.executable, "-c", MEMORY, reversal.folder, tmp_path / "model"]
-    expected, needed = (int(subprocess.check_output([*call, what])) for what in ("expected", "needed"))
+    tests = Path(__file__).parents[1]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tests, tests.parent)))}
+    expected, needed = (int(subprocess.check_output([*call, what], env=environment)) for what in ("expected", "needed"))
     assert expected == pytest.approx(needed, rel=0.25)
     assert needed > 3e8
