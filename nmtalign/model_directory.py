@@ -63,13 +63,10 @@ from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import (
     FORMAT,
     FORMAT_VERSION,
-    OF_THE_FILE,
     int8_rows,
     load_tensors,
     read_metadata,
-    read_shapes,
     save_tensors,
-    type_name,
 )
 from nmtalign.text.direction import TextFit
 from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
@@ -197,15 +194,14 @@ def load_model(
 
 def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> dict[str, str]:
     """Assigns the weights of a file to a model; on the CPU they are mapped, not copied. Returns the file's metadata."""
-    expected = {name: (type_name(tensor), tuple(tensor.shape)) for name, tensor in model.state_dict().items()}
     try:
-        fits = read_shapes(path) == expected
-        tensors, metadata = load_tensors(path, str(device)) if fits else ({}, {})
+        tensors, metadata = load_tensors(path)
     except FormatError as error:
         raise FormatError(f"{error}; `nmtalign info {path.parent}` reports which files are intact") from None
-    if not fits:
+    sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict()))
+    if sizes != expected:
         raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
-    model.load_state_dict(tensors, assign=True)
+    model.load_state_dict({name: tensor.to(device) for name, tensor in tensors.items()}, assign=True)
     return metadata
 
 
@@ -233,8 +229,8 @@ def export_model(model: Path, folder: Path, weights: StoredWeights = "fp32", for
 
 def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
     loaded = load_model(model, device="cpu")
-    tensors, found = loaded.model.state_dict(), read_metadata(loaded.weights_file)
-    metadata = {name: value for name, value in found.items() if name not in OF_THE_FILE}
+    tensors, metadata = loaded.model.state_dict(), read_metadata(loaded.weights_file)
+    metadata.pop("weights", None)
     if weights == "int8":
         try:
             tensors, metadata["weights"] = int8_rows(tensors), weights

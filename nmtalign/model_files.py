@@ -1,10 +1,8 @@
 """The files of a model directory that can be read without PyTorch: names, settings, checksums."""
 
-import contextlib
 import hashlib
-import math
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -13,7 +11,7 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import sha256_of
 from nmtalign.settings.definition import Layer, convert, definitions, resolve, toml, written
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors, read_shapes, start_checksum
+from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
 from nmtalign.untrusted import open_regular, parse_json, read_json
 from nmtalign.version import __version__
 
@@ -122,11 +120,6 @@ def _short(value: Any) -> str:
 
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
     """The model's sizes and options in config.json; raises FormatError."""
-    if (temperature := settings["model"].get("attention_temperature", 1.0)) != 1:
-        raise FormatError(
-            f"{folder / CONFIG}: nmtalign {__version__} does not compute attention_temperature = {temperature}; use "
-            f"the version that wrote the model ({_short(settings.get('nmtalign_version'))})"
-        )
     try:
         return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
     except UsageError as error:
@@ -220,18 +213,6 @@ def hash_of(folder: Path, weights: str) -> str:
     return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 
-def check_ahead(folders: Iterable[Path], which: Which = "best") -> None:
-    """Starts hashing the weights of models that will be loaded, while PyTorch is being imported.
-
-    Errors are ignored here; loading reports them.
-    """
-    for folder in folders:
-        # RuntimeError: the system starts no further thread.
-        ignored = contextlib.suppress(FormatError, OSError, ValueError, RuntimeError)
-        with ignored, open_regular(find_weights(folder, which)) as stream:
-            start_checksum(stream)
-
-
 def describe_model(folder: Path) -> dict[str, Any]:
     """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
 
@@ -261,11 +242,10 @@ def describe_model(folder: Path) -> dict[str, Any]:
 def _describe_tensors(path: Path) -> dict[str, Any]:
     """Describes a file of weights or a checkpoint after checking all its bytes."""
     try:
-        metadata = check_tensors(path)
+        metadata, count = check_tensors(path)
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
-        counted = sum(math.prod(shape) for _, shape in read_shapes(path).values())
-        facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+        facts: dict[str, Any] = {"parameters": count, "update": int(metadata.get("update", 0)), "checksum": "matches"}
         if CALIBRATION in metadata:
             facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
         if AVERAGED in metadata:

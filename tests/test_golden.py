@@ -7,6 +7,7 @@ the options `SIZES`, align, score-pairs, export --weights int8 and link.
 """
 
 import json
+import re
 import tarfile
 from pathlib import Path
 
@@ -18,8 +19,6 @@ from nmtalign.data.corpus import Corpus
 
 GOLDEN = Path(__file__).parent / "golden"
 SIZES = "--preset tiny --hidden 8 --embedding 4 --attention-hidden 8 --maxout 4 --max-updates 60 --validate-every 30"
-
-ORDER = ("--order", "look-update-generate")  # of the preset in that version
 
 
 def unpack(version, folder):
@@ -45,7 +44,7 @@ def test_alignments_are_read(version, tmp_path):
         expected = (tmp_path / "links.txt").read_text().splitlines()
         links = [" ".join(f"{i}-{j}" for i, j in record.links()) for record in file]
         assert links == expected
-        text = (tmp_path / "text.en").read_text().replace(".", " .")
+        text = re.sub(r"([.?])", r" \1", (tmp_path / "text.en").read_text())
         assert [" ".join(record.source) for record in file] == text.splitlines()
         assert all(abs(record.weights.sum(1) - 1).max() < 0.01 for record in file)
 
@@ -62,7 +61,7 @@ def test_models_and_corpora_are_used(version, tmp_path, nmtalign):
 
 
 def test_trainings_resume(version, tmp_path, nmtalign):
-    nmtalign("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62", *ORDER)
+    nmtalign("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62")
     updates = [json.loads(line)["update"] for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
     assert updates[-1] == 62
     assert 60 in updates  # of the version before

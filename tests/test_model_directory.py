@@ -138,7 +138,7 @@ def into_pipe(path):
         (lambda f: edit_config(f, target_language=1), "config.json: damaged: 'target_language' is not a text"),
         (lambda f: drop(f, "nmtalign_version"), "config.json: damaged: it has no 'nmtalign_version'"),
         (lambda f: drop(f, "target_language"), "config.json: damaged: it has no 'target_language'"),
-        (lambda f: edit_config(f, format_version=10**4000), "config.json: format 1000*[.]{3} is not the format 1"),
+        (lambda f: edit_config(f, format_version=10**4000), "config.json: format 1000*[.]{3} is not the format 2"),
         (lambda f: edit_model(f, hidden=10**9), "config.json: model: hidden = 1000000000: must be at most 1048576"),
         (lambda f: edit_model(f, hidden=2**62), "config.json: model: hidden = [0-9]+: must be at most"),
         (lambda f: edit_model(f, hidden=2**20, embedding=2**20), "best.safetensors: does not contain the weights"),
@@ -155,8 +155,11 @@ def into_pipe(path):
         (lambda f: edit_config(f, model={"hidden": "8"}), "hidden"),
         (lambda f: (f / "best.safetensors").unlink(), "has no weights yet"),
         (lambda f: (f / "best.safetensors").write_bytes(b"x" * 100), "best.safetensors: damaged"),
-        (lambda f: (f / "best.safetensors").write_bytes(b""), "best.safetensors: damaged: empty; `nmtalign info"),
-        (lambda f: cut(f / "best.safetensors"), r"best.safetensors: damaged: [0-9,]+ bytes of"),
+        (
+            lambda f: (f / "best.safetensors").write_bytes(b""),
+            "best.safetensors: damaged, or not a safetensors file .*; `nmtalign info",
+        ),
+        (lambda f: cut(f / "best.safetensors"), "best.safetensors: damaged, or not a safetensors file"),
         (lambda f: (f / "tokenizer.json").unlink(), "tokenizer.json: missing"),
         (lambda f: (f / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "source.vocabulary.txt: was changed"),
     ],
@@ -346,16 +349,7 @@ def test_a_model_of_an_earlier_version_loads_as_it_was(folder):
     expected = load_model(folder, device="cpu").model.force(*arguments).log_probs
     settings = json.loads((folder / "config.json").read_text())
     settings["model"]["word_dropout"] = 0.1  # settings that later versions do not have
-    settings["model"]["attention_temperature"] = 1.0
     for name in ("coverage", "attention_kind"):
         del settings["model"][name]
     (folder / "config.json").write_text(json.dumps(settings))
     assert torch.equal(load_model(folder, device="cpu").model.force(*arguments).log_probs, expected)
-
-
-def test_a_model_with_a_temperature_of_attention_is_refused(folder):
-    settings = json.loads((folder / "config.json").read_text())
-    settings["model"]["attention_temperature"] = 0.5
-    (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(FormatError, match=r"does not compute attention_temperature = 0\.5; use the version"):
-        load_model(folder, device="cpu")

@@ -28,7 +28,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
-from nmtalign.model_files import check_ahead, is_aligner
+from nmtalign.model_files import is_aligner
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
@@ -106,7 +106,6 @@ def align(
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, [source, target, links], resume, pharaoh, gold, shard)
     choose_wait_policy()
-    check_ahead(folders, which)
     with Signals() as signals, chosen.naming():
         with status_line("loading the model", quiet):
             from nmtalign.alignment.aligning import AlignmentRun, forward_of, load_models

@@ -24,7 +24,6 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
 
@@ -109,7 +108,6 @@ def score_pairs(
     check_inputs(source, target)
     choose_wait_policy()
     bound_caches()
-    check_ahead(folders, which)
     with chosen.naming(), status_line("loading the model", quiet):
         from nmtalign.translating.inputs import are_files
         from nmtalign.translating.output_formats import pair_json, pair_line

@@ -9,7 +9,7 @@ from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_w
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
-from nmtalign.model_files import Which, check_ahead
+from nmtalign.model_files import Which
 from nmtalign.serving import need_server
 from nmtalign.settings.alignment_settings import AlignConfig
 from nmtalign.settings.command_settings import TranslateConfig
@@ -58,7 +58,6 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
     """
     need_server()
     config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
-    check_ahead(folders, which)
     from nmtalign.serving.http_server import HttpServer, bind
 
     with chosen.naming(), bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds

@@ -26,7 +26,6 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.files import stays_in_place
-from nmtalign.model_files import check_ahead
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SEARCH, TEXT
 from nmtalign.text.lines import STDIN
@@ -107,7 +106,6 @@ def translate(
         raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
     choose_wait_policy()
     bound_caches()
-    check_ahead(folders, which)
     with Signals() as signals, chosen.naming():
         with status_line("loading PyTorch", quiet):
             from nmtalign.translating.file_translation import FileTranslation, SavedAlignments

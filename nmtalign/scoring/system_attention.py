@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import check_ahead, read_settings
+from nmtalign.model_files import read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.settings.alignment_settings import AlignConfig
 
@@ -97,7 +97,6 @@ def svgs(found: Panels) -> dict[int, list[tuple[str, str]]]:
 
 
 def _from_model(folder: Path, pairs: Sequence[Pair], settings: AlignConfig) -> "list[AlignmentRecord]":
-    check_ahead([folder])
     from nmtalign.alignment.aligning import align, load_models
 
     settings = replace(settings, tokenized=False)

@@ -21,7 +21,7 @@ from nmtalign.errors import FormatError, ResourceError, UsageError
 from nmtalign.files import disk_errors, free_space, sweep
 from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE, STATE
 from nmtalign.settings.definition import resolve
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, read_tensors, save_tensors
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 from nmtalign.untrusted import parse_json
 
@@ -162,7 +162,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
         if not path.exists():
             continue
         try:
-            metadata = check_tensors(path)
+            metadata, _ = check_tensors(path)
             found = Checkpoint(
                 path, _position(path, metadata), metadata.get("fingerprint", ""), "; ".join(wrong) or None
             )
@@ -185,7 +185,7 @@ def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -
     path, state = checkpoint.path, defaultdict[int, dict[str, Tensor]](dict)
     weights = model.state_dict()
     try:
-        for name, tensor in read_tensors(path):
+        for name, tensor in load_tensors(path)[0].items():
             part, _, key = name.partition(".")
             if part == "model":
                 _copy(weights.pop(key), tensor, key)

@@ -20,6 +20,7 @@ from nmtalign.alignment.links import parse_links
 from nmtalign.files import sha256_of
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.alignment_settings import LinkConfig
+from nmtalign.tensor_file import read_metadata
 from nmtalign.untrusted import read_json
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
@@ -276,7 +277,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
     assert b"mr." in made[0]
     free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
     assert (free.returncode, free.stderr) == (0, b"")
-    assert b'"tokenized":"False"' in (tmp_path / "raw" / "aligner.safetensors").read_bytes()
+    assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
 
 
 def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:

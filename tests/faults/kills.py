@@ -21,7 +21,7 @@ from faults.campaign import Part
 from faults.processes import TRAIN, Ended, Process, Workspace
 
 from nmtalign.errors import NmtalignError
-from nmtalign.tensor_file import check_tensors, read_tensors
+from nmtalign.tensor_file import load_tensors
 from nmtalign.untrusted import read_json
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
@@ -177,11 +177,11 @@ def _as_two_processes() -> None:
 def _value(path: Path) -> object:
     """The content of a file without times; raises an error for a file of tensors or of JSON that is damaged."""
     if path.suffix == ".safetensors":
-        metadata = check_tensors(path)
+        tensors, metadata = load_tensors(path)
         if "position" not in metadata:
             return path.read_bytes()
-        tensors = [(name, tensor.numpy().tobytes()) for name, tensor in read_tensors(path)]
-        return _timeless(json.loads(metadata["position"])), tensors
+        values = [(name, tensor.numpy().tobytes()) for name, tensor in tensors.items()]
+        return _timeless(json.loads(metadata["position"])), values
     if path.suffix == ".json":
         return _timeless(read_json(path))
     if path.suffix == ".jsonl":
