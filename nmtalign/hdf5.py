@@ -3,8 +3,7 @@
 In HDF5 a link may point to another file, a dataset may take its bytes from one, and a few bytes may declare an array
 that does not fit into memory. nmtalign writes none of these and refuses a file that has them. The HDF5 library can also
 crash or hang on damaged bytes, so nmtalign seals its files: the first 512 bytes, which HDF5 does not use (the "user
-block"), contain the SHA-256 of all bytes that follow. A file without a seal (written by an earlier version, or edited
-by a program that cleared the first 512 bytes) must pass all other checks.
+block"), contain the SHA-256 of all bytes that follow. A file without a seal is refused.
 """
 
 import contextlib
@@ -14,8 +13,7 @@ import io
 import math
 import os
 import re
-import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -30,8 +28,6 @@ _SEAL = "nmtalign; an HDF5 file begins at byte 512; SHA-256 of all that follows:
 _SEALED = re.compile(re.escape(_SEAL.format("@").encode()).replace(b"@", b"([0-9a-f]{64})") + b"\0*")
 _MOST_OBJECTS, _MOST_ATTRIBUTES = 64, 64
 _LONGEST_ATTRIBUTE = 1 << 16  # bytes
-_HEAP, _HEAP_HEAD, _HEAP_OBJECT = b"GCOL", struct.Struct("<8xQ"), struct.Struct("<H6xQ")
-_LARGEST_HEAP = _MOST_ATTRIBUTES * _LONGEST_ATTRIBUTE  # bytes
 _LARGEST_CHUNK = 1 << 20  # bytes, before compression
 _BEST_COMPRESSION = 1100  # gzip compresses to no less than 1/1032
 # A damaged file never causes these errors of the operating system.
@@ -111,17 +107,21 @@ class _Disk:
 
 @contextlib.contextmanager
 def created(path: Path) -> Iterator[h5py.File]:
-    """Yields a new HDF5 file with a user block, for one process; raises OSError if the disk refuses its data."""
+    """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if the disk refuses its data.
+
+    Its layout can be read by every HDF5 tool since version 1.8.
+    """
     with io.FileIO(path, "w+") as stream:
         disk = _Disk(stream)
         try:
-            with h5py.File(disk, "w", userblock_size=USER_BLOCK) as file:
+            with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:
                 yield file
         except (OSError, RuntimeError):
             if disk.error is None:
                 raise
         if disk.error is not None:
             raise disk.error
+    seal(path)
 
 
 def seal(path: Path) -> None:
@@ -131,83 +131,43 @@ def seal(path: Path) -> None:
         text = _SEAL.format(hashlib.file_digest(stream, "sha256").hexdigest()).encode()
         stream.seek(0)
         stream.write(text.ljust(USER_BLOCK, b"\0"))
+        stream.flush()
+        os.fsync(stream.fileno())
 
 
-def check_seal(path: Path, largest: int | None = None) -> bool:
-    """Returns whether the file has a seal; raises ValueError if its content does not match.
+def check_seal(path: Path, largest: int | None = None) -> None:
+    """Raises ValueError for a file without a seal, and for one whose content does not match it.
 
     The content of a file of more than `largest` bytes is not compared.
     """
     with path.open("rb") as stream:
-        head = stream.read(USER_BLOCK)
-        match = _SEALED.fullmatch(head)
+        match = _SEALED.fullmatch(stream.read(USER_BLOCK))
         if match is None:
-            if head.strip(b"\0") and not head.startswith(b"\x89HDF\r\n\x1a\n") and h5py.is_hdf5(path):
-                raise ValueError("its first 512 bytes contain something other than the checksum that nmtalign writes")
-            return False
+            raise ValueError("not written by this version of nmtalign, or edited: it does not begin with a checksum")
         if largest is not None and path.stat().st_size > largest:
-            return True
+            return
         if hashlib.file_digest(stream, "sha256").hexdigest() != match[1].decode():
             raise ValueError("its content does not match its SHA-256: changed or cut off since it was written")
-    return True
 
 
-class _Guarded(io.FileIO):
-    """A file from which HDF5 reads attributes; a damaged heap of their texts reads as zeros, which HDF5 refuses.
+def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None:
+    """Writes numbers and texts as attributes; each text has a fixed length.
 
-    HDF5 itself would follow the objects of such a heap without an end.
+    HDF5 stores texts of variable length in heaps, and would follow the links of a forged heap without an end.
     """
-
-    def readinto(self, buffer: Any) -> int:
-        """Reads from the current position on, as HDF5 asks."""
-        begin, view = self.tell(), memoryview(buffer).cast("B")
-        count = super().readinto(view) or 0
-        data = bytes(view[:count])
-        place = data.find(_HEAP)
-        while place >= 0:
-            if not self._ends(begin + place):
-                view[place : place + len(_HEAP)] = bytes(len(_HEAP))
-            place = data.find(_HEAP, place + 1)
-        self.seek(begin + count)
-        return count
-
-    def _ends(self, start: int) -> bool:
-        """Returns whether the objects of the heap at `start` lie one behind the other up to its end."""
-        self.seek(start)
-        head = self.read(_HEAP_HEAD.size)
-        size = _HEAP_HEAD.unpack(head)[0] if len(head) == _HEAP_HEAD.size else 0
-        if not _HEAP_HEAD.size <= size <= _LARGEST_HEAP:
-            return False
-        objects, place = self.read(size - _HEAP_HEAD.size), 0
-        while len(objects) - place >= _HEAP_OBJECT.size:
-            index, length = _HEAP_OBJECT.unpack_from(objects, place)
-            step = _HEAP_OBJECT.size + length + -length % 8 if index else length  # number 0 is the free rest
-            if step < _HEAP_OBJECT.size:
-                return False
-            place += step
-        return _HEAP_HEAD.size + len(objects) == size and place <= len(objects)
+    for name, value in attributes.items():
+        if isinstance(value, str):
+            data = value.encode(errors="backslashreplace")
+            node.attrs.create(name, data, dtype=h5py.string_dtype("utf-8", max(1, len(data))))
+        else:
+            node.attrs[name] = value
 
 
-def plain_attributes(path: Path, name: str = "/") -> dict[str, Any]:
-    """Returns the attributes of the root or of a dataset as Python's int, float, bool and str.
+def plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
+    """Returns the attributes of a file or a dataset as Python's int, float, bool and str.
 
-    Raises ValueError unless each is one number or one text.
+    Raises ValueError unless each is one number or one text of fixed length.
     """
-    with _Guarded(path) as stream, h5py.File(stream, "r") as file:
-        if file.id.get_create_plist().get_sizes() != (8, 8):
-            raise ValueError("its addresses and sizes do not have 8 bytes each, as in the files of nmtalign")
-        return _plain_attributes(file[name])
-
-
-def format_of(path: Path) -> str | None:
-    """Returns the text `format` among the attributes of the root ("" without one), None if the file cannot be read."""
-    with contextlib.suppress(*_DAMAGE), _Guarded(path) as stream, h5py.File(stream, "r") as file:
-        found = file.attrs.get("format", "")
-        return found if isinstance(found, str) else ""
-    return None
-
-
-def _plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
     count = h5a.get_num_attrs(node.id)
     if count > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")
@@ -219,13 +179,20 @@ def _plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
         single = attribute.get_space().get_simple_extent_type() == h5s.SCALAR
         if not simple or kind.committed() or not single or attribute.get_storage_size() > _LONGEST_ATTRIBUTE:
             raise ValueError(f"its attribute {name!r} is neither one number nor one text")
-        value = node.attrs[name]
-        if isinstance(value, str):
-            value.encode()  # raises ValueError for bytes that are not UTF-8
-        elif not hasattr(value, "item") or isinstance(value, bytes):
-            raise ValueError(f"its attribute {name!r} has an unknown type")
-        attributes[name] = value if isinstance(value, str) else value.item()
+        if isinstance(kind, h5t.TypeStringID) and kind.is_variable_str():
+            raise ValueError(f"its attribute {name!r} is a text of variable length, as earlier versions wrote it")
+        value = node.attrs[name].item()
+        attributes[name] = value.decode() if isinstance(value, bytes) else value
     return attributes
+
+
+def format_of(path: Path) -> str | None:
+    """Returns the text `format` among the attributes of the root ("" without one), None if the file is not HDF5."""
+    with contextlib.suppress(*_DAMAGE), h5py.File(path, "r") as file:
+        with contextlib.suppress(*_DAMAGE):
+            return str(plain_attributes(file)["format"])
+        return ""
+    return None
 
 
 def plain_datasets(file: h5py.File) -> dict[str, h5py.Dataset]:

@@ -17,6 +17,7 @@ from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
+from nmtalign.hdf5 import seal
 from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -176,13 +177,12 @@ def random_model_directory():
 
 @contextlib.contextmanager
 def _edited(path: Path) -> Iterator[h5py.File]:
-    with path.open("r+b") as stream:
-        stream.write(bytes(512))
     with h5py.File(path, "r+") as file:
         yield file
+    seal(path)
 
 
 @pytest.fixture
 def edit_hdf5() -> Callable[[Path], contextlib.AbstractContextManager[h5py.File]]:
-    """Opens a file of nmtalign to change it, and clears its checksum, which would report the change."""
+    """Opens a file of nmtalign to change it, and forges its checksum, which would report the change."""
     return _edited

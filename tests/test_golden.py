@@ -68,7 +68,7 @@ def test_trainings_resume(version, tmp_path, nmtalign):
 
 
 def test_the_model_in_eight_bits_and_the_aligner_are_used(tmp_path, nmtalign):
-    unpack(3, tmp_path)
+    unpack(FORMAT_VERSION, tmp_path)
     printed = nmtalign("score-pairs", "text.en", "text.fr", "-m", "model-int8").stdout.decode()
     exact = [float(line) for line in (tmp_path / "scores.txt").read_text().split()]
     assert [float(line) for line in printed.split()] == pytest.approx(exact, rel=0.02)

@@ -57,9 +57,8 @@ class AlignmentFile:
         self._pages: dict[int, dict[str, NDArray[Any]]] = {}
         self._check_path()
         with self._damage():
-            self._sealed = check_seal(self.path, _SEAL_AT_ONCE)
-            self._open()
-            self.attributes = plain_attributes(self.path)
+            check_seal(self.path, _SEAL_AT_ONCE)
+            self.attributes = plain_attributes(self._open())
             self._check_format()
             self.end = bool(self.attributes.get("end_of_sentence_column", True))
             self.dtype = str(self._dataset("weights").dtype)
@@ -153,10 +152,7 @@ class AlignmentFile:
         self._datasets = {}
 
     def info(self) -> dict[str, Any]:
-        """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes.
-
-        `checked` says how much of the content was compared with checksums: all of it if the file has a seal.
-        """
+        """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
         with self._damage():
             check_seal(self.path)
             cells, size = len(self._dataset("weights")), self.path.stat().st_size
@@ -171,7 +167,6 @@ class AlignmentFile:
                 "weights": str(self._dataset("weights").dtype),
                 "bytes": size,
                 "bytes_per_cell": size / cells if cells else 0.0,
-                "checked": "every byte" if self._sealed else "structure and sizes, not every value",
                 "attributes": dict(self.attributes),
             }
 
@@ -189,16 +184,16 @@ class AlignmentFile:
             raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
         if not self.path.is_file():
             raise FormatError(f"{self.path}: not an alignment file (no regular file)")
+        if not h5py.is_hdf5(self.path):
+            kind = kind_of(self.path)
+            why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
+            raise FormatError(f"{self.path}: not an alignment file ({why})")
 
     def _open(self) -> Any:
         """Returns the file, opened by this process: a handle from before a fork shares its position with the parent."""
         if self._file is None or self._process != os.getpid():
             self.close()
             self._check_path()
-            if not h5py.is_hdf5(self.path):
-                kind = kind_of(self.path)
-                why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
-                raise FormatError(f"{self.path}: not an alignment file ({why})")
             self._file = h5py.File(self.path, "r", locking=False)
             self._process = os.getpid()
         return self._file

@@ -1,4 +1,4 @@
-"""The layout of an alignment file (HDF5, format version 3), and how records become its compressed chunks.
+"""The layout of an alignment file (HDF5, format version 4), and how records become its compressed chunks.
 
 The file contains flat arrays and 64-bit offsets: no group per sentence and no variable-length types, so that every HDF5
 tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
@@ -25,7 +25,7 @@ from nmtalign.alignment.links import Link
 Array = NDArray[Any]
 
 FORMAT = "nmtalign alignments"
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 SIDES = ("source", "target")
 # Each dataset with its type and the values per chunk. With small chunks a sentence is read in well under a millisecond.
 DATASETS: Mapping[str, tuple[str, int]] = {

@@ -8,7 +8,6 @@ commit can be used.
 """
 
 import contextlib
-import errno
 import glob
 import itertools
 import json
@@ -22,13 +21,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-import h5py
 import numpy as np
 
 from nmtalign.alignment.layout import COMPRESSION, DATASETS, NAMES, OFFSETS, dataset_type, lengths, pack, value_shape
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import PartialFile, atomic_path, disk_errors, free_space
-from nmtalign.hdf5 import USER_BLOCK, damage, seal
+from nmtalign.files import PartialFile, atomic_path, disk_errors
+from nmtalign.hdf5 import created, damage, write_attributes
 from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
@@ -36,7 +34,6 @@ _MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"  # unc
 _HEADER = struct.Struct("<BBHI")  # kind, dataset, 0, bytes of the payload
 _CHECKSUM = struct.Struct("<I")
 _LONGEST = 1 << 26  # bytes of a payload; a longer one is damage
-_ERRNO = re.compile(r"errno = (\d+)")
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
 _FREE_OPTIONS = frozenset(
@@ -189,22 +186,15 @@ def build(partial: PartialAlignments, attributes: Mapping[str, Any], weights: st
     for left in path.parent.glob(f".{glob.escape(path.name)}.*.partial"):  # by a run that was killed in this function
         if re.fullmatch(rf"\.{re.escape(path.name)}\.\d+\.partial", left.name):
             left.unlink(missing_ok=True)
-    with atomic_path(path) as temporary, _system_errors():
-        free = free_space(temporary.parent)
-        if free is not None and free < partial.end:  # HDF5 does not always survive a full disk
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-        # This layout can be read by every HDF5 tool since version 1.8.
-        versions = ("earliest", "v110")
-        with h5py.File(temporary, "w", libver=versions, locking=False, userblock_size=USER_BLOCK) as file:
-            file.attrs.update({**attributes, "sentence_ids_rise": content.state["rises"]})
-            expected = lengths(content.state["records"], content.state["totals"])
-            datasets = [_dataset(file, name, expected[name], dataset_type(name, weights)) for name in NAMES]
-            done = [0] * len(NAMES)
-            for number, packed in _all_chunks(partial, content.tails, weights):
-                dataset = datasets[number]
-                dataset.id.write_direct_chunk((done[number], 0)[: dataset.ndim], packed)
-                done[number] += DATASETS[NAMES[number]][1]
-        seal(temporary)
+    with atomic_path(path) as temporary, created(temporary) as file:
+        write_attributes(file, {**attributes, "sentence_ids_rise": content.state["rises"]})
+        expected = lengths(content.state["records"], content.state["totals"])
+        datasets = [_dataset(file, name, expected[name], dataset_type(name, weights)) for name in NAMES]
+        done = [0] * len(NAMES)
+        for number, packed in _all_chunks(partial, content.tails, weights):
+            dataset = datasets[number]
+            dataset.id.write_direct_chunk((done[number], 0)[: dataset.ndim], packed)
+            done[number] += DATASETS[NAMES[number]][1]
 
 
 def _dataset(file: Any, name: str, length: int, kind: np.dtype[Any]) -> Any:
@@ -230,18 +220,6 @@ def _all_chunks(partial: PartialAlignments, tails: Mapping[int, bytes], weights:
             chunk = np.zeros(DATASETS[name][1] * math.prod(value_shape(name)), kind)
             chunk[: len(raw) // kind.itemsize] = np.frombuffer(raw, kind)
             yield number, pack(chunk)
-
-
-@contextlib.contextmanager
-def _system_errors() -> Iterator[None]:
-    """Raises what HDF5 reports about a disk as the operating system's own error."""
-    try:
-        yield
-    except (OSError, RuntimeError) as error:
-        match = _ERRNO.search(str(error))
-        if match:
-            raise OSError(int(match[1]), os.strerror(int(match[1]))) from None
-        raise
 
 
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -16,11 +16,8 @@ class CopyIds:
     """A call with a batch of a split returns it with the ids of a copying model."""
 
     def __init__(self, corpus: Corpus, split: Split) -> None:
-        """Raises FormatError for a corpus of an earlier version, or a damaged one."""
+        """Raises FormatError for a damaged corpus."""
         for side in (split.source, split.target):
-            if side.unknown is None or side.unknown_at is None:
-                why = "was prepared by an earlier version, without the unknown words that copying needs"
-                raise FormatError(f"{corpus.folder / CORPUS_FILE}: {why}; run nmtalign prep again")
             places = np.flatnonzero(side.ids == UNK_ID)
             if len(side.unknown) != len(places) or not np.array_equal(places, side.unknown_at):
                 raise FormatError(f"{corpus.folder / CORPUS_FILE}: damaged: unknown words; run nmtalign prep again")
@@ -50,8 +47,6 @@ class CopyIds:
 
 def _unknown(side: SplitSide, ids: NDArray[np.int64], batch: Batch) -> NDArray[np.int64]:
     """What the `<unk>` of ids (B, T) are on the other side, in the order of rows and places."""
-    if side.unknown is None or side.unknown_at is None:
-        raise ValueError("a corpus without unknown words")
     rows, places = np.nonzero(ids == UNK_ID)
     at = side.offsets[batch.indices][rows] + places
     return side.unknown[np.searchsorted(side.unknown_at, at)].astype(np.int64)

@@ -1,15 +1,15 @@
 """The prepared corpus: `corpus.h5` beside its vocabularies and tokeniser, read by memory map.
 
-Layout of corpus.h5, format 1: a group for each split (train, and optionally dev and test). It contains the groups
+Layout of corpus.h5, format 2: a group for each split (train, and optionally dev and test). It contains the groups
 `source` and `target`, each with the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
 have `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train has `line` (int32): the line of each pair in the
-text, counted from 0; its attribute `total` is the number of lines. Files of earlier versions lack it.
+text, counted from 0; its attribute `total` is the number of lines.
 `unknown` (uint32) has the words of the `<unk>` at the places `unknown_at` (int64) of `ids`, for models that copy: their
 ids on the other side, or if unknown there, too, the size of that vocabulary plus a number; equal words have equal ones.
 
-The attribute `content_sha256` has the SHA-256 of each side of each split. It is compared only if the file has no seal
-(nmtalign.hdf5); every id and offset is checked in any case.
+The attribute `content_sha256` has the SHA-256 of each side of each split. It identifies the text: a resumed training
+compares it. The seal (nmtalign.hdf5) covers every byte; every id and offset is checked, too.
 """
 
 import functools
@@ -34,7 +34,7 @@ from nmtalign.untrusted import parse_json
 CORPUS_FILE = "corpus.h5"
 VOCABULARY_FILES = SOURCE_VOCABULARY, TARGET_VOCABULARY
 
-FORMAT, FORMAT_VERSION = "nmtalign corpus", 1
+FORMAT, FORMAT_VERSION = "nmtalign corpus", 2
 SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 _FILES = frozenset((*VOCABULARY_FILES, TOKENIZER_FILE, *MODEL_FILES))
@@ -60,10 +60,10 @@ class SplitSide:
         self,
         ids: Array,
         offsets: Array,
+        unknown: Array,
+        unknown_at: Array,
         text: Array | None = None,
         text_offsets: Array | None = None,
-        unknown: Array | None = None,
-        unknown_at: Array | None = None,
     ) -> None:
         self.ids, self.offsets, self.unknown, self.unknown_at = ids, offsets, unknown, unknown_at
         self._text, self._text_offsets = text, text_offsets
@@ -103,20 +103,6 @@ class SplitSide:
         if len(self.ids) and self.ids.max() >= size:
             raise ValueError(f"an id of {name} is not in the vocabulary")
 
-    def content_hashes(self) -> dict[str, str]:
-        """The SHA-256 of the ids, offsets and text, and of the unknown words, in little-endian byte order."""
-        found = {"": _sha256((self.ids, 0), (self.offsets, 1), (self._text, 0), (self._text_offsets, 1))}
-        return found if self.unknown is None else found | {"/unknown": _sha256((self.unknown, 0), (self.unknown_at, 0))}
-
-
-def _sha256(*arrays: tuple[Array | None, int]) -> str:
-    """The SHA-256 of arrays, each from a place on."""
-    digest = hashlib.sha256()
-    for array, first in arrays:
-        if array is not None:
-            digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
-    return digest.hexdigest()
-
 
 def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) -> None:
     """Raises ValueError unless the offsets rise from 0 to the length of `flat`."""
@@ -131,13 +117,13 @@ class Split:
     """The sentence pairs of one split.
 
     `lines` (N,) are the lines of the training text, counted from 0, on which the pairs were, in rising order;
-    `text_lines` is the number of lines of that text. Both are None if the file does not have them.
+    `text_lines` is the number of lines of that text. Only train has them.
     """
 
     def __init__(self, name: str, source: SplitSide, target: SplitSide) -> None:
         self.name, self.source, self.target = name, source, target
-        self.lines: npt.NDArray[np.int32] | None = None
-        self.text_lines: int | None = None
+        self.lines: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self.text_lines = 0
 
     def __len__(self) -> int:
         return len(self.source)
@@ -181,7 +167,7 @@ class Split:
         for side, part, size in zip(SIDES, (self.source, self.target), sizes, strict=True):
             part.check(f"{self.name}/{side}", size, shortest=1 if self.name == "train" else 0)
         lines, total = self.lines, self.text_lines
-        if lines is None or total is None:
+        if self.name != "train":
             return
         if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= total)):
             raise ValueError(f"{self.name}/line does not fit the pairs")
@@ -196,7 +182,6 @@ class Corpus:
         self.folder = folder
         self.attributes = dict(attributes)
         self.splits = splits
-        self.sealed = False  # whether the file has a SHA-256 over every byte
         self.source_language = str(attributes["source_language"])
         self.target_language = str(attributes["target_language"])
         self.settings: dict[str, Any] = parse_json(attributes["settings"])
@@ -235,7 +220,6 @@ class Corpus:
             },
             "settings": self.settings,
             "hash": self.hash,
-            "checked": "every byte" if self.sealed else "structure, ids and texts, not the attributes",
         }
 
     @classmethod
@@ -254,23 +238,17 @@ class Corpus:
                 "give the folder that it makes"
             )
         with damage(path, "prepared corpus", "run nmtalign prep again"):
-            sealed = check_seal(path)
+            check_seal(path)
             with h5py.File(path, "r", locking=False) as file:
-                attributes = _check_format(path, plain_attributes(path))
+                attributes = _check_format(path, plain_attributes(file))
                 datasets = plain_datasets(file)
                 splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}
             if "train" not in splits or not len(splits["train"]):
                 raise ValueError("no training pairs")
             _check_files(path.parent, _texts(attributes, "sha256"))
             corpus = cls(path.parent, attributes, splits)
-            corpus.sealed = sealed
-            expected = _texts(attributes, "content_sha256")
-            for name, split in splits.items():
+            for split in splits.values():
                 split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
-                for side, part in zip(SIDES, (split.source, split.target), strict=True):
-                    for what, found in ({} if sealed else part.content_hashes()).items():
-                        if found != expected[f"{name}/{side}{what}"]:
-                            raise ValueError(f"{name}/{side}{what} does not match its SHA-256: changed since written")
         return corpus
 
 
@@ -326,13 +304,13 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
     def mapped_side(side: str) -> SplitSide:
-        more = ("text", "text_offsets", "unknown", "unknown_at")
-        parts = "ids", "offsets", *(part for part in more if f"{name}/{side}/{part}" in datasets)
+        parts = ("ids", "offsets", "unknown", "unknown_at", *(() if name == "train" else ("text", "text_offsets")))
         return SplitSide(**{part: _mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts})
 
     split = Split(name, mapped_side("source"), mapped_side("target"))
-    if (line := datasets.get(f"{name}/line")) is not None:
-        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(path, line.name)["total"])
+    if name == "train":
+        line = datasets["train/line"]
+        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(line)["total"])
     return split
 
 

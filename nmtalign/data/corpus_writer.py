@@ -21,7 +21,7 @@ from nmtalign.data.pair_spool import PairSpool, Summary
 from nmtalign.data.screening import NO_TRANSLATION, RawText
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, is_left_behind, lock, make_folder, sha256_of
-from nmtalign.hdf5 import created, format_of, seal
+from nmtalign.hdf5 import created, format_of, write_attributes
 from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
@@ -94,21 +94,19 @@ def write_corpus(
         train = summary.splits["train"]
         spools["train"].store_lines(file["train"], train.pairs - train.dropped.get(NO_TRANSLATION, 0))
         hashes = {name: sha256_of(work / _NEW / name) for name in (*VOCABULARY_FILES, *tokenizers.files())}
-        file.attrs.update(
-            format=FORMAT,
-            format_version=FORMAT_VERSION,
-            nmtalign_version=__version__,
-            source_language=summary.source_language,
-            target_language=summary.target_language,
-            source_vocabulary_size=sizes[0],
-            target_vocabulary_size=sizes[1],
-            settings=json.dumps(summary.settings, sort_keys=True),
-            sha256=json.dumps(hashes, sort_keys=True),
-            content_sha256=json.dumps(content, sort_keys=True),
-        )
-    seal(work / _NEW / CORPUS_FILE)
-    with (work / _NEW / CORPUS_FILE).open("r+b") as stream:  # Windows flushes only a file that is open for writing
-        os.fsync(stream.fileno())
+        attributes = {
+            "format": FORMAT,
+            "format_version": FORMAT_VERSION,
+            "nmtalign_version": __version__,
+            "source_language": summary.source_language,
+            "target_language": summary.target_language,
+            "source_vocabulary_size": sizes[0],
+            "target_vocabulary_size": sizes[1],
+            "settings": json.dumps(summary.settings, sort_keys=True),
+            "sha256": json.dumps(hashes, sort_keys=True),
+            "content_sha256": json.dumps(content, sort_keys=True),
+        }
+        write_attributes(file, attributes)
 
 
 def check_begun(folder: Path, languages: tuple[str, str], settings: Mapping[str, Any], sets: Iterable[str]) -> None:
@@ -168,7 +166,8 @@ def _held(name: str, old: Any, new: Any) -> bool:
 def _check_is_corpus(path: Path) -> None:
     """Raises UsageError for a readable HDF5 file that is no corpus."""
     if format_of(path) not in (FORMAT, None):
-        raise UsageError(f"{path}: is another HDF5 file; give another folder with -o, or --force to replace it")
+        kind = "another HDF5 file, or one of an earlier version"
+        raise UsageError(f"{path}: is {kind}; give another folder with -o, or --force to replace it")
 
 
 def publish(work: Path, folder: Path) -> None:

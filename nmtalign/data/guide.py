@@ -18,7 +18,7 @@ import torch
 
 from nmtalign.data.batches import Batch
 from nmtalign.data.corpus import Corpus, Flat
-from nmtalign.errors import FormatError, InputError
+from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.moses import MosesWords
@@ -91,14 +91,9 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     """Reads a file of links (plain or compressed) for the training pairs of a corpus.
 
     Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
-    file whose number of lines is not that of the training text; FormatError for a corpus that has no line numbers.
+    file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    if train.lines is None or train.text_lines is None:
-        raise FormatError(
-            f"{corpus.folder}: prepared by an earlier nmtalign, which did not store the line of each pair; "
-            "run nmtalign prep again to train with links"
-        )
     begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)

@@ -6,7 +6,6 @@ import json
 import os
 import random
 import resource
-import shutil
 import signal
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -343,15 +342,6 @@ def test_a_full_disk_is_one_line_and_the_work_is_gone_on_with(
         assert file.records > 100
         feed(file)
     assert path.read_bytes() == whole
-
-
-def test_a_disk_without_room_is_noticed_before_the_file_is_built(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 1000, "total": 2000}))
-    with pytest.raises(ResourceError, match=f"a.h5: cannot write: {os.strerror(errno.ENOSPC)}|no space left"):
-        written(tmp_path / "a.h5")
-    assert [path.name for path in tmp_path.iterdir()] == ["a.h5.partial"]
 
 
 @settings(deadline=None)

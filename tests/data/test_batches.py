@@ -228,10 +228,10 @@ def test_nine_tenths_of_the_work_is_useful_where_the_policy_may_choose(name, len
 
 def flat_corpus(count, dtype=np.uint16):
     generator = np.random.default_rng(2)
-    sides = []
+    sides, empty = [], np.zeros(0, np.int64)
     for _ in range(2):
         offsets = np.concatenate(([0], np.cumsum(generator.integers(0, 9, count)))).astype(np.int64)
-        sides.append(SplitSide(generator.integers(2, 60_000, offsets[-1]).astype(dtype), offsets))
+        sides.append(SplitSide(generator.integers(2, 60_000, offsets[-1]).astype(dtype), offsets, empty, empty))
     return Split("train", *sides)
 
 

@@ -1,7 +1,5 @@
 """The ids of a copying model, from a prepared corpus and from text."""
 
-import json
-import shutil
 from pathlib import Path
 
 import numpy as np
@@ -74,25 +72,6 @@ def test_other_readers_find_unknown_words_as_before(tmp_path: Path) -> None:
     for batch in load_batches(corpus.splits["train"], [np.arange(20)]):
         assert int(batch.source.max()) < len(corpus.source_vocabulary)
         assert int(batch.target.max()) < len(corpus.target_vocabulary)
-
-
-def test_a_corpus_of_an_earlier_version_must_be_prepared_again(tmp_path: Path, edit_hdf5) -> None:
-    corpus = prepared(tmp_path)
-    old = tmp_path / "old"
-    shutil.copytree(corpus.folder, old)
-    with edit_hdf5(old / "corpus.h5") as file:
-        contents = json.loads(file.attrs["content_sha256"])
-        for part in ("train/source", "train/target", "dev/source", "dev/target"):
-            del file[f"{part}/unknown"], file[f"{part}/unknown_at"], contents[f"{part}/unknown"]
-        file.attrs["content_sha256"] = json.dumps(contents, sort_keys=True)
-    found = Corpus.open(old)
-    with pytest.raises(
-        FormatError, match=r"old/corpus\.h5: was prepared by an earlier version.*; run nmtalign prep again"
-    ):
-        CopyIds(found, found.splits["train"])
-    # Preparing the same text again replaces it, without --force.
-    prepare(paths(tmp_path), old, CONFIG, ("en", "fr"), dev=paths(tmp_path))
-    assert Corpus.open(old).hash == corpus.hash
 
 
 @pytest.mark.parametrize("name", ["unknown", "unknown_at"])

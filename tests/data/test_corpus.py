@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
+from nmtalign.hdf5 import write_attributes
 from nmtalign.settings.command_settings import PrepConfig
 
 SENTENCES = st.lists(
@@ -68,8 +69,8 @@ def test_what_was_written_is_read(
 
 def test_layout(folder: Path) -> None:
     with h5py.File(folder / "corpus.h5") as file:
-        assert file.attrs["format"] == "nmtalign corpus"
-        assert file.attrs["format_version"] == 1
+        assert file.attrs["format"] == b"nmtalign corpus"
+        assert file.attrs["format_version"] == 2
         assert sorted(file) == ["dev", "train"]
         assert sorted(file["train/source"]) == ["ids", "offsets", "unknown", "unknown_at"]
         assert sorted(file["dev/target"]) == ["ids", "offsets", "text", "text_offsets", "unknown", "unknown_at"]
@@ -127,17 +128,17 @@ def test_missing_foreign_and_damaged_files_are_refused(folder: Path, tmp_path: P
             Corpus.open(folder)
     with h5py.File(path, "w") as file:
         file["x"] = [1]
-    with pytest.raises(FormatError, match="not a corpus prepared by nmtalign"):
+    with pytest.raises(FormatError, match="not written by this version of nmtalign, or edited"):
         Corpus.open(folder)
 
 
 @pytest.mark.parametrize(
     ("key", "value", "message"),
-    [("format_version", 99, "corpus format 99, this nmtalign reads 1"), ("format", "x", "not a corpus")],
+    [("format_version", 99, "corpus format 99, this nmtalign reads 2"), ("format", "x", "not a corpus")],
 )
 def test_other_formats_are_refused(folder: Path, key: str, value: object, message: str, edit_hdf5: Any) -> None:
     with edit_hdf5(folder / "corpus.h5") as file:
-        file.attrs[key] = value
+        write_attributes(file, {key: value})
     with pytest.raises(FormatError, match=message):
         Corpus.open(folder)
 

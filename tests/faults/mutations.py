@@ -476,10 +476,6 @@ def _forge_hdf5(path: Path) -> None:
     seal(path)
 
 
-def _unseal(path: Path) -> None:
-    path.write_bytes(bytes(512) + path.read_bytes()[512:])
-
-
 def _make_int8(folder: Path) -> None:
     needed("export model -o slim --weights int8", folder)
     shutil.rmtree(folder / "model")
@@ -516,10 +512,8 @@ def formats() -> list[Format]:
         Format("sentencepiece, forged", "data/source.spm", _read_tokenizers, pieces, make=_make_pieces),
         Format("corpus", "data/corpus.h5", _read_corpus, data, checked=True),
         Format("corpus, forged", "data/corpus.h5", _read_corpus, data, forge=_forge_hdf5),
-        Format("corpus without a seal", "data/corpus.h5", _read_corpus, data, forge=_unseal),
         Format("alignments", hdf5, _read_alignments, (hdf5,), checked=True),
         Format("alignments, forged", hdf5, _read_alignments, (hdf5,), forge=_forge_hdf5),
-        Format("alignments without a seal", hdf5, _read_alignments, (hdf5,), forge=_unseal),
         Format("lexicon", "lexicon.txt", _read_lexicon, ("lexicon.txt",)),
         Format("links and gold", "test.align", _read_links, ("test.align",)),
         Format("numbered gold links", "test.align", _read_links, ("test.align",), make=_make_numbered),
