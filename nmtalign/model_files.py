@@ -88,7 +88,7 @@ def read_settings(folder: Path) -> dict[str, Any]:
     if settings.get("format_version") != FORMAT_VERSION:
         raise FormatError(
             f"{path}: format {_short(settings.get('format_version'))} is not the format {FORMAT_VERSION} that nmtalign "
-            f"{__version__} reads; use the version that wrote it ({_short(settings.get('nmtalign_version'))})"
+            f"{__version__} reads; train it again, or use the nmtalign that wrote it"
         )
     _check_settings(path, settings)
     return settings

@@ -23,6 +23,7 @@ from nmtalign.cli import commands
 from nmtalign.cli.commands import app
 from nmtalign.cli.common import escaped, json_text
 from nmtalign.errors import NO_MEMORY, FormatError
+from nmtalign.tensor_file import FORMAT_VERSION
 from nmtalign.version import __version__
 
 
@@ -213,8 +214,8 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus):
     model = corpus / "model of a stranger"
     model.mkdir(exist_ok=True)
     settings = {
-        "format": "nmtalign model", "format_version": 1, "model": {HOSTILE: 1}, "training": {}, "files": {},
-        "source_language": HOSTILE, "target_language": "fr",
+        "format": "nmtalign model", "format_version": FORMAT_VERSION, "model": {HOSTILE: 1}, "training": {},
+        "files": {}, "source_language": HOSTILE, "target_language": "fr",
     }  # fmt: skip
     (model / "config.json").write_text(json.dumps(settings))
     for command in (

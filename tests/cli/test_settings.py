@@ -22,6 +22,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.tensor_file import FORMAT_VERSION
 
 VALUES: Mapping[str, Any] = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",
@@ -85,8 +86,8 @@ def resolved(command: str, *words: str) -> dict[str, Any]:
 def write_model(folder: Path, model: ModelConfig) -> None:
     """The config.json of a model directory."""
     folder.mkdir()
-    settings = {"format": "nmtalign model", "format_version": 1, "nmtalign_version": "", "training": {}, "files": {}}
-    settings |= {"source_language": "en", "target_language": "fr", "model": asdict(model)}
+    settings = {"format": "nmtalign model", "format_version": FORMAT_VERSION, "nmtalign_version": ""}
+    settings |= {"training": {}, "files": {}, "source_language": "en", "target_language": "fr", "model": asdict(model)}
     (folder / "config.json").write_text(json.dumps(settings))
 
 
@@ -159,15 +160,6 @@ def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> N
     if any(one.hidden for one in options):
         shown = CliRunner().invoke(app, [command, "--help-all"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
         assert all(max(one.opts, key=len) in shown for one in options)
-
-
-def test_an_old_name_is_accepted_with_a_notice(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"a\.h5: is given for -o and for --save-alignments"):
-        app(["translate", "--alignments=a.h5", "-o", "a.h5"], standalone_mode=False)
-    assert capsys.readouterr().err == (
-        "nmtalign: --alignments is now --save-alignments; the old name will be removed in the next release\n"
-    )
 
 
 def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
