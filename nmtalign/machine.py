@@ -1,11 +1,9 @@
-"""What this machine is, what nmtalign would use of it, and what is missing; it needs neither PyTorch nor /proc."""
+"""What this machine is, what nmtalign would use of it, and what is missing; it does not need PyTorch."""
 
 import contextlib
-import ctypes
 import os
 import platform
 import re
-import shutil
 import subprocess
 import sys
 import time
@@ -15,7 +13,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nmtalign.processor import control_group, cpu_facts, lines_of, usable_cores
+import psutil
+
+from nmtalign.processor import control_group, cpu_facts, usable_cores
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -46,7 +46,7 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     versions, missing = _requirements()
     facts: dict[str, Any] = {
         "processor": {"name": _processor_name(root), "instructions": instructions(root)},
-        "cores": {"usable": usable_cores(root), "present": os.cpu_count() or 1},
+        "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
         "disk": _disk(folder),
         "versions": {"nmtalign": __version__, "Python": platform.python_version(), **versions},
@@ -145,13 +145,12 @@ def _shortages(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         ("memory", 2.0, "end other programs, or give --max-memory to translate and a small --batch-size to train"),
         ("disk", 2.0, "remove files, or work in a folder on another disk"),
     ):
-        free = facts[name].get("free_gb")
-        if free is not None and free < least:
+        if (free := facts[name]["free_gb"]) < least:
             yield _problem(f"{name}: only {free:.1f} GB are free", fix)
     instructions = facts["processor"]["instructions"]
     if platform.machine().lower() in ("x86_64", "amd64") and instructions and "AVX2" not in instructions:
         yield _problem("the processor has no AVX2", "nothing to do: nmtalign works, several times slower")
-    load = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
+    load = psutil.getloadavg()[0]
     if load > facts["cores"]["present"]:
         yield _problem(f"{load:.0f} processes compete for the cores", "the speed above is too low; repeat it later")
 
@@ -178,16 +177,9 @@ def instructions(root: Path = Path("/")) -> str:
 
 
 def _memory(root: Path) -> dict[str, float]:
-    """Total and free memory in GB, within the limit of the control group; empty where the system reports nothing."""
-    lines = map(_parted, lines_of(root / "proc/meminfo"))
-    found = {name: int(rest.split()[0]) * 1024 for name, _, rest in lines if rest}
-    total, free = found.get("MemTotal", 0), found.get("MemAvailable")
-    if not total and sys.platform == "win32":
-        status = (ctypes.c_uint64 * 8)(64)  # MEMORYSTATUSEX
-        ctypes.windll.kernel32.GlobalMemoryStatusEx(ctypes.byref(status))
-        total, free = status[1], status[2]
-    if not total and "SC_PHYS_PAGES" in getattr(os, "sysconf_names", {}):
-        total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    """Total and free memory in GB, within the limit of the control group, which psutil does not know."""
+    memory = psutil.virtual_memory()
+    total, free = memory.total, memory.available
     for limit, used, kept in zip(
         control_group(root, "memory.max", "memory/memory.limit_in_bytes"),
         control_group(root, "memory.current", "memory/memory.usage_in_bytes"),
@@ -199,21 +191,14 @@ def _memory(root: Path) -> dict[str, float]:
             facts = dict(line.split(maxsplit=1) for line in kept if len(line.split()) == 2)
             # What was read from files, which the system can drop; "total_" in the first version of control groups.
             cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
-            left = max(0, total - int(used[0]) + cache) if used else total
-            free = left if free is None else min(free, left)
-    known = {"free_gb": free, "total_gb": total or None}
-    return {name: round(value / _GB, 1) for name, value in known.items() if value is not None}
-
-
-def _parted(line: str) -> tuple[str, str, str]:
-    return line.partition(":")
+            free = min(free, max(0, total - int(used[0]) + cache) if used else total)
+    return {"free_gb": round(free / _GB, 1), "total_gb": round(total / _GB, 1)}
 
 
 def _disk(folder: Path) -> dict[str, Any]:
-    usage = shutil.disk_usage(folder)
-    return {
-        "folder": str(folder.resolve()), "free_gb": round(usage.free / _GB, 1), "total_gb": round(usage.total / _GB, 1)
-    }  # fmt: skip
+    usage = psutil.disk_usage(str(folder))
+    free, total = round(usage.free / _GB, 1), round(usage.total / _GB, 1)
+    return {"folder": str(folder.resolve()), "free_gb": free, "total_gb": total}
 
 
 def _requirements_by_extra() -> dict[str, list[str]]:

@@ -1,5 +1,6 @@
 """The processor: its name, its cores, and the precision in which it multiplies fastest. Imports no PyTorch."""
 
+import itertools
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -54,11 +55,7 @@ def _allowed(names: Iterable[str]) -> bool:
 
 def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:
     """What Linux says of the first processor: "vendor_id", "model name", "flags" and others; {} on other systems."""
-    try:
-        text = (root / "proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return {}
-    parts = (line.partition(":") for line in text.strip().split("\n\n")[0].splitlines())
+    parts = (line.partition(":") for line in itertools.takewhile(str.strip, lines_of(root / "proc/cpuinfo")))
     return {name.strip(): value.strip() for name, _, value in parts}
 
 

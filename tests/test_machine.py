@@ -3,7 +3,9 @@
 import sys
 from email.message import Message
 from importlib import metadata
+from types import SimpleNamespace
 
+import psutil
 import pytest
 
 from nmtalign import machine
@@ -19,14 +21,15 @@ def quick(monkeypatch):
 
 
 @pytest.fixture
-def root(tmp_path):
+def root(tmp_path, monkeypatch):
     """The files of a Linux system whose control group has 1.5 cores and 4 GB."""
     group = tmp_path / "sys/fs/cgroup/pod/job"
     group.mkdir(parents=True)
     (tmp_path / "proc/self").mkdir(parents=True)
     (tmp_path / "proc/self/cgroup").write_text("0::/pod/job\n")
     (tmp_path / "proc/cpuinfo").write_text("model name\t: Fast 9000\nflags\t\t: fpu avx2 amx_tile\n")
-    (tmp_path / "proc/meminfo").write_text("MemTotal: 16000000 kB\nMemAvailable: 12000000 kB\n")
+    memory = SimpleNamespace(total=16_000_000_000, available=12_000_000_000)
+    monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     (group / "cpu.max").write_text("max 100000\n")
     (group.parent / "cpu.max").write_text("50000 100000\n")
     (group / "memory.max").write_text("max\n")

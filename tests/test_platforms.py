@@ -14,7 +14,10 @@ ROOT = Path(__file__).parent.parent
 # Removes what Windows does not have, after the libraries have been imported, and runs one command in this process.
 WITHOUT_POSIX = """
 import os, shutil, signal, sys
-import h5py, numpy, sacrebleu, sentencepiece, torch, typer, rich.live, rich.progress
+import h5py, numpy, psutil, sacrebleu, sentencepiece, torch, typer, rich.live, rich.progress
+
+memory, disk = psutil.virtual_memory(), psutil.disk_usage(".")  # on Windows psutil needs no system files
+psutil.virtual_memory, psutil.disk_usage = lambda: memory, lambda folder: disk
 
 POSIX_ONLY = ("fcntl", "resource", "termios", "tty", "pty", "pwd", "grp", "curses", "syslog")
 for name in POSIX_ONLY:

@@ -1,6 +1,5 @@
 """Batches: which pieces are searched together, and the threads that search several batches at the same time."""
 
-import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -11,6 +10,7 @@ from functools import cache, partial
 from types import TracebackType
 from typing import Self, TypeVar
 
+import psutil
 import torch
 
 from nmtalign.core.devices import using_threads
@@ -34,10 +34,7 @@ def memory_limit(text: str, device: torch.device) -> int:
         return byte_count("max_memory", text)
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
-    try:
-        return int(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * _MEMORY_SHARE)
-    except (AttributeError, OSError, ValueError):
-        return 1 << 30
+    return int(psutil.virtual_memory().total * _MEMORY_SHARE)
 
 
 def default_words(beam: int, device: torch.device) -> int:
