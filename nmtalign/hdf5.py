@@ -51,58 +51,38 @@ def damage(path: Path, what: str, fix: str) -> Iterator[None]:
         raise FormatError(f"{path}: damaged {what} ({reason}); {fix}") from None
 
 
-class _Disk:
+class _Disk(io.FileIO):
     """A new file for HDF5 to write. It keeps the first error of the disk; HDF5 takes all later data as written.
 
     After an error HDF5 would report each of its open objects with a traceback while Python frees them.
     """
 
-    def __init__(self, stream: io.FileIO) -> None:
-        self._stream = stream
-        self.error: OSError | None = None
+    error: OSError | None = None
 
-    def write(self, data: memoryview) -> int:
+    def write(self, data: Any) -> int:
         """Writes all the data, or keeps the error."""
-        rest = memoryview(data).cast("B")
-        with self._kept():
+        rest = view = memoryview(data).cast("B")
+        try:
             while self.error is None and rest:
-                rest = rest[self._stream.write(rest) or 0 :]
-        return len(data)
+                rest = rest[super().write(rest) or 0 :]
+        except OSError as error:
+            self.error = error
+        return len(view)
 
-    def readinto(self, buffer: memoryview) -> int:
+    def readinto(self, buffer: Any) -> int:
         """Reads what was written; zeros for what the disk has refused."""
         view = memoryview(buffer).cast("B")
-        count = self._stream.readinto(view) or 0
+        count = super().readinto(view) or 0
         view[count:] = bytes(len(view) - count)
         return len(view)
 
-    def read(self, count: int) -> bytes:
-        """Reads what was written; h5py takes only an object with this method for a file."""
-        return self._stream.read(count)
-
-    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
-        """The new position."""
-        return self._stream.seek(offset, whence)
-
-    def tell(self) -> int:
-        """The position."""
-        return self._stream.tell()
-
-    def truncate(self, size: int) -> int:
+    def truncate(self, size: int | None = None) -> int:
         """Gives the file this size, or keeps the error."""
-        with self._kept():
-            self._stream.truncate(size)
-        return size
-
-    def flush(self) -> None:
-        """Nothing is buffered."""
-
-    @contextlib.contextmanager
-    def _kept(self) -> Iterator[None]:
         try:
-            yield
+            return super().truncate(size)
         except OSError as error:
             self.error = self.error or error
+            return size or 0
 
 
 @contextlib.contextmanager
@@ -111,8 +91,7 @@ def created(path: Path) -> Iterator[h5py.File]:
 
     Its layout can be read by every HDF5 tool since version 1.8.
     """
-    with io.FileIO(path, "w+") as stream:
-        disk = _Disk(stream)
+    with _Disk(path, "w+") as disk:
         try:
             with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:
                 yield file

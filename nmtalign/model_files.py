@@ -29,8 +29,8 @@ Which = Literal["best", "last"]
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
 _PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
-# Every version has written these keys into config.json; later versions add more.
-_KEYS: Mapping[str, type] = {
+_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, "given": dict, "exported": str}  # of config.json
+_KEYS: dict[str, type] = {
     "nmtalign_version": str,
     "source_language": str,
     "target_language": str,
@@ -96,16 +96,11 @@ def read_settings(folder: Path) -> dict[str, Any]:
 
 def _check_settings(path: Path, settings: Mapping[str, Any]) -> None:
     """Raises FormatError for a missing key, a value of the wrong type, and a file name that leaves the folder."""
-    for key, kind in _KEYS.items():
-        if key not in settings:
-            raise FormatError(f"{path}: damaged: it has no '{key}'")
-        if not isinstance(settings[key], kind):
+    if missing := [key for key in _KEYS if key not in settings]:
+        raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
+    for key, kind in (_KEYS | _OPTIONAL_KEYS).items():
+        if not isinstance(settings.get(key, kind()), kind):
             raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if kind is dict else 'a text'}")
-    for key in ("prep", "given"):
-        if not isinstance(settings.get(key, {}), dict):
-            raise FormatError(f"{path}: damaged: '{key}' is not an object")
-    if not isinstance(settings.get("exported", ""), str):
-        raise FormatError(f"{path}: damaged: 'exported' is not a text")
     for name, digest in settings["files"].items():
         if not isinstance(digest, str):
             raise FormatError(f"{path}: damaged: the checksum of '{_short(name)}' is not a text")
@@ -186,17 +181,14 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
         path = folder / name
         if not path.is_file():
             raise FormatError(f"{path}: missing; the model directory is incomplete: copy all of it")
-        if _hash_of_file(path) != expected:
+        try:
+            same = sha256_of(path) == expected
+        except OSError as error:
+            raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
+        if not same:
             raise FormatError(
                 f"{path}: was changed after training and no longer fits the weights; restore the original"
             )
-
-
-def _hash_of_file(path: Path) -> str:
-    try:
-        return sha256_of(path)
-    except OSError as error:
-        raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 def find_weights(folder: Path, which: Which) -> Path:

@@ -14,7 +14,7 @@ from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Batch, Indices, load_batches
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError, UsageError
-from nmtalign.files import alone_in
+from nmtalign.files import locked_folder
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, Schedule, TrainingBudget
@@ -60,7 +60,7 @@ class Trainer:
         self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
         with contextlib.ExitStack() as lock:
             if self.world.first:
-                lock.enter_context(alone_in(folder))
+                lock.enter_context(locked_folder(folder))
             self._open(preset, restart)
             self._lock = lock.pop_all()
 

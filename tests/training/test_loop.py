@@ -15,7 +15,7 @@ from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import Abandoned, FormatError, ResourceError, TrainingError, UsageError
-from nmtalign.files import alone_in
+from nmtalign.files import locked_folder
 from nmtalign.model_directory import load_model
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
@@ -75,7 +75,7 @@ def test_events_files_and_settings(reversal, tmp_path):
 def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
     train(reversal, tmp_path / "model", stop_at=3)
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
-    with alone_in(tmp_path / "model"):
+    with locked_folder(tmp_path / "model"):
         for restart in (False, True):
             with pytest.raises(UsageError, match="another process is working in this folder; wait for it"):
                 train(reversal, tmp_path / "model", restart=restart)
