@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import sha256_of
+from nmtalign.files import open_regular, parse_json, read_json, sha256_of
 from nmtalign.settings.definition import Layer, convert, definitions, resolve, toml, written
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
-from nmtalign.untrusted import open_regular, parse_json, read_json
 from nmtalign.version import __version__
 
 CONFIG = "config.json"

@@ -23,8 +23,7 @@ from typing import TYPE_CHECKING, Any
 from safetensors import SafetensorError, safe_open
 
 from nmtalign.errors import FormatError
-from nmtalign.files import atomic_path
-from nmtalign.untrusted import open_regular, parse_json
+from nmtalign.files import atomic_path, open_regular, parse_json
 
 if TYPE_CHECKING:
     from torch import Tensor  # imported by the functions that make tensors, so that `nmtalign info` starts without it

@@ -39,9 +39,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (17, 136), "small": (17, 139), "luong-global": (19, 131)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 74)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (45, 390)),
-    "translate": ("translate", (58, 407)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (37, 270)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (44, 378)),
+    "translate": ("translate", (57, 394)),
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.untrusted import DEEPEST, open_regular, parse_json, parse_toml, read_json
+from nmtalign.files import DEEPEST, open_regular, parse_json, parse_toml, read_json
 
 DEEP = "[" * DEEPEST + "]" * DEEPEST
 

@@ -33,7 +33,16 @@ from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import using_threads
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import INCOMPLETE, PartialFile, atomic_text, check_no_link, locked_folder, sha256_of, sweep
+from nmtalign.files import (
+    INCOMPLETE,
+    PartialFile,
+    atomic_text,
+    check_no_link,
+    locked_folder,
+    read_json,
+    sha256_of,
+    sweep,
+)
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
@@ -42,7 +51,6 @@ from nmtalign.text.direction import check_spaces
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.untrusted import read_json
 
 _WORK, _LINKS, _RECORD, _STATE = "work", "links.tsv", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes

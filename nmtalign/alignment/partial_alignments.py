@@ -25,9 +25,8 @@ import numpy as np
 
 from nmtalign.alignment.layout import COMPRESSION, DATASETS, NAMES, OFFSETS, dataset_type, lengths, pack, value_shape
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import PartialFile, atomic_path, disk_errors
+from nmtalign.files import PartialFile, atomic_path, disk_errors, parse_json
 from nmtalign.hdf5 import created, damage, write_attributes
-from nmtalign.untrusted import parse_json
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
 _MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"  # unchanged since version 0.1.0

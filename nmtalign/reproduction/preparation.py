@@ -12,14 +12,13 @@ from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError, UsageError
-from nmtalign.files import atomic_text, sha256_of
+from nmtalign.files import atomic_text, read_json, sha256_of
 from nmtalign.reproduction.experiments import Settings
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan, languages
 from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import OF_VOCABULARIES, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.untrusted import read_json
 
 SETTINGS = "settings"  # the folder of the nmtalign.toml files, within the folder of the report
 _IDENTITY = "made-of.json"  # a file in each corpus that records its texts and settings

@@ -18,7 +18,7 @@ import torch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.figures import need_matplotlib
-from nmtalign.files import INCOMPLETE, atomic_text, disk_errors, make_folder, sha256_of
+from nmtalign.files import INCOMPLETE, atomic_text, disk_errors, make_folder, read_json, sha256_of
 from nmtalign.model_files import find_weights, hash_of
 from nmtalign.processor import cpu_facts
 from nmtalign.report.document import Block, Commands, DataTable, Document, Heading, Paragraph
@@ -32,7 +32,6 @@ from nmtalign.reproduction.running import UNKNOWN
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite
 from nmtalign.settings.workspace import FILE_NAME
 from nmtalign.text.vocabulary import UNK
-from nmtalign.untrusted import read_json
 from nmtalign.version import __version__
 
 _REPORT, _FACTS = "report.md", "settings.json"

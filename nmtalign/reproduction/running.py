@@ -15,7 +15,7 @@ import torch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text, disk_errors
+from nmtalign.files import atomic_text, disk_errors, read_json
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
@@ -28,7 +28,6 @@ from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Finished, Listener
 from nmtalign.training.loop import Trainer
 from nmtalign.translating.keeping import KeepingTranslator
-from nmtalign.untrusted import read_json
 
 Key = tuple[str, int]  # name of the system, seed
 Translations = dict[str, list[str]]  # by test set

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
+from nmtalign.files import read_json
 from nmtalign.model_files import BEST, CONFIG, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
@@ -14,7 +15,6 @@ from nmtalign.settings.workspace import Workspace
 from nmtalign.tensor_file import FORMAT
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.translating.keeping import KeepingTranslator
-from nmtalign.untrusted import read_json
 
 MODELS = "models"  # the folder of many models, beside nmtalign.toml
 

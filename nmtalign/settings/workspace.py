@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
+from nmtalign.files import parse_toml, read_json, read_regular
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, written
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, settings_of
-from nmtalign.untrusted import parse_toml, read_json, read_regular
 
 T = TypeVar("T")
 FilePair = tuple[Path, Path]  # (source, target)

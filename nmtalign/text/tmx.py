@@ -13,9 +13,9 @@ from typing import BinaryIO, NoReturn
 from xml.parsers import expat
 
 from nmtalign.errors import InputError
+from nmtalign.files import DEEPEST
 from nmtalign.text.languages import EXACT, WIDER, count_unspaced, fit, matched
 from nmtalign.text.lines import LONGEST_LINE, shown
-from nmtalign.untrusted import DEEPEST
 
 Unit = tuple[str, str] | None  # None: one of the languages is missing
 

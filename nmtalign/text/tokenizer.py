@@ -11,10 +11,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from nmtalign.errors import FormatError
-from nmtalign.files import atomic_path, atomic_text
+from nmtalign.files import atomic_path, atomic_text, read_json, read_regular
 from nmtalign.text.moses import MosesWords, Tokens, WholeWords, keep
 from nmtalign.text.spacing import SPACES, Counts
-from nmtalign.untrusted import read_json, read_regular
 
 # Only ASCII blanks separate words: in tokenised text no-break spaces, U+0085 and U+2028 are parts of words.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")

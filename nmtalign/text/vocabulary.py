@@ -7,11 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, read_regular
 from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.lines import read_lines
-from nmtalign.untrusted import read_regular
 
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1

@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
+from nmtalign.files import parse_json
 from nmtalign.model_files import BACKWARD, LOG
 from nmtalign.training.events import perplexity
-from nmtalign.untrusted import parse_json
 
 Axis = Literal["updates", "epochs", "hours", "words"]
 AXES: tuple[Axis, ...] = get_args(Axis)

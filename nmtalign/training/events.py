@@ -7,9 +7,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nmtalign.files import atomic_text, disk_errors
+from nmtalign.files import atomic_text, disk_errors, parse_json
 from nmtalign.model_files import LOG
-from nmtalign.untrusted import parse_json
 
 
 @dataclass(frozen=True)

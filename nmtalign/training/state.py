@@ -18,12 +18,11 @@ from torch import Tensor, nn
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import disk_errors, free_space, sweep
+from nmtalign.files import disk_errors, free_space, parse_json, sweep
 from nmtalign.model_files import AVERAGED, BEST, CALIBRATION, LAST, PREVIOUS_BEST, PREVIOUS_STATE, STATE
 from nmtalign.settings.definition import resolve
 from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
-from nmtalign.untrusted import parse_json
 
 _VALIDATED = "validated.{}.safetensors"  # by the update
 _FILES = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)

@@ -19,8 +19,8 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
+from nmtalign.files import parse_json
 from nmtalign.search.hypotheses import Hypothesis
-from nmtalign.untrusted import parse_json
 
 _VERSION = 1
 _FEWEST = 20  # sentences to fit to

@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any, Literal, NoReturn
 
 from nmtalign.errors import InputError, UsageError
+from nmtalign.files import parse_json
 from nmtalign.text.conversion import is_converted
 from nmtalign.text.lines import BOM, STDIN, bounded_lines, decode_lenient, read_lines, reading, shown
 from nmtalign.text.shard import Shard
 from nmtalign.translating.translation import Request
-from nmtalign.untrusted import parse_json
 
 _BLOCK = 1 << 20  # bytes
 _GZIP_MAGIC = b"\x1f\x8b"

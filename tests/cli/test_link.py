@@ -17,11 +17,10 @@ from nmtalign.alignment import linking
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.alignment.links import parse_links
-from nmtalign.files import sha256_of
+from nmtalign.files import read_json, sha256_of
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.alignment_settings import LinkConfig
 from nmtalign.tensor_file import read_metadata
-from nmtalign.untrusted import read_json
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
 

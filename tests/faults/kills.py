@@ -21,8 +21,8 @@ from faults.campaign import Part
 from faults.processes import TRAIN, Ended, Process, Workspace
 
 from nmtalign.errors import NmtalignError
+from nmtalign.files import read_json
 from nmtalign.tensor_file import load_tensors
-from nmtalign.untrusted import read_json
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
 _QUICK = ("prep over a corpus", "translate --save-alignments", "align", "score --html", "link")  # among the tests
