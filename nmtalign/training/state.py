@@ -191,7 +191,7 @@ def load_state(checkpoint: Checkpoint, model: nn.Module, optimizer: Optimizer) -
             elif part == "optimizer":
                 number, _, key = key.partition(".")
                 state[int(number)][key] = tensor
-            elif part != "generator":  # which earlier versions stored
+            else:
                 raise KeyError(name)
         if weights:
             raise KeyError(next(iter(weights)))
