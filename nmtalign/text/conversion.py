@@ -45,12 +45,12 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
     stream, head = _with_head(raw)
     for magic, compression in _COMPRESSIONS.items():
         if head.startswith(magic):
-            stream, head = _with_head(_Parts(stream, _decompressed(stream, name, *compression)))
+            stream, head = _with_head(_DerivedStream(stream, _decompressed(stream, name, *compression)))
             break
     if kind := next((kind for magic, kind in _NO_TEXT if magic.match(head)), ""):
         members = _members(raw) if "zip" in kind and head.startswith(b"PK") and raw.seekable() else ""
         raise InputError(f"{name}: is {kind}{members}")
-    return _Parts(stream, _utf_8(stream)) if head.startswith(_UTF_16) else stream
+    return _DerivedStream(stream, _utf_8(stream)) if head.startswith(_UTF_16) else stream
 
 
 def _zstd() -> Any:
@@ -99,7 +99,7 @@ _NO_TEXT = [
 ]
 
 
-class _Parts(io.RawIOBase):
+class _DerivedStream(io.RawIOBase):
     """The bytes that an iterator makes of another stream, part by part."""
 
     def __init__(self, stream: io.IOBase, parts: Iterator[bytes]) -> None:
@@ -121,7 +121,7 @@ class _Parts(io.RawIOBase):
         self._stream.close()
 
 
-def _with_head(stream: Any) -> tuple[_Parts, bytes]:
+def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
     """The stream, and its first bytes, which show of which kind it is.
 
     Of a pipe these are the bytes that arrive first, so that a line that is typed is not waited for twice.
@@ -131,7 +131,7 @@ def _with_head(stream: Any) -> tuple[_Parts, bytes]:
         head += block
         if not any(magic.startswith(head) and magic != head for magic in _MAGIC):
             break
-    return _Parts(stream, chain([head], blocks)), head
+    return _DerivedStream(stream, chain([head], blocks)), head
 
 
 def _decompressed(

@@ -19,11 +19,11 @@ from typing import NamedTuple
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
+from nmtalign.text.letters import bare
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import UNK_ID, Vocabulary
-from nmtalign.text.width import bare
 
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
+from nmtalign.text.letters import bare, letters_of
 from nmtalign.text.spacing import Counts, Spacing
-from nmtalign.text.width import bare, letters_of
 
 Tokens = tuple[str, ...]
 
