@@ -70,7 +70,8 @@ def test_a_file_keeps_the_rules_of_the_house(path):
             below = LEVEL[rest[0]]
             assert below < LEVEL[part] or rest[0] == part, f"{path.name} imports {name}"
         assert top not in {"pickle", "dill", "joblib", "shelve", "marshal"}
-        assert part == "cli" or top not in {"typer", "rich", "click"}, f"{path.name} imports {name}"
+        prints = top in {"typer", "rich", "click"} and name != "rich.cells"  # the widths of texts
+        assert part == "cli" or not prints, f"{path.name} imports {name}"
     for node in ast.walk(tree):
         assert not isinstance(node, ast.Assert), f"{path.name}:{node.lineno}: assert as validation"
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):

@@ -5,12 +5,16 @@ Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1. With colo
 """
 
 import math
+import re
 import unicodedata
 from collections.abc import Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 from nmtalign.alignment.heatmap import Panel, printable
-from nmtalign.text.width import columns_of, cut, letters_of
+from nmtalign.text.letters import letters_of
+from nmtalign.text.text_table import cut
 
 SHADES = " ░▒▓█"
 SURE, POSSIBLE, HARD = "●", "○", "+"
@@ -20,6 +24,7 @@ _GAP = "   "  # between two pictures
 _GREYS = (16, *range(232, 256), 231)  # of a terminal's 256 colours, from black to white
 _GOLD_COLOUR, _LINK_COLOUR = 208, 33
 _RESET = "\x1b[0m"
+_COLOUR = re.compile("\x1b\\[[0-9;]*m")  # a change of colour
 
 
 def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour: bool = False) -> str:
@@ -29,7 +34,7 @@ def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour
     the rest follows in further bands. Long words are cut with "…".
     """
     blocks = [_block(panel, width, end, colour) for panel in panels]
-    if sum(columns_of(block[0]) for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
+    if sum(cell_len(block[0]) for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
         blocks = [_beside(blocks)]
     return "\n".join("".join(line.rstrip(" ") + "\n" for line in block) for block in blocks)
 
@@ -44,7 +49,7 @@ def legend(panels: Sequence[Panel]) -> str:
 def _beside(blocks: Sequence[Sequence[str]]) -> list[str]:
     """Returns blocks side by side, aligned at their first lines (captions) and at their last lines."""
     height = max(map(len, blocks))
-    padded = [[head, *[" " * columns_of(head)] * (height - 1 - len(rest)), *rest] for head, *rest in blocks]
+    padded = [[head, *[" " * cell_len(head)] * (height - 1 - len(rest)), *rest] for head, *rest in blocks]
     return [_GAP.join(parts) for parts in zip(*padded, strict=True)]
 
 
@@ -57,7 +62,7 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> list[str]:
     marks = {link: (sure, hard) for link, sure, hard in panel.marks()}
     limit = max(1, min(_LABEL_COLUMNS, width - 4))
     names = [cut(_plain(word), limit) for word in target]
-    margin = max(map(columns_of, names))
+    margin = max(map(cell_len, names))
     cell = _cell_columns(panel, source, width - margin - 1, colour)
     bands = math.ceil(len(source) / max(1, (width - margin - 1) // cell))
     per_band = math.ceil(len(source) / bands)  # bands of about equal length
@@ -68,13 +73,13 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> list[str]:
         lines += [" " * (margin + 1) + line for line in _heading(source[start:stop], cell)]
         for j, (name, row) in enumerate(zip(names, weights[:, start:stop], strict=True)):
             cells = _row(row, [marks.get((i, j), (None, False)) for i in range(start, stop)], cell, colour)
-            lines.append(" " * (margin - columns_of(name)) + name + " " + cells)
+            lines.append(" " * (margin - cell_len(name)) + name + " " + cells)
     return _padded(lines)
 
 
 def _padded(lines: Sequence[str]) -> list[str]:
-    columns = max(map(columns_of, lines))
-    return [line + " " * (columns - columns_of(line)) for line in lines]
+    widths = [cell_len(_COLOUR.sub("", line)) for line in lines]
+    return [line + " " * (max(widths) - width) for line, width in zip(lines, widths, strict=True)]
 
 
 def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) -> int:
@@ -84,7 +89,7 @@ def _cell_columns(panel: Panel, source: Sequence[str], room: int, colour: bool) 
     """
     marks = (panel.gold is not None) + panel.links
     cell, least = (2, max(1, marks)) if colour else (max(2, 1 + marks), 1 + marks)
-    narrow = all(columns_of(letter) < 2 for word in source for letter in letters_of(word))
+    narrow = all(cell_len(letter) < 2 for word in source for letter in letters_of(word))
     return 1 if least == 1 and narrow and len(source) <= room < cell * len(source) else cell
 
 
@@ -120,7 +125,7 @@ def _heading(words: Sequence[str], cell: int) -> list[str]:
     letters = [letters_of(cut(_plain(word), _HEADING_ROWS)) for word in words]
     height = max(map(len, letters))
     rows = zip(*([" "] * (height - len(word)) + word for word in letters), strict=True)
-    return ["".join(letter + " " * (cell - columns_of(letter)) for letter in row) for row in rows]
+    return ["".join(letter + " " * (cell - cell_len(letter)) for letter in row) for row in rows]
 
 
 def _plain(word: str) -> str:

@@ -11,7 +11,7 @@ from nmtalign.data.pair_spool import Summary
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import PathPair
-from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, traces, unknown_words
+from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, other_language, traces, unknown_words
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import has_rules
@@ -143,11 +143,10 @@ class CorpusChecks:
         elif problem:
             self.notes.append(f"warning: {name}: {problem}")
         else:
-            wrong = [(path, fit) for path, fit in zip(names, fits, strict=True) if fit.fits_other()]
             self.notes += [
-                f"warning: {name}: {shown(path)} seems to be {fit.other.language}, not {fit.own.language}: "
-                f"{fit.evidence()}"
-                for path, fit in wrong
+                other_language(f"{name}: {shown(path)}", fit)
+                for path, fit in zip(names, fits, strict=True)
+                if fit.fits_other()
             ]
 
     def _check_unknown(self, name: str, summary: Summary) -> None:

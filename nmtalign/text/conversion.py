@@ -6,11 +6,14 @@ refused.
 
 import bz2
 import codecs
+import contextlib
 import io
 import lzma
 import re
 import zlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -29,7 +32,7 @@ def bare_name(path: Path) -> Path:
 
 def is_converted(head: bytes) -> bool:
     """Whether a file that begins with these bytes (6 are enough) is compressed or UTF-16."""
-    return any(head.startswith(sign) for sign in _SIGNS)
+    return head.startswith(_MAGIC)
 
 
 def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
@@ -40,28 +43,14 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
     valid UTF-8.
     """
     stream, head = _with_head(raw)
-    for sign, packed in _PACKED.items():
-        if head.startswith(sign):
-            try:
-                stream, head = _with_head(_Unpacked(stream, name, packed))
-            except ImportError:
-                raise UsageError(f'{name}: .zst files need zstandard: pip install "nmtalign[zst]"') from None
+    for magic, compression in _COMPRESSIONS.items():
+        if head.startswith(magic):
+            stream, head = _with_head(_DerivedStream(stream, _decompressed(stream, name, *compression)))
             break
-    if kind := next((kind for sign, kind in _NO_TEXT if sign.match(head)), ""):
+    if kind := next((kind for magic, kind in _NO_TEXT if magic.match(head)), ""):
         members = _members(raw) if "zip" in kind and head.startswith(b"PK") and raw.seekable() else ""
         raise InputError(f"{name}: is {kind}{members}")
-    for mark, encoding in _WIDE.items():
-        if head.startswith(mark):
-            return _Transcoded(stream, encoding)
-    return stream
-
-
-def _gzip() -> Any:
-    return zlib.decompressobj(31)  # with the header and the checksum of gzip
-
-
-def _xz() -> Any:
-    return lzma.LZMADecompressor(lzma.FORMAT_XZ, _XZ_MEMORY)
+    return _DerivedStream(stream, _utf_8(stream)) if head.startswith(_UTF_16) else stream
 
 
 def _zstd() -> Any:
@@ -75,21 +64,22 @@ def _zstd() -> Any:
         return zstandard.ZstdDecompressor().decompressobj()
 
 
-# First bytes: the decoder, the number of bytes that it gets at once, and the most that it returns at once. gzip and
-# zstd have no such bound, but they make at most 17 and 34 MB of these bytes.
-_Kind = tuple[Callable[[], Any], int, tuple[int, ...]]
-_PACKED: Mapping[bytes, _Kind] = {
-    b"\x1f\x8b": (_gzip, 16 << 10, ()),
+# First bytes: the decompressor, the number of bytes that it gets at once, and the most that it returns at once. gzip
+# and zstd have no such bound, but they make at most 17 and 34 MB of these bytes. The file objects of the libraries are
+# not used: lzma.LZMAFile has no bound on memory, and zstandard.open takes a file that was cut off for a complete one.
+_Compression = tuple[Callable[[], Any], int, tuple[int, ...]]
+_COMPRESSIONS: Mapping[bytes, _Compression] = {
+    b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10, ()),  # 31: with the header and the checksum of gzip
     **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10, (1 << 20,)) for level in range(1, 10)},
-    b"\xfd7zXZ\0": (_xz, 16 << 10, (1 << 20,)),
+    b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10, (1 << 20,)),
     b"(\xb5/\xfd": (_zstd, 1 << 10, ()),
 }
-_WIDE = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
-_SIGNS = (*_PACKED, *_WIDE)
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_MAGIC = (*_COMPRESSIONS, *_UTF_16)
 # The beginnings of files that are no text, what they are, and what to do.
 _NO_TEXT = [
-    (re.compile(sign, re.DOTALL), kind)
-    for sign, kind in {
+    (re.compile(magic, re.DOTALL), kind)
+    for magic, kind in {
         rb"PK\x03\x04.{26}(\[Content|mimetype|_rels|docProps|word/|xl/)": "an office document; save it as plain text",
         rb"PK(\x03\x04|\x05\x06|\x07\x08)": "a zip archive; unpack it with unzip, then name the text files in it",
         rb".{257}ustar": "a tar archive; unpack it with tar -xf, then name the text files in it",
@@ -109,104 +99,80 @@ _NO_TEXT = [
 ]
 
 
-class _Converted(io.RawIOBase):
-    """A stream made of another one, in parts."""
+class _DerivedStream(io.RawIOBase):
+    """The bytes that an iterator makes of another stream, part by part."""
 
-    def __init__(self, stream: Any, ready: bytes = b"") -> None:
-        self._stream = stream
-        self._ready = memoryview(ready)
+    def __init__(self, stream: io.IOBase, parts: Iterator[bytes]) -> None:
+        self._stream, self._parts = stream, parts
+        self._ready = memoryview(b"")
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        while not self._ready and (part := self._next()) is not None:
+        while not self._ready and (part := next(self._parts, None)) is not None:
             self._ready = memoryview(part)
         count = min(len(buffer), len(self._ready))
         buffer[:count], self._ready = self._ready[:count], self._ready[count:]
         return count
-
-    def _next(self) -> bytes | None:
-        """The next bytes, which may be none; None at the end."""
-        return self._stream.read(_BLOCK) or None
 
     def close(self) -> None:
         super().close()
         self._stream.close()
 
 
-def _with_head(stream: Any) -> tuple[_Converted, bytes]:
+def _with_head(stream: Any) -> tuple[_DerivedStream, bytes]:
     """The stream, and its first bytes, which show of which kind it is.
 
     Of a pipe these are the bytes that arrive first, so that a line that is typed is not waited for twice.
     """
-    head = b""
-    while (not head or any(sign.startswith(head) and sign != head for sign in _SIGNS)) and (
-        part := stream.read(_BLOCK)
-    ):
-        head += part
-    return _Converted(stream, head), head
+    head, blocks = b"", iter(lambda: stream.read(_BLOCK) or b"", b"")
+    for block in blocks:
+        head += block
+        if not any(magic.startswith(head) and magic != head for magic in _MAGIC):
+            break
+    return _DerivedStream(stream, chain([head], blocks)), head
+
+
+def _decompressed(
+    stream: io.RawIOBase, name: str, make: Callable[[], Any], step: int, most: tuple[int, ...]
+) -> Iterator[bytes]:
+    """The decompressed bytes; the file may consist of several compressed parts, with padding behind each."""
+    decoder: Any = None
+    data = b""
+    try:
+        while data or (decoder and not getattr(decoder, "needs_input", True)) or (data := stream.read(step) or b""):
+            if decoder is None:
+                if not (data := data.lstrip(b"\0")):
+                    continue
+                decoder = make()
+            yield decoder.decompress(data, *most)
+            data = decoder.unused_data if decoder.eof else b""
+            decoder = None if decoder.eof else decoder
+        if decoder:
+            raise EOFError("the compressed data end too early")
+    except ImportError:
+        raise UsageError(f'{name}: .zst files need zstandard: pip install "nmtalign[zst]"') from None
+    except MemoryError:
+        raise
+    except Exception as error:  # each library has its own error
+        raise InputError(f"{name}: cannot read on: {error}; is the file complete?") from None
+
+
+def _utf_8(stream: io.RawIOBase) -> Iterator[bytes]:
+    """UTF-16 text as UTF-8, without its byte order mark; half of a character becomes bytes that are not UTF-8."""
+    blocks = iter(lambda: stream.read(_BLOCK) or b"", b"")
+    try:
+        yield from codecs.iterencode(codecs.iterdecode(blocks, "utf-16", "surrogatepass"), "utf-8", "surrogatepass")
+    except UnicodeDecodeError:
+        yield b"\xff"
 
 
 def _members(raw: Any) -> str:
     """The names of the files in a zip archive, for a message; without those that only describe it."""
-    raw.seek(max(raw.seek(0, io.SEEK_END) - _BLOCK, 0))
-    end = raw.read(_BLOCK)
-    places = (match.start() for match in re.finditer(rb"PK\x01\x02", end))
-    found = [end[at + 46 : at + 46 + int.from_bytes(end[at + 28 : at + 30], "little")] for at in places]
-    names = [name.decode("utf-8", "replace") for name in found if not re.search(rb"(^|/)($|README|LICEN[CS]E)", name)]
-    return f": {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
+    from zipfile import ZipFile
 
-
-class _Unpacked(_Converted):
-    """A compressed stream, decompressed; the file may consist of several compressed parts."""
-
-    def __init__(self, stream: _Converted, name: str, kind: _Kind) -> None:
-        super().__init__(stream)
-        self._name = name
-        self._make, self._step, self._most = kind
-        self._decoder = self._make()
-        self._rest = b""
-
-    def _next(self) -> bytes | None:
-        has_more = not getattr(self._decoder, "needs_input", True)  # output that it has not returned yet
-        data = b"" if has_more else self._rest or self._stream.read(self._step)
-        if self._decoder is None:
-            if not data:
-                return None
-            self._rest, data = b"", data.lstrip(b"\0")  # a part may have padding after it
-            if not data:
-                return b""
-            self._decoder = self._make()
-        try:
-            if not data and not has_more:
-                raise EOFError("the compressed data end too early")
-            part: bytes = self._decoder.decompress(data, *self._most)
-        except MemoryError:
-            raise
-        except Exception as error:  # each library has its own error
-            raise InputError(f"{self._name}: cannot read on: {error}; is the file complete?") from None
-        if self._decoder.eof:
-            self._rest, self._decoder = self._decoder.unused_data, None
-        return part
-
-
-class _Transcoded(_Converted):
-    """UTF-16 text as UTF-8, without its byte order mark."""
-
-    def __init__(self, stream: _Converted, encoding: str) -> None:
-        super().__init__(stream)
-        self._stream.read(2)
-        # A half of a character becomes bytes that no UTF-8 text contains.
-        self._decoder = codecs.getincrementaldecoder(encoding)("surrogatepass")
-        self._ended = False
-
-    def _next(self) -> bytes | None:
-        if self._ended:
-            return None
-        data = self._stream.read(_BLOCK)
-        self._ended = not data
-        try:
-            return self._decoder.decode(data, final=self._ended).encode("utf-8", "surrogatepass")
-        except UnicodeDecodeError:
-            return b"\xff"  # half of a character at the end
+    with contextlib.suppress(Exception), ZipFile(raw) as archive:  # a damaged archive has many kinds of errors
+        names = [name for name in archive.namelist() if not re.search(r"(^|/)($|README|LICEN[CS]E)", name)]
+        return f": {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
+    return ""

@@ -19,11 +19,11 @@ from typing import NamedTuple
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
+from nmtalign.text.letters import bare
 from nmtalign.text.lines import shown
 from nmtalign.text.moses import MosesWords
 from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import UNK_ID, Vocabulary
-from nmtalign.text.width import bare
 
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
@@ -116,13 +116,15 @@ class _SideFit:
     def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary, unknown_cost: float) -> None:
         self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
         self._unknown_cost = unknown_cost
-        self.tokens = self.words = self.unknown = 0  # of all tokens, those that are words, and those that are unknown
+        self.tokens = self.words = self.unknown = 0  # all tokens, the words among them, the unknown words
         self._in_pieces = tokenizer.kind == SentencePieces.kind
         self._unspaced = self._in_pieces and has_no_spaces(language)
         start = WORD_START if self._in_pieces and not self._unspaced else ""
-        first = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
+        frequent = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
         shortest = 1 if self._unspaced else 2
-        self._frequent = {word for word in first if len(word) >= shortest and bare(word).isalpha()}  # such as articles
+        self._frequent = {
+            word for word in frequent if len(word) >= shortest and bare(word).isalpha()
+        }  # such as articles
         self.cost = 0.0  # the negative natural logarithm of the product of probabilities, except for a constant
         self.frequent = 0
 
@@ -166,7 +168,7 @@ class TextFit:
         self._frequent = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
         self._marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
         self._used, self._lines = used.kind, list[str]()
-        self.words = self.lines = self.lines_of_other = 0
+        self.words = self._lines_of_other = 0
 
     @classmethod
     def load(cls, folder: Path, side: int = 0, tokenized: bool = False) -> "TextFit":
@@ -177,26 +179,20 @@ class TextFit:
     def add(self, line: str) -> None:
         """Counts a line of the text."""
         self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
-        self.lines += 1
         self._lines.append(line)
-        self.lines_of_other += self.own.add(line) > self.other.add(line)
+        self._lines_of_other += self.own.add(line) > self.other.add(line)
 
     @property
     def full(self) -> bool:
         """Whether enough words were counted to judge the text."""
         return self.words >= _SAMPLE
 
-    @property
-    def unknown(self) -> float:
-        """The share of words that are unknown."""
-        return self.own.share
-
     def fits_other(self, enough: int = _ENOUGH) -> bool:
         """Whether the text is clearly in the language of the other side."""
         return (
             self.words >= enough
             and self.own.cost - self.other.cost > _CLEAR * self.words
-            and self.lines_of_other >= 0.8 * self.lines  # not a text in two languages
+            and self._lines_of_other >= 0.8 * len(self._lines)  # not a text in two languages
             # not names, numbers or code
             and (self.other.frequent >= 0.12 * self.words or self.own.share - self.other.share > _MORE_KNOWN)
         )
@@ -275,6 +271,11 @@ def unknown_words(name: str, share: float, language: str) -> str:
     )
 
 
+def other_language(name: str, fit: TextFit) -> str:
+    """The warning that a text is in the language of the other side."""
+    return f"warning: {name}: seems to be {fit.other.language}, not {fit.own.language}: {fit.evidence()}"
+
+
 def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], notify: Notify) -> None:
     """Warns of a text without spaces between words, given its first pairs: links of words cannot be found in it."""
     for name, lines in zip(names, zip(*pairs, strict=True), strict=False):
@@ -330,9 +331,9 @@ def _report_pairs(names: tuple[Path, Path], fits: Sequence[TextFit], notify: Not
     _report_traces(list(map(shown, names)), fits, notify)
     for name, fit in zip(map(shown, names), fits, strict=True):
         if fit.fits_other():
-            notify(f"warning: {name}: seems to be {fit.other.language}, not {fit.own.language}: {fit.evidence()}")
-        elif fit.unknown > MOST_UNKNOWN:
-            notify(unknown_words(name, fit.unknown, fit.own.language))
+            notify(other_language(name, fit))
+        elif fit.own.share > MOST_UNKNOWN:
+            notify(unknown_words(name, fit.own.share, fit.own.language))
 
 
 def _report_traces(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> None:

@@ -154,8 +154,7 @@ def languages_in(path: Path) -> tuple[str, str]:
 
 def main_language(name: str) -> str:
     """The code of a language without its region and script: `zh` for `zh-TW`, `zho_Hant` and `Chinese`."""
-    main = re.split("[-_]", name.strip().lower())[0]
-    return _CODES.get(main, main)
+    return _parts(name).language
 
 
 def has_no_spaces(language: str) -> bool:

@@ -86,11 +86,12 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
 
 def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[bytes]:
-    """The raw lines of a stream; `path` is its name for messages, `head` its first line if this has been read.
+    """The raw lines of a stream, without a byte order mark.
 
-    Raises InputError naming file and line for a line of more than `LONGEST_LINE` bytes, without reading all of it: a
-    small compressed file may contain a line that does not fit into memory. UTF-16 without a byte order mark is refused,
-    too: its Latin letters would be valid UTF-8.
+    `path` is its name for messages, `head` its first line if this has been read. Raises InputError naming file and line
+    for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a line
+    that does not fit into memory. UTF-16 without a byte order mark is refused, too: its Latin letters would be valid
+    UTF-8.
     """
     number = 1
     while raw := head or stream.readline(LONGEST_LINE + 1):
@@ -105,7 +106,7 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
                 f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
                 f"iconv -f {encoding} -t UTF-8"
             )
-        yield raw
+        yield raw if number > 1 else raw.removeprefix(BOM)
         head, number = b"", number + 1
 
 
@@ -157,11 +158,7 @@ def raw_lines(path: Path) -> Iterator[bytes]:
     Raises InputError if the file is missing or damaged (compressed), or has a line that is longer than `LONGEST_LINE`.
     """
     with reading(path) as stream:
-        lines = bounded_lines(stream, path)
-        first = next(lines, None)
-        if first is not None:
-            yield first.removeprefix(BOM)
-            yield from lines
+        yield from bounded_lines(stream, path)
 
 
 def decode_line(path: Path, number: int, raw: bytes) -> str:

@@ -8,8 +8,8 @@ from functools import cached_property
 from itertools import chain, islice
 from typing import Any
 
+from nmtalign.text.letters import bare, letters_of
 from nmtalign.text.spacing import Counts, Spacing
-from nmtalign.text.width import bare, letters_of
 
 Tokens = tuple[str, ...]
 
@@ -17,6 +17,7 @@ CACHED = 1 << 17  # words whose tokens are kept, and different strings of these 
 _JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses removes these from the middle of words
 _SYMBOL = "☺"  # always a separate token
 _FULL_STOPS = (".", "'")  # after these endings the tokens of a word depend on the next word
+_END = "$"  # the context of the last word of a line
 
 
 # One string object for each token. `sys.intern` is not used: from Python 3.12 on, it may keep a string for ever.
@@ -63,17 +64,9 @@ class MosesWords(WholeWords):
         self.spacing = Spacing(language, spacing)
 
     @cached_property
-    def _rules(self) -> "_Rules":
+    def _words(self) -> "_TokensOfWords":
         """Created for the first line, because the import of sacremoses takes a third of a second."""
-        return _Rules(self.language, self.joins_marks)
-
-    @cached_property
-    def _middle(self) -> "_Middle":
-        return _Middle(self._rules)
-
-    @cached_property
-    def _last(self) -> "_Last":
-        return _Last(self._rules)
+        return _TokensOfWords(self.language, self.joins_marks)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return MosesWords, (self.language, self.spacing.learned, self.joins_marks)
@@ -89,14 +82,15 @@ class MosesWords(WholeWords):
             return []
         if "  " in line or not line.isprintable():
             if _JUNK.search(line):
-                return self._rules.tokens(line)
+                return self._words.of_line(line)
             line = " ".join(words)
         if words[0][0] in ",'" or "' '" in line:
-            return self._rules.tokens(line)
-        last = words.pop()
+            return self._words.of_line(line)
+        last = f"{words.pop()} {_END}"
         if ". " in line or "' " in line:
-            words = self._rules.with_context(words, [*words, last][1:])
-        return [*chain.from_iterable(map(self._middle.__getitem__, words)), *self._last[last]]
+            words = self._words.with_context(words, [*words, last][1:])
+        words.append(last)
+        return list(chain.from_iterable(map(self._words.__getitem__, words)))
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text with the spacing of the language."""
@@ -122,29 +116,59 @@ def _sacremoses() -> Any:
     return sacremoses
 
 
-class _Rules:
-    """sacremoses, and the tokens of single words without it.
+class _TokensOfWords(dict[str, Tokens]):
+    """sacremoses, and the tokens of single words, by the word or by "word context".
 
     The context of a word that ends with a full stop is the class of the first character of the next word: "a" for a
-    lower-case letter, "0" for a digit, "A" for anything else.
+    lower-case letter, "0" for a digit, "A" for anything else. The context of the last word of a line is "$".
     """
 
     def __init__(self, language: str, joins_marks: bool) -> None:
-        self._tokenizer = _faster(_sacremoses().MosesTokenizer(lang=language))
-        self._joins_marks, self._known = joins_marks, frozenset(self._tokenizer.IsAlnum)
-        self._lower = frozenset(self._tokenizer.IsLower)
-        self._pad, self._padded = self._tokenizer.PAD_NOT_ISALNUM
-        letters = rf"[{self._tokenizer.IsAlnum}`\-]+"
+        self._tokenizer = tokenizer = _sacremoses().MosesTokenizer(lang=language)
+        # sacremoses builds the sets of all lower-case and all alphabetic characters again for each word with a full
+        # stop. With these sets its output is the same.
+        self._lower, alphabetic = frozenset(tokenizer.IsLower), frozenset(tokenizer.IsAlpha)
+        tokenizer.islower = self._lower.issuperset
+        tokenizer.isanyalpha = lambda text: not alphabetic.isdisjoint(text)
+        tokenizer.NONBREAKING_PREFIXES = frozenset(tokenizer.NONBREAKING_PREFIXES)
+        tokenizer.NUMERIC_ONLY_PREFIXES = frozenset(tokenizer.NUMERIC_ONLY_PREFIXES)
+        self._prefixes = tokenizer.NONBREAKING_PREFIXES | tokenizer.NUMERIC_ONLY_PREFIXES
+        self._joins_marks, self._known = joins_marks, frozenset(tokenizer.IsAlnum)
+        letters = rf"[{tokenizer.IsAlnum}`\-]+"
         self._letters = re.compile(letters)
         self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
-        self._prefixes = self._tokenizer.NONBREAKING_PREFIXES | self._tokenizer.NUMERIC_ONLY_PREFIXES
 
-    def tokens(self, line: str) -> list[str]:
+    def __missing__(self, key: str) -> Tokens:
+        word, _, context = key.partition(" ")
+        tokens: Iterable[str] | None = self._simple(word, context) or self._with_marks(key, self.__getitem__)
+        if tokens is None:
+            pad, padded = self._tokenizer.PAD_NOT_ISALNUM
+            parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
+            if context == _END:
+                tokens = self.of_line(f"x {word}")[1:]
+            elif len(parts) > 1:
+                last = f"{parts[-1]} {context}" if context else parts[-1]
+                tokens = chain.from_iterable(map(self.__getitem__, [*self.with_context(parts[:-1], parts[1:]), last]))
+            else:
+                tokens = self.of_line(f"x {word} {context or 'A'}")[1:-1]
+        return keep(self, key, tokens)
+
+    def of_line(self, line: str) -> list[str]:
         """The tokens of any line."""
-        tokens: list[str] | None = self.with_marks(_JUNK.sub("", " ".join(line.split())), self.tokens)
-        return self._tokenizer.tokenize(line, escape=False) if tokens is None else tokens
+        tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)
+        return list(self._tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
 
-    def with_marks(self, text: str, tokens_of: Callable[[str], Iterable[str]]) -> list[str] | None:
+    def with_context(self, words: Sequence[str], following: Sequence[str]) -> list[str]:
+        """The words; those that end with a full stop are followed by a space and their context."""
+        return [
+            f"{word} {self._context(after[0])}" if word.endswith(_FULL_STOPS) else word
+            for word, after in zip(words, following, strict=True)
+        ]
+
+    def _context(self, first: str) -> str:
+        return "a" if first in self._lower else "0" if "0" <= first <= "9" else "A"
+
+    def _with_marks(self, text: str, tokens_of: Callable[[str], Iterable[str]]) -> list[str] | None:
         """The tokens of a text with marks that sacremoses would split off; None for a text without such marks.
 
         They are the tokens of the text with one character for each letter, in which the letters are put back.
@@ -158,8 +182,8 @@ class _Rules:
         left = filter(" ".__ne__, letters)
         return [joined for token in tokens if (joined := "".join(islice(left, len(token))))]
 
-    def simple(self, word: str, context: str) -> list[str] | None:
-        """The tokens of a simple word, or None; `context` is "" at the end of a line.
+    def _simple(self, word: str, context: str) -> list[str] | None:
+        """The tokens of a simple word, or None.
 
         The rules never split letters, digits and single full stops between them. They split off a comma behind them,
         and a full stop behind letters unless the letters are an abbreviation or the next word starts in lower case.
@@ -175,51 +199,6 @@ class _Rules:
             return [word] if context == "a" else [core, mark]
         return None
 
-    def parts(self, word: str) -> list[str]:
-        """The word, split at the characters that are always separate tokens."""
-        return str(self._pad.sub(self._padded, word)).split()
-
-    def with_context(self, words: Sequence[str], following: Sequence[str]) -> list[str]:
-        """The words; those that end with a full stop are followed by a space and their context."""
-        return [
-            f"{word} {self._context(after)}" if word.endswith(_FULL_STOPS) else word
-            for word, after in zip(words, following, strict=True)
-        ]
-
-    def _context(self, word: str) -> str:
-        first = word[0]
-        return "a" if first in self._lower else "0" if "0" <= first <= "9" else "A"
-
-
-class _Middle(dict[str, Tokens]):
-    """The tokens of words inside a line, by the word or by the word and its context."""
-
-    def __init__(self, rules: _Rules) -> None:
-        self._rules = rules
-
-    def __missing__(self, key: str) -> Tokens:
-        word, _, context = key.partition(" ")
-        found: Iterable[str] | None = self._rules.simple(word, context)
-        found = found or self._rules.with_marks(key, self.__getitem__)
-        if found is None and len(parts := self._rules.parts(word)) > 1:
-            last = f"{parts[-1]} {context}" if context else parts[-1]
-            keys = [*self._rules.with_context(parts[:-1], parts[1:]), last]
-            found = chain.from_iterable(map(self.__getitem__, keys))
-        elif found is None:
-            found = self._rules.tokens(f"x {word} {context or 'A'}")[1:-1]
-        return keep(self, key, found)
-
-
-class _Last(dict[str, Tokens]):
-    """The tokens of the last words of lines."""
-
-    def __init__(self, rules: _Rules) -> None:
-        self._rules = rules
-
-    def __missing__(self, word: str) -> Tokens:
-        found = self._rules.simple(word, "") or self._rules.with_marks(word, self.__getitem__)
-        return keep(self, word, self._rules.tokens(f"x {word}")[1:] if found is None else found)
-
 
 def _character_for(letter: str) -> str:
     """A character that sacremoses treats as it would treat a letter with its marks, if it knew them."""
@@ -227,16 +206,3 @@ def _character_for(letter: str) -> str:
         return letter
     first = bare(unicodedata.normalize("NFC", letter))[0]
     return _SYMBOL if unicodedata.category(first)[0] in "MS" else first
-
-
-def _faster(tokenizer: Any) -> Any:
-    """The same tokeniser with prebuilt sets of characters; the output is the same.
-
-    sacremoses builds the sets of all lower-case and all alphabetic characters again for each word with a full stop.
-    """
-    lower, alphabetic = frozenset(tokenizer.IsLower), frozenset(tokenizer.IsAlpha)
-    tokenizer.islower = lambda text: lower.issuperset(text)
-    tokenizer.isanyalpha = lambda text: not alphabetic.isdisjoint(text)
-    tokenizer.NONBREAKING_PREFIXES = frozenset(tokenizer.NONBREAKING_PREFIXES)
-    tokenizer.NUMERIC_ONLY_PREFIXES = frozenset(tokenizer.NUMERIC_ONLY_PREFIXES)
-    return tokenizer

@@ -69,7 +69,7 @@ class ParallelText:
         first = next(lines, None)
         if first is None:
             return
-        names = decode_line(self.source, 1, first.removeprefix(BOM)).split("\t")
+        names = decode_line(self.source, 1, first).split("\t")
         if len(names) == 1:
             raise _one_text(self.source)
         chosen = _chosen(self.name, names, self._languages, self._columns)

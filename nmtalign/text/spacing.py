@@ -19,7 +19,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from itertools import chain, groupby, pairwise
 
-from nmtalign.text.width import bare
+from nmtalign.text.letters import bare
 
 WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which may follow a number and a space
 CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish

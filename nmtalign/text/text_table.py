@@ -1,11 +1,16 @@
-"""Tables of text and figures, and how they are broken where they are too wide."""
+"""Tables of text and figures, and how they and single texts are cut where they are too wide."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nmtalign.text.width import columns_of
+from rich.cells import cell_len, set_cell_size
 
 Row = Sequence[str]
+
+
+def cut(text: str, limit: int) -> str:
+    """Returns the text, cut to `limit` columns with "…" at its end if it is longer."""
+    return text if cell_len(text) <= limit else f"{set_cell_size(text, limit - 1)}…"
 
 
 @dataclass(frozen=True)
@@ -24,7 +29,7 @@ class TextTable:
         for row in (self.head, *self.rows):
             cells = []
             for number, (text, width) in enumerate(zip(row, widths, strict=True)):
-                blanks = " " * (width - columns_of(text))
+                blanks = " " * (width - cell_len(text))
                 cells.append(text + blanks if number in self.left else blanks + text)
             lines.append("  ".join(cells).rstrip())
         return lines
@@ -55,4 +60,4 @@ class TextTable:
 
     def widths(self) -> list[int]:
         """The width of each column on the screen."""
-        return [max(map(columns_of, column)) for column in zip(self.head, *self.rows, strict=True)]
+        return [max(map(cell_len, column)) for column in zip(self.head, *self.rows, strict=True)]

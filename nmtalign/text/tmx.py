@@ -1,15 +1,17 @@
 """TMX, the exchange format of translation memories: streamed, unit by unit, with no trust in the file.
 
-The parser is expat without a tree in memory. Nothing outside the file is loaded, and a document type with declarations
-is refused, so that no entity can be defined; one that names tmx14.dtd is allowed. Depth and sizes are bounded.
+Only the tree of one unit is in memory. Nothing outside the file is loaded, and a document type with declarations is
+refused, so that no entity can be defined; one that names tmx14.dtd is allowed. Depth and sizes are bounded.
 """
 
 import re
 import unicodedata
 from collections import Counter
 from collections.abc import Iterator
+from itertools import chain
 from pathlib import Path
 from typing import BinaryIO, NoReturn
+from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
 from nmtalign.errors import InputError
@@ -84,7 +86,7 @@ class TmxReader:
     """Reads the segments of each unit in two languages, each as one line.
 
     Raises InputError naming file and line for text that is not TMX, for a document type with declarations, and for a
-    unit or tag that is longer than `LONGEST_LINE`.
+    unit of more than `LONGEST_LINE` bytes.
     """
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
@@ -92,11 +94,8 @@ class TmxReader:
         self._languages: set[str] = set()  # the first ones
         self._taken: tuple[Counter[str], Counter[str]] = Counter(), Counter()  # units by code; also 0, for each side
         self._before = "", ""  # the codes of the last unit
-        self._depth = self._codes = self._size = self._fed = 0
-        self._language, self._wants_segment = "", False  # of the variant that is being read
-        self._segments: dict[str, str] = {}  # of the unit that is being read, by the code of its language
-        self._text: list[str] | None = None  # of the segment that is being read
-        self._code: list[str] = []  # of the code that is being read
+        self._depth = self._size = 0  # the size is that of the part that has been read since the last unit
+        self._builder: TreeBuilder | None = None  # of the tree of the unit that is being read
         self._units: list[Unit] = []
 
     def units(self, stream: BinaryIO, head: bytes) -> Iterator[Unit]:
@@ -109,13 +108,22 @@ class TmxReader:
         self._parser.buffer_text = True
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
-        self._parser.CharacterDataHandler = self._characters
         self._parser.StartDoctypeDeclHandler = self._document_type
         self._parser.SkippedEntityHandler = self._skipped
-        while head:
-            yield from self._feed(head)
-            head = stream.read(_BLOCK)
-        yield from self._feed(b"")
+        blocks = (head[start : start + _BLOCK] for start in range(0, len(head), _BLOCK))
+        for block in chain(blocks, iter(lambda: stream.read(_BLOCK), b""), [b""]):
+            self._size += len(block)
+            try:
+                self._parser.Parse(block, not block)
+            except expat.ExpatError as error:
+                reason = expat.ErrorString(error.code)
+                raise InputError(f"{shown(self._path)}: line {error.lineno}: not valid XML: {reason}") from None
+            except (LookupError, ValueError):  # Python knows no such encoding, or not for XML
+                raise InputError(f"{shown(self._path)}: its encoding is unknown; convert the file to UTF-8") from None
+            if self._size > LONGEST_LINE:
+                self._refuse(f"a unit of more than {LONGEST_LINE:,} bytes")
+            yield from self._units
+            self._units = []
         if not any(self._before):
             regions = (
                 "; a code without a region, such as en, takes any" if re.search("[-_]", "".join(self._wanted)) else ""
@@ -138,25 +146,6 @@ class TmxReader:
                 parts.append(f"for {wanted} it has {', '.join(units)}")
         return "; ".join(parts)
 
-    def _feed(self, data: bytes) -> list[Unit]:
-        """The units that these bytes complete; no bytes are the end of the file."""
-        self._units = []
-        try:
-            self._parser.Parse(data, not data)
-        except expat.ExpatError as error:
-            reason = expat.ErrorString(error.code)
-            raise InputError(f"{shown(self._path)}: line {error.lineno}: not valid XML: {reason}") from None
-        except (LookupError, ValueError):  # Python knows no such encoding, or not for XML
-            raise InputError(f"{shown(self._path)}: its encoding is unknown; convert the file to UTF-8") from None
-        self._fed += len(data)
-        if data and self._fed - self._parser.CurrentByteIndex > LONGEST_LINE:
-            self._refuse(f"a tag of more than {LONGEST_LINE:,} bytes")
-        return self._units
-
-    def _refuse(self, reason: str) -> NoReturn:
-        line = self._parser.CurrentLineNumber
-        raise InputError(f"{shown(self._path)}: line {line}: {reason}; give a TMX file of units with segments")
-
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
         if self._depth > DEEPEST:
@@ -164,66 +153,43 @@ class TmxReader:
         if self._depth == 1 and name != "tmx":
             self._refuse(f"the XML is <{name[:40]}>, not <tmx>")
         if name == "tu":
-            self._segments, self._size = {}, 0
-        elif name == "tuv":
-            self._enter(attributes.get("xml:lang", attributes.get("lang", "")).strip()[:_LONGEST_CODE])
-        elif name == "seg" and self._wants_segment:
-            self._text, self._codes = [], 0
-            self._grow(_LONGEST_CODE)
-        elif self._text is not None:
-            if not self._codes:
-                self._code = []
-            if any(map(_is_break, (name, *(attributes[key] for key in attributes if key in _TYPES)))):
-                self._add("\n")
-            if name in _CODES:
-                self._codes += 1
-            elif not self._codes:
-                self._add(_PLACEHOLDER if name in _STANDALONE else _FORMATTING)
-
-    def _enter(self, language: str) -> None:
-        """Begins a variant of the unit."""
-        self._language, self._wants_segment = language, False
-        if len(self._languages) < _NAMED:
-            self._languages.add(language)
-        for taken, wanted in zip(self._taken, self._wanted, strict=True):
-            if fit(language, wanted):
-                self._wants_segment = True
-                if len(taken) < _NAMED:
-                    taken[language] += 0
+            self._builder = TreeBuilder()
+            self._parser.CharacterDataHandler = self._builder.data
+        if self._builder is not None:
+            self._builder.start(name, attributes)
 
     def _end(self, name: str) -> None:
         self._depth -= 1
-        if name in _CODES and self._codes:
-            self._codes -= 1
-            if not self._codes:
-                self._add(_mark(name, "".join(self._code)))
-        elif name == "seg" and self._text is not None:
-            # Of several segments in a language the first one that is not empty.
-            kept, self._text = self._segments.get(self._language) or one_line("".join(self._text)), None
-            self._segments[self._language] = kept
-        elif name == "tu":
-            codes = matched([*self._segments], self._wanted, self._before)
-            if not all(codes):
-                self._units.append(None)
-                return
-            for taken, code in zip(self._taken, codes, strict=True):
-                taken[code if code in taken else "other codes"] += 1
-            self._before = codes
-            self._units.append((self._segments[codes[0]], self._segments[codes[1]]))
+        if self._builder is not None:
+            element = self._builder.end(name)
+            if name == "tu":
+                self._units.append(self._unit(element))
+                self._builder, self._parser.CharacterDataHandler = None, None
+                self._size = 0
 
-    def _characters(self, text: str) -> None:
-        self._add(text, is_code=self._codes > 0)
-
-    def _add(self, text: str, is_code: bool = False) -> None:
-        """Adds text to the segment, if there is one, or to its code."""
-        if self._text is not None:
-            self._grow(len(text))
-            (self._code if is_code else self._text).append(text)
-
-    def _grow(self, size: int) -> None:
-        self._size += size
-        if self._size > LONGEST_LINE:
-            self._refuse(f"a unit of more than {LONGEST_LINE:,} characters")
+    def _unit(self, unit: Element) -> Unit:
+        """The segments of a unit in the wanted languages."""
+        segments: dict[str, str] = {}
+        for variant in unit.iter("tuv"):
+            language = variant.get("xml:lang", variant.get("lang", "")).strip()[:_LONGEST_CODE]
+            if len(self._languages) < _NAMED:
+                self._languages.add(language)
+            fitting = [
+                counts for counts, wanted in zip(self._taken, self._wanted, strict=True) if fit(language, wanted)
+            ]
+            for counts in fitting:
+                if len(counts) < _NAMED:
+                    counts.setdefault(language, 0)
+            for segment in variant.iter("seg") if fitting else ():
+                # Of several segments in a language the first one that is not empty.
+                segments[language] = segments.get(language) or one_line("".join(_parts(segment)))
+        codes = matched([*segments], self._wanted, self._before)
+        if not all(codes):
+            return None
+        for taken, code in zip(self._taken, codes, strict=True):
+            taken[code if code in taken else "other codes"] += 1
+        self._before = codes
+        return segments[codes[0]], segments[codes[1]]
 
     def _document_type(self, name: str, system: str | None, public: str | None, declarations: bool) -> None:
         if declarations:
@@ -232,13 +198,32 @@ class TmxReader:
     def _skipped(self, name: str, parameter: bool) -> None:
         self._refuse(f"the entity &{name[:40]}; is not defined")
 
+    def _refuse(self, reason: str) -> NoReturn:
+        line = self._parser.CurrentLineNumber
+        raise InputError(f"{shown(self._path)}: line {line}: {reason}; give a TMX file of units with segments")
+
+
+def _parts(element: Element) -> Iterator[str]:
+    """The text of a segment, with one character for each element in it."""
+    yield element.text or ""
+    for child in element:
+        yield _mark(child)
+        if child.tag not in _CODES:
+            yield from _parts(child)
+        yield child.tail or ""
+
+
+def _mark(element: Element) -> str:
+    """The character that represents an element in a segment: a line break, a placeholder, or formatting."""
+    name, code = element.tag, ""
+    inner: tuple[Element, ...] = (element,)
+    if name in _CODES:
+        code, inner = "".join(element.itertext()), tuple(element.iter())
+    types = (one.attrib[key] for one in inner for key in _TYPES if key in one.attrib)
+    if any(map(_is_break, chain([code], (one.tag for one in inner), types))):
+        return "\n"
+    return _PLACEHOLDER if name in _STANDALONE and not _INLINE.fullmatch(code.strip()) else _FORMATTING
+
 
 def _is_break(code: str) -> bool:
     return 0 < len(code) <= _SHORT and _BREAK.fullmatch(code) is not None
-
-
-def _mark(name: str, code: str) -> str:
-    """The character that represents a code with this content in a segment."""
-    if _is_break(code):
-        return "\n"
-    return _PLACEHOLDER if name in _STANDALONE and not _INLINE.fullmatch(code.strip()) else _FORMATTING

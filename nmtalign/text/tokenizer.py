@@ -67,16 +67,12 @@ class SpacedWords(WholeWords):
         return " ".join(tokens)
 
 
-class Subwords(ABC):
+class Subwords(Tokenizer, ABC):
     """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word."""
 
     @abstractmethod
     def pieces(self) -> Sequence[str]:
         """All tokens of the tokeniser, without the unknown one."""
-
-    @abstractmethod
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        """One line of text."""
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """A token that starts with "▁" starts a word, and so does the first token."""

@@ -3,7 +3,7 @@
 import heapq
 import math
 import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
@@ -117,15 +117,12 @@ class Vocabulary:
             raise FormatError(f"{path}: {error}") from None
 
     @classmethod
-    def shortlist(
-        cls, counts: Mapping[str, int] | Iterable[tuple[str, int]], size: int, min_count: int = 1
-    ) -> "Vocabulary":
+    def shortlist(cls, counts: Iterable[tuple[str, int]], size: int, min_count: int = 1) -> "Vocabulary":
         """The special words and the `size` - 2 most frequent words with at least `min_count` occurrences.
 
         Words of equal frequency are in the order of their code points.
         """
-        pairs = counts.items() if isinstance(counts, Mapping) else counts
-        ranked = ((-count, word) for word, count in pairs if count >= min_count and word not in _SPECIALS)
+        ranked = ((-count, word) for word, count in counts if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
 
 

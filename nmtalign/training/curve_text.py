@@ -10,7 +10,9 @@ from collections.abc import Sequence
 from statistics import median
 from typing import Any
 
-from nmtalign.text.width import columns_of, cut
+from rich.cells import cell_len
+
+from nmtalign.text.text_table import cut
 from nmtalign.training.curves import Axis, CurvePanel, Curves, CurveTrace, panels, signatures
 
 DEV, KEPT = "●", "◆"
@@ -94,7 +96,7 @@ def _table(curves: Sequence[Curves], names: Sequence[str], width: int) -> list[s
     columns = [_figures(each) for each in curves]
     heads = [cut(name, max(_FIGURE, width - _NAME - 2)) if len(names) == 1 else cut(name, 24) for name in names]
     widths = [
-        max(columns_of(text) for text in (head, *(value for _, value in rows)))
+        max(cell_len(text) for text in (head, *(value for _, value in rows)))
         for head, rows in zip(heads, columns, strict=True)
     ]
     lines: list[str] = []
@@ -118,7 +120,7 @@ def _table(curves: Sequence[Curves], names: Sequence[str], width: int) -> list[s
 
 
 def _right(text: str, columns: int) -> str:
-    return " " * (columns - columns_of(text)) + text
+    return " " * (columns - cell_len(text)) + text
 
 
 def _figures(curves: Curves) -> list[tuple[str, str]]:

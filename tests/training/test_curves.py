@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.cells import cell_len
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.text.width import columns_of
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 from nmtalign.training.curve_text import render_curves
 from nmtalign.training.curves import AXES, Curves, panels, read_curves, short
@@ -254,7 +254,7 @@ def test_charts_keep_within_the_width(run: Curves, width: int, colour: bool) -> 
     text = render_curves([run, run, run], ["one", "two", "a name longer than any other"], width, "hours", colour)
     charts = text[: text.index("\nupdates  ")].split("\n")[:-1]
     assert len(charts) > 20
-    assert max(columns_of(re.sub("\x1b[^m]*m", "", line)) for line in charts) <= width
+    assert max(cell_len(re.sub("\x1b[^m]*m", "", line)) for line in charts) <= width
     assert ("\x1b" in text) == colour
 
 

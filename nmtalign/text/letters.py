@@ -1,43 +1,13 @@
-"""The number of terminal columns that a text takes; tables, heat maps and curves use this rule.
-
-Compared with tmux 3.3 on 55 strings, this rule differs in one, and the library wcwidth in ten.
-"""
+"""The letters of a word: each is a character with its marks and joiners, such as a flag of two characters."""
 
 import functools
 import re
 import unicodedata
-from itertools import accumulate
 
-_ESCAPE = re.compile("\x1b\\[[0-9;]*m")  # a change of colour
 _JOINER = "\u200d"  # zero-width joiner
 _HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
 # Vowels and ends of Korean syllables, U+200C and U+200D, skin tones, and the tags of the flags of regions.
 _SECOND = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
-_VISIBLE = frozenset("\u00ad\u0600\u0601\u0602\u0603\u0604\u0605\u06dd\u070f\u08e2")  # format characters with a glyph
-
-
-def columns_of(text: str) -> int:
-    """Returns the columns of a text: 2 for wide letters, 0 for combining marks, format characters, changes of colour.
-
-    An emoji that a zero-width joiner adds to another one takes none; a skin tone takes two, and variation selectors
-    change nothing, as in tmux 3.3. Newer terminals draw some of these sequences in one column more or two fewer.
-    """
-    if text.isascii() and "\x1b" not in text:
-        return len(text)
-    total, before = 0, ""
-    for letter in _ESCAPE.sub("", text):
-        if not (before == _JOINER and unicodedata.category(letter) == "So"):
-            total += _letter_columns(letter)
-        before = letter
-    return total
-
-
-def _letter_columns(letter: str) -> int:
-    if "\u1160" <= letter <= "\u11ff" or "\ud7b0" <= letter <= "\ud7ff":  # vowels and ends of a Korean syllable
-        return 0
-    if unicodedata.category(letter) in ("Mn", "Me", "Cf") and letter not in _VISIBLE:
-        return 0
-    return 2 if unicodedata.east_asian_width(letter) in "WF" else 1
 
 
 def letters_of(word: str) -> list[str]:
@@ -73,12 +43,3 @@ def bare(word: str) -> str:
     if word.isascii():
         return word
     return "".join(next((each for each in letter if not _belongs(each)), letter[0]) for letter in letters_of(word))
-
-
-def cut(word: str, limit: int) -> str:
-    """Returns the word, cut to `limit` columns with "…" at the end if it is longer."""
-    if columns_of(word) <= limit:
-        return word
-    letters = letters_of(word)
-    fitting = sum(1 for used in accumulate(map(columns_of, letters)) if used <= limit - 1)
-    return "".join(letters[:fitting]) + "…"
