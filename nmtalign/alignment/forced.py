@@ -311,7 +311,7 @@ def windows(
 ) -> Iterator[T]:
     """Yields windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
-    # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
+    # Not read ahead as in `load_batches`: a thread would also read the texts, and Ctrl-C would wait for an idle pipe.
     with ThreadPoolExecutor(1, "tokenise") as thread:
         coming: Future[T] | None = None
         while window := list(islice(numbered, window_size(config))):
