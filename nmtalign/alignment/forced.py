@@ -50,7 +50,7 @@ from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.settings.alignment_settings import AlignConfig, Reading
+from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
 from nmtalign.text.moses import Tokens, keep
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer

@@ -35,7 +35,7 @@ from nmtalign.core.devices import using_threads
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, check_no_link, sha256_of, sweep
 from nmtalign.model_files import ALIGNER
-from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
+from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import check_spaces

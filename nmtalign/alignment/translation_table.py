@@ -15,7 +15,7 @@ from nmtalign.alignment.model1 import Bitext, corpus_bitext, learn, read_bitext,
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.data.pipeline import LengthLimit, Side, WordIndex, worker_count
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.alignment_settings import LexiconConfig
+from nmtalign.settings.command_settings import LexiconConfig
 from nmtalign.text.direction import TextFit, check_pairs
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links

@@ -32,8 +32,7 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import stays_in_place
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.command_settings import AlignConfig, ScoreConfig
 from nmtalign.settings.definition import TABLES
 from nmtalign.settings.presets import translate_config
 from nmtalign.text.lines import STDIN, STDOUT

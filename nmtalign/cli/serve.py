@@ -11,11 +11,9 @@ from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
 from nmtalign.model_files import Which, check_ahead
 from nmtalign.serving import need_server
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, naming
 from nmtalign.settings.presets import translate_config
-from nmtalign.settings.serve_settings import ServeConfig
 
 if TYPE_CHECKING:
     from nmtalign.serving.http_server import HttpServer

@@ -1,16 +1,19 @@
-"""The settings of prep, translate and score: frozen dataclasses, validated when they are made."""
+"""The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Literal
+import re
+from typing import Any, Literal
 
 from nmtalign.settings.definition import (
+    ALIGNMENT,
+    BUDGET,
     CONFIDENCE,
     DEVICE_HELP,
     INFERENCE_PRECISION_HELP,
     MACHINE,
     MEASURES,
     MODEL,
+    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -19,12 +22,12 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     InferencePrecision,
+    Precision,
     SettingError,
+    Settings,
     byte_count,
-    check_settings,
     pair_of_sizes,
-    section,
-    seed_setting,
+    seconds,
     setting,
     threads_setting,
     two_columns,
@@ -35,11 +38,41 @@ Search = Literal["beam", "paper"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
+LinkMethod = Literal["argmax", "threshold"]
+Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
+HardSymmetrization = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
+]
+SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
+
+ADDRESS, LIMITS = "Address", "Limits"
+_GOLD_BASE = "0; 1 if each line has one link"
+_OF_TRAIN = "that of [train]"
 
 
-@section("prep")
-@dataclass(frozen=True)
-class PrepConfig:
+def line_numbers(name: str, text: str) -> tuple[int, ...]:
+    """(3, 17) of "3,17"."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
+        raise SettingError("give lines of the test set, counted from 1, as in 3,17", **{name: text})
+    return tuple(map(int, parts))
+
+
+def host_names(name: str, text: str) -> list[str]:
+    """The names of hosts of "translate.example, *.inside.example"."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    for part in found:
+        if "*" in part.removeprefix("*.") and part != "*":
+            raise SettingError("give names such as translate.example or *.inside.example", **{name: text})
+    return found
+
+
+def _budget(help: str) -> Any:  # noqa: A002
+    return setting(None, help, BUDGET, common=True, above=0, at_most=1e15, unset="by scale")
+
+
+class PrepConfig(Settings, section="prep"):
     """How parallel text becomes a prepared corpus (section [prep])."""
 
     vocabulary: VocabularyKind = setting(
@@ -99,11 +132,11 @@ class PrepConfig:
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.joint and self.vocabulary in ("word", "none"):
-            raise SettingError("only subword pieces can be joint", joint=True, vocabulary=self.vocabulary)
-        if self.joint and len({*pair_of_sizes("size", self.size)}) > 1:
-            raise SettingError("joint pieces have one size", joint=True, size=self.size)
+        super().__post_init__()
+        wordy = self.vocabulary in ("word", "none")
+        self.forbid(self.joint and wordy, "only subword pieces can be joint", "joint vocabulary")
+        two_sizes = len({*pair_of_sizes("size", self.size)}) > 1
+        self.forbid(self.joint and two_sizes, "joint pieces have one size", "joint size")
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
@@ -119,22 +152,15 @@ class PrepConfig:
         }
 
 
-@section("export")
-@dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
     weights: StoredWeights = setting(
         "fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL, common=True
     )
 
-    def __post_init__(self) -> None:
-        check_settings(self)
 
-
-@section("translate")
-@dataclass(frozen=True)
-class TranslateConfig:
+class TranslateConfig(Settings, section="translate"):
     """How `translate` searches and what it prints (section [translate])."""
 
     beam: int = setting(12, "Width of the beam.", SEARCH, common=True, at_least=1)
@@ -152,7 +178,7 @@ class TranslateConfig:
     sample: bool = setting(False, "Draw words at random instead of searching.", SAMPLING)
     temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
-    seed: int = seed_setting("Seed of sampling.", SAMPLING)
+    seed: int = setting(1234, "Seed of sampling.", SAMPLING, at_least=-(2**63), at_most=2**63 - 1)
     ensemble: Literal["probability", "log"] = setting(
         "probability", "Whether several models average probabilities or log-probabilities.", SEARCH
     )
@@ -205,27 +231,21 @@ class TranslateConfig:
     threads: int = threads_setting()
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        least, most = self.min_length_ratio, self.max_length_ratio
-        if least > most:
-            rule = "the smallest ratio of lengths must not be above the largest"
-            raise SettingError(rule, min_length_ratio=least, max_length_ratio=most)
-        if not self.sample and self.n_best > self.beam:
-            rule = "a search finds at most as many translations as the beam is wide"
-            raise SettingError(rule, n_best=self.n_best, beam=self.beam)
-        if self.split_sentences and self.tokenized:
-            raise SettingError("tokenised text is not split; give raw text", split_sentences=True, tokenized=True)
-        if self.sample and self.glossary:
-            raise SettingError(
-                "a sample cannot be made to contain given phrases", glossary=self.glossary, sample=self.sample
-            )
-        if self.candidates and not self.lexicon:
-            raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
+        super().__post_init__()
+        rule = "the smallest ratio of lengths must not be above the largest"
+        wrong = self.min_length_ratio > self.max_length_ratio
+        self.forbid(wrong, rule, "min_length_ratio max_length_ratio")
+        rule = "a search finds at most as many translations as the beam is wide"
+        self.forbid(not self.sample and self.n_best > self.beam, rule, "n_best beam")
+        rule = "tokenised text is not split; give raw text"
+        self.forbid(self.split_sentences and self.tokenized, rule, "split_sentences tokenized")
+        rule = "a sample cannot be made to contain given phrases"
+        self.forbid(self.sample and bool(self.glossary), rule, "glossary sample")
+        rule = "needs a lexicon, too (`nmtalign lexicon` makes one)"
+        self.forbid(self.candidates > 0 and not self.lexicon, rule, "candidates")
 
 
-@section("score")
-@dataclass(frozen=True)
-class ScoreConfig:
+class ScoreConfig(Settings, section="score"):
     """What `score` measures and prints (section [score])."""
 
     by_length: bool = setting(False, "Also score by sentence length.", TABLES, common=True)
@@ -304,5 +324,213 @@ class ScoreConfig:
         unset="no limit",
     )
 
+
+class AlignConfig(Settings, section="align"):
+    """How `align` reads the attention weights (section [align])."""
+
+    links: LinkMethod | None = setting(
+        None,
+        "How weights become links.",
+        ALIGNMENT,
+        common=True,
+        unset="threshold if a threshold is given, else argmax",
+    )
+    threshold: float = setting(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, common=True, at_most=1)
+    reading: Reading = setting(
+        "auto",
+        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
+        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
+        "shifted for two.",
+        ALIGNMENT,
+        common=True,
+    )
+    temperature: float = setting(
+        1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
+    )
+    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
+    symmetrize: Symmetrization | None = setting(
+        None,
+        "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
+        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
+        ALIGNMENT,
+        common=True,
+        metavar="METHOD",
+        unset="agreement; product with a word aligner",
+    )
+    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
+    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
+    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
+    threads: int = threads_setting()
+    tokenized: bool = setting(
+        False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+    )
+
+
+class LinkConfig(Settings, section="link"):
+    """How `link` aligns a bitext (section [link])."""
+
+    max_time: str = setting(
+        "",
+        "Finish in about this time: 2m, 1h.",
+        BUDGET,
+        common=True,
+        form=seconds,
+        metavar="TIME",
+        unset="as long as the corpus needs",
+    )
+    quick: bool = setting(
+        False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, common=True, flags="--quick/--thorough"
+    )
+    tokenized: bool = setting(
+        False,
+        "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
+        TEXT,
+        common=True,
+        flags="--tokenized/--raw",
+    )
+    threads: int = threads_setting()
+
+
+class AerConfig(Settings, section="aer"):
+    """How `aer` reads links and what it prints (section [aer])."""
+
+    gold_base: int | None = setting(None, "First position in GOLD.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
+    links_base: int | None = setting(None, "First position in LINKS.", TEXT, common=True, at_most=1, unset=_GOLD_BASE)
+    reverse_gold: bool = setting(
+        False, "GOLD has the target first.", TEXT, common=True, flags="--reverse-gold/--keep-gold"
+    )
+    reverse_links: bool = setting(
+        False, "LINKS have the target first.", TEXT, common=True, flags="--reverse-links/--keep-links"
+    )
+    links_method: LinkMethod | None = setting(
+        None, "Read the links of an .h5 from its weights.", TEXT, common=True, unset="the stored links"
+    )
+    threshold: float | None = setting(
+        None, "Smallest weight of a link of an .h5.", TEXT, common=True, at_most=1, unset="the stored links"
+    )
+    by_length: bool = setting(False, "Also compare by words of the source.", TABLES, common=True)
+    buckets: str | None = setting(
+        None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
+    )
+    by_type: bool = setting(False, "Also compare by type: monotone, many-to-one, NULL, ...", TABLES, common=True)
+    worst: int = setting(0, "Also print the N sentences with the highest AER.", TABLES, common=True)
+    alpha: float | None = setting(
+        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
+    )
+    format: Literal["text", "json", "csv"] = setting("text", "Format of the result.", TABLES, common=True)
+
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
+        both = self.threshold is not None and self.links_method == "argmax"
+        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links_method")
+
+
+class LexiconConfig(Settings, section="lexicon"):
+    """How `lexicon` makes a translation table (section [lexicon])."""
+
+    iterations: int = setting(5, "Iterations of IBM Model 1.", MODEL, common=True, at_least=1)
+    top: int = setting(20, "Largest number of translations per source word.", TABLES, common=True, at_least=1)
+    min_probability: float = setting(
+        0.001, "Smallest probability of a translation.", TABLES, common=True, below=1, metavar="P"
+    )
+    reverse: bool = setting(False, "Translate from target to source.", TABLES, common=True)
+    tokenized: bool = setting(
+        False, "The texts are tokenised: split them at spaces.", TEXT, common=True, flags="--tokenized/--raw"
+    )
+    every: int = setting(1, "Use only every N-th pair.", TEXT, common=True, at_least=1)
+    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
+
+
+class PlotConfig(Settings, section="plot"):
+    """How `plot` draws alignments and learning curves (section [plot])."""
+
+    rank: int = setting(0, "Place in the n-best list, if the file has one.", TABLES, common=True)
+    hard_links: bool = setting(
+        False, "Also draw the hard links of the file.", ALIGNMENT, common=True, flags="--links/--no-links"
+    )
+    gold_base: int | None = setting(
+        None, "First position in the gold links.", TEXT, common=True, at_most=1, unset=_GOLD_BASE
+    )
+    reverse_gold: bool = setting(
+        False, "The gold links have the target first.", TEXT, common=True, flags="--reverse-gold/--keep-gold"
+    )
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT, common=True)
+    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours", "words"] = setting(
+        "updates", "The x axis of learning curves.", MEASURES, common=True
+    )
+    width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
+
+
+class SampleConfig(Settings, section="sample"):
+    """The size of a sample corpus (section [sample])."""
+
+    pairs: int = setting(20_000, "Training pairs.", TEXT, common=True, at_least=1)
+    seed: int = setting(1, "Another seed gives other sentences.", TEXT, common=True, at_most=2**63 - 1)
+
+
+class ReproduceConfig(Settings, section="reproduce"):
+    """Which experiments of the article are repeated, and what their report contains (section [reproduce])."""
+
+    scale: Literal["tiny", "small", "paper"] = setting(
+        "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL, common=True
+    )
+    models: str = setting(
+        "", "Which of the article's models.", MODEL, common=True, unset="all; with --systems none", metavar="NAME,..."
+    )
+    systems: str = setting(
+        "none", "Systems around the article, compared in one table.", MODEL, common=True, metavar="all|none|NAME,..."
+    )
+    ablations: str = setting("none", "What is removed or replaced.", MODEL, common=True, metavar="all|none|NAME,...")
+    seeds: int = setting(1, "Models of each kind.", MODEL, common=True, at_least=1)
+    updates: int | None = _budget("Budget of each model: updates.")
+    words: float | None = _budget("Budget of each model: target words, such as 1e7.")
+    hours: float | None = _budget("Budget of each model: hours of training.")
+    beam: int | None = setting(None, "Width of the beam.", SEARCH, common=True, at_least=1, unset="that of [translate]")
+    sentences: str = setting(
+        "", "Lines of the test set to show, counted from 1.", TEXT, common=True, form=line_numbers, metavar="N,..."
+    )
+    long: int = setting(3, "Longest sentences whose translations are compared.", TEXT)
+    reordered: int = setting(4, "Most reordered sentences that are drawn.", TEXT)
+    text: bool = setting(True, "The report contains sentences of the corpus.", TEXT, common=True)
+    jobs: int = setting(1, "Models trained at the same time, each by a process.", MACHINE, common=True, at_least=1)
+    device: Device | None = setting(None, DEVICE_HELP, MACHINE, common=True, unset=_OF_TRAIN)
+    precision: Precision | None = setting(None, PRECISION_HELP, MACHINE, unset=_OF_TRAIN)
+    threads: int | None = setting(
+        None, "CPU threads; 0 lets PyTorch choose.", MACHINE, common=True, at_most=1000, unset=_OF_TRAIN
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
+        self.forbid(len(budgets) > 1, "give one budget, the same for every model", " ".join(budgets))
+
+
+class ServeConfig(Settings, section="serve"):
+    """Where `serve` listens, and what one client may ask for (section [serve])."""
+
+    port: int = setting(5000, "Port; 0 chooses a free one.", ADDRESS, common=True, at_most=65535)
+    host: str = setting(
+        "127.0.0.1", "Address to listen on; the default serves this machine only.", ADDRESS, common=True
+    )
+    allowed_hosts: str = setting(
+        "",
+        "More names by which clients may address the server, or *.",
+        ADDRESS,
+        form=host_names,
+        metavar="NAME,...",
+        unset="localhost, 127.0.0.1, [::1] and the host",
+    )
+    max_body: str = setting("1M", "Largest body of a request.", LIMITS, common=True, form=byte_count, metavar="SIZE")
+    max_lines: int = setting(1000, "Largest number of lines of a request.", LIMITS, common=True, at_least=1)
+    max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
+    max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, common=True, at_least=1)
+    time_limit: str = setting("60s", "Longest time of a request.", LIMITS, common=True, form=seconds, metavar="TIME")
+    shutdown_time: str = setting(
+        "20s",
+        "After Ctrl-C or SIGTERM, answer waiting requests for at most this time.",
+        LIMITS,
+        form=seconds,
+        metavar="TIME",
+    )

@@ -16,7 +16,17 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import (
+    Any,
+    ClassVar,
+    Literal,
+    TypeVar,
+    Union,
+    dataclass_transform,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from nmtalign.errors import UsageError
 
@@ -111,7 +121,7 @@ class Setting:
 
 
 SECTIONS: dict[str, dict[str, Setting]] = {}
-"""The settings of each section of nmtalign.toml, by name; filled by `section`."""
+"""The settings of each section of nmtalign.toml, by name; filled by `Settings`."""
 _UNDESCRIBED = Setting("", "")
 _DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
@@ -126,19 +136,29 @@ def threads_setting() -> int:
     return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000)
 
 
-def seed_setting(help: str, panel: str, common: bool = False) -> int:  # noqa: A002
-    return setting(1234, help, panel, common=common, at_least=-(2**63), at_most=2**63 - 1)
+@dataclass_transform(frozen_default=True)
+class Settings:
+    """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
+    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. A class with further rules
+    extends `__post_init__`.
+    """
 
-def section(name: str) -> Callable[[type[T]], type[T]]:
-    """Adds the settings of a configuration dataclass to section `name` of nmtalign.toml."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def enter(cls: type[T]) -> type[T]:
-        found = {key: one for key, one in definitions(cls).items() if not one.internal}
-        SECTIONS.setdefault(name, {}).update(found)
-        return cls
+    def __init_subclass__(cls, section: str) -> None:
+        dataclass(frozen=True)(cls)
+        public = {name: one for name, one in definitions(cls).items() if not one.internal}
+        SECTIONS.setdefault(section, {}).update(public)
 
-    return enter
+    def __post_init__(self) -> None:
+        for name, one in definitions(type(self)).items():
+            one.check(getattr(self, name))
+
+    def forbid(self, wrong: bool, rule: str, names: str) -> None:
+        """Raises SettingError for the settings `names` if they are wrong together; `rule` says what is allowed."""
+        if wrong:
+            raise SettingError(rule, **{name: getattr(self, name) for name in names.split()})
 
 
 def definitions(cls: Any) -> Mapping[str, Setting]:
@@ -160,12 +180,6 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
 def field_names(*classes: type) -> list[str]:
     """The names of all fields of the dataclasses, in order."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
-
-
-def check_settings(config: Any) -> None:
-    """Raises SettingError for the first setting of a configuration dataclass that is outside its bounds."""
-    for name, one in definitions(type(config)).items():
-        one.check(getattr(config, name))
 
 
 class SettingError(UsageError):

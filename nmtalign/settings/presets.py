@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, resolve
 
 T = TypeVar("T")
