@@ -1,38 +1,16 @@
-"""Names of options that nmtalign has no longer, or that other programs have: what to give instead."""
+"""Names of options that other programs have: what to give instead."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from nmtalign.cli.common import say
 from nmtalign.errors import UsageError
 from nmtalign.text.conversion import bare_name
 from nmtalign.text.languages import suffix_language
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
 
-# Options that were renamed, by command; the old names will be removed in the next release.
-RENAMED: Mapping[str, Mapping[str, str]] = {
-    "translate": {"--alignments": "--save-alignments", "--alignments-of": "--save-alignments-of"},
-    "score-pairs": {"--n-best": "--n-best-list"},
-    "score": {
-        "--no-unk": "--known-words",
-        "--with-unk": "--all-words",
-        "--output": "--save-translation",
-        "-o": "--save-translation",
-        "--alignments": "--attention-from",
-    },
-}
-# Options that exist no more, by command, and what to do instead.
-REMOVED: Mapping[str, Mapping[str, str]] = {
-    "score": {
-        "--comet": "compute COMET with its own command, and give its scores, one per line, with "
-        "--segment-scores COMET=FILE",
-        "--tokenized": "multi-bleu is printed by default if the language is known; else give --target-language, or "
-        "--metrics multi-bleu --tokenize none for tokenised text",
-    }
-}
 # Options of OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and fast_align: names in a line, then the option
 # of nmtalign. The first option that the command has is the right one.
 _OTHER_PROGRAMS = """
@@ -104,21 +82,10 @@ _INSTEAD: Mapping[str, str] = {
     "hyp": "give the translation as an argument",
     "resume": "the same command resumes an interrupted run",
     "continue": "the same command resumes an interrupted run",
+    "comet": "compute COMET with its own command, and give its scores with --segment-scores COMET=FILE",
     "verbose": "progress is shown unless --quiet is given",
     "v": "progress is shown unless --quiet is given",
 }
-
-
-def current(argument: str, command: str) -> str:
-    """The argument with the new name of an option; raises UsageError for an option that was removed."""
-    name, equals, value = argument.partition("=")
-    if advice := REMOVED.get(command, {}).get(name):
-        raise UsageError(f"{name} is no longer an option: {advice}")
-    new = RENAMED.get(command, {}).get(name)
-    if new is None:
-        return argument
-    say(f"{name} is now {new}; the old name will be removed in the next release")
-    return f"{new}{equals}{value}"
 
 
 def pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:

@@ -1,4 +1,4 @@
-"""Options of the commands, made from the definitions of the settings; `--help-all`, `--show-settings`, old names.
+"""Options of the commands, made from the definitions of the settings; `--help-all`, `--show-settings`.
 
 A command states its own arguments only:
 
@@ -22,7 +22,7 @@ import typer
 from typer.core import TyperCommand
 
 from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
-from nmtalign.cli.option_names import advice, current, pairs_of_files
+from nmtalign.cli.option_names import advice, pairs_of_files
 from nmtalign.errors import UsageError
 from nmtalign.model_files import with_first_model
 from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
@@ -196,20 +196,20 @@ def protecting(command: Callable[..., None]) -> Callable[..., None]:
 
 
 class Command(TyperCommand):
-    """A command that accepts old names of options, with a notice, and explains wrong options and arguments."""
+    """A command that explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
         return without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Replaces old names, then parses; `--show-settings` needs no arguments."""
+        """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         if "--show-settings" in args[:end]:
             for one in self.params:
                 one.required = False
-        given = pairs_of_files([current(arg, self.name or "") for arg in args[:end]], self.params)
+        given = pairs_of_files(args[:end], self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer

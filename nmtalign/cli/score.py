@@ -32,9 +32,9 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import stays_in_place
-from nmtalign.settings.command_settings import AlignConfig, ScoreConfig
+from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import TABLES
-from nmtalign.settings.presets import translate_config
+from nmtalign.settings.presets import settings_of
 from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ def _request(
         chosen.settings,
         segments,
         WordSources.of(workspace, folders, given.train_text),
-        translate_config(section, ("score", {"n_best": 1, "sample": False}), flags),
+        settings_of(TranslateConfig, section, ("score", {"n_best": 1, "sample": False}), flags),
         skip_models=given.all_models,
         language=workspace.target_language or "",
     )

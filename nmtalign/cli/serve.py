@@ -13,7 +13,7 @@ from nmtalign.model_files import Which, check_ahead
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, naming
-from nmtalign.settings.presets import translate_config
+from nmtalign.settings.presets import settings_of
 
 if TYPE_CHECKING:
     from nmtalign.serving.http_server import HttpServer
@@ -74,7 +74,7 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
 def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
     layers = chosen.workspace.section("translate"), *chosen.layers
-    config = translate_config(*layers)
+    config = settings_of(TranslateConfig, *layers)
     if (config.lexicon or config.glossary) and len(folders) > 1:
         raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
     from nmtalign.translating.translator import Translator, load_models

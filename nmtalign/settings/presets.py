@@ -209,11 +209,6 @@ def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
     return layers
 
 
-def translate_config(*layers: Layer) -> TranslateConfig:
-    """The settings of a translation, including those that the search and a lexicon imply."""
-    return settings_of(TranslateConfig, *layers)
-
-
 def _without_own_vocabularies(layers: Sequence[Layer]) -> Iterator[Layer]:
     """Leaves out how to choose vocabularies below the layer that takes those of a model or of another corpus.
 

@@ -393,16 +393,6 @@ def test_given_scores_of_segments_are_a_metric_like_any_other(folder: Path, run:
     assert row["scores"]["COMET"]["value"] == pytest.approx(sum(inside) / len(inside))
 
 
-def test_old_names_of_options_work_with_a_line_each(vocabularies: Path, run: Run) -> None:
-    given = ["good.fr", "-r", "ref.fr", "-s", "src.en", "--data", "words", "--metrics", "bleu", "-q"]
-    old = run(*given, "--no-unk")
-    new = run(*given, "--known-words")
-    assert old[:2] == new[:2]
-    assert new[2] == ""
-    assert old[2] == ("nmtalign: --no-unk is now --known-words; the old name will be removed in the next release\n")
-    assert "--save-translation is for the translation of one model" in run(*given, "-o", "kept.fr")[2]
-
-
 def test_all_metrics_are_computed_only_if_asked_for(run: Run) -> None:
     assert "TER" not in run("good.fr", "-r", "ref.fr")[1]
     names = [line.split()[0] for line in run("good.fr", "-r", "ref.fr", "--metrics", "all")[1].splitlines()[2:]]
@@ -447,8 +437,8 @@ def test_figure_2_is_drawn(folder: Path, run: Run) -> None:
             2,
             "--attention: nothing has the attention of good.fr; give --attention-from good.fr=FILE.h5",
         ),
-        (["good.fr", "--comet", "gone"], 2, "--comet is no longer an option: compute COMET with its own command"),
-        (["good.fr", "--tokenized"], 2, "--tokenized is no longer an option: multi-bleu is printed by default"),
+        (["good.fr", "--comet", "gone"], 2, "no such option: --comet; compute COMET with its own command"),
+        (["good.fr", "-o", "kept.fr"], 2, "no such option: -o; nmtalign calls it --save-translation"),
         (["good.fr", "--beam", "3"], 2, "--beam and --device are for a translation made here"),
         (["good.fr", "--segment-scores", "ref.fr"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
         (["good.fr", "--segment-scores", "BLEU=ones"], 2, "nmtalign computes BLEU; give another name"),

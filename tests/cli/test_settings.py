@@ -160,15 +160,6 @@ def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> N
         assert all(max(one.opts, key=len) in shown for one in options)
 
 
-def test_an_old_name_is_accepted_with_a_notice(tmp_path: Path, monkeypatch, capsys) -> None:
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(UsageError, match=r"a\.h5: is given for -o and for --save-alignments"):
-        app(["translate", "--alignments=a.h5", "-o", "a.h5"], standalone_mode=False)
-    assert capsys.readouterr().err == (
-        "nmtalign: --alignments is now --save-alignments; the old name will be removed in the next release\n"
-    )
-
-
 def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     assert resolved("train", "--guided-alignment", "x" * 200)["guided_alignment"] == "x" * 200

@@ -13,7 +13,6 @@ import typer
 
 from nmtalign import errors
 from nmtalign.cli.commands import app
-from nmtalign.cli.option_names import RENAMED
 from nmtalign.cli.options import metavar
 from nmtalign.settings.definition import SECTIONS, Setting, toml
 from nmtalign.settings.presets import PRESETS
@@ -51,8 +50,6 @@ def _commands() -> Iterator[str]:
                     *(_row(one, parameters[one.name].annotation) for one in found),
                     "",
                 )
-        for old, new in RENAMED.get(name, {}).items():
-            yield from (f"`{old}` is the old name of `{new}`; it will be removed in the next release.", "")
 
 
 def _row(one: Any, annotation: Any) -> str:
