@@ -16,6 +16,7 @@ from nmtalign.settings.definition import (
     Device,
     Precision,
     Settings,
+    common,
     interval,
     seconds,
     setting,
@@ -127,7 +128,7 @@ class ModelConfig(Settings, section="train"):
         True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
     )
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
-    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    dropout: float = common(0.0, "Share of units set to 0.", MODEL, below=1)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:
@@ -203,7 +204,7 @@ class TrainingConfig(Settings, section="train"):
     """
 
     optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
-    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, common=True, above=0)
+    learning_rate: float = common(1.0, "Highest learning rate.", OPTIMISER, above=0)
     rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
     epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
     beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
@@ -214,7 +215,7 @@ class TrainingConfig(Settings, section="train"):
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
     loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
-    batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
+    batch_size: int = common(80, "Sentences or tokens per minibatch.", BATCHES, at_least=1)
     batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
     window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
@@ -224,12 +225,10 @@ class TrainingConfig(Settings, section="train"):
         "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         BATCHES,
     )
-    max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
-    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True, at_most=1e9)
-    max_time: str = setting(
-        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, common=True, form=seconds, metavar="TIME"
-    )
-    patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
+    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET)
+    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9)
+    max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME")
+    patience: int = common(10, "Stop after this many validations without progress; 0 = never.", BUDGET)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     average: int = setting(
@@ -238,16 +237,12 @@ class TrainingConfig(Settings, section="train"):
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
-    init_from: str = setting(
-        "", "Model with the first weights and the architecture.", MODEL, is_path=True, metavar="MODEL"
-    )
-    guided_alignment: str = setting(
-        "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
-    )
+    init_from: str = setting("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
+    guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
-    seed: int = setting(1234, "Seed of weights, order and dropout.", MACHINE, common=True, at_most=2**63 - 1)
-    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
+    device: Device = common("auto", DEVICE_HELP, MACHINE)
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
     threads: int = threads_setting()

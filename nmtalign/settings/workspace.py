@@ -110,18 +110,14 @@ def load_workspace(config: Path | None) -> Workspace:
         _check_section(path, lines, name, _table(path, table, name), keys)
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
-    found = {key: _text(str(path), key, table[key]) for key in _TOP[:4] if key in table}
-    folders = {key: path.parent / found[key] for key in ("data", "model") if key in found}
+    names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP[:4] if key in table}
     return Workspace(
         path,
-        found.get("source_language"),
-        found.get("target_language"),
-        folders.get("data", Workspace.data),
-        folders.get("model", Workspace.model),
-        {name: _texts(path, name, corpus[name]) for name in _PAIRS if name in corpus},
-        {name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
-        path.parent / _text(f"{path}: [corpus]", "gold", corpus["gold"]) if "gold" in corpus else None,
-        {name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
+        **{key: path.parent / name if key in ("data", "model") else name for key, name in names.items()},
+        pairs={name: _texts(path, name, corpus[name]) for name in _PAIRS if name in corpus},
+        tests={name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
+        gold=path.parent / _text(f"{path}: [corpus]", "gold", corpus["gold"]) if "gold" in corpus else None,
+        sections={name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
     )
 
 
