@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
-    from nmtalign.data.pair_spool import Summary
+    from nmtalign.data.corpus_writer import Summary
     from nmtalign.training.events import Event, Finished
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator

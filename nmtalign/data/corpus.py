@@ -4,7 +4,7 @@ Layout of corpus.h5, format 1: a group for each split (train, and optionally dev
 `source` and `target`, each with the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
 and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
 have `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train has `line` (int32): the line of each pair in the
-text, counted from 0; its attribute `total` is the number of lines. Files of earlier versions lack it.
+text, counted from 0; its attribute `total` is the number of lines.
 `unknown` (uint32) has the words of the `<unk>` at the places `unknown_at` (int64) of `ids`, for models that copy: their
 ids on the other side, or if unknown there, too, the size of that vocabulary plus a number; equal words have equal ones.
 
@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -50,23 +51,24 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
 }
 
 Array = npt.NDArray[Any]
-Flat = tuple[Array, Array]  # (ids, offsets); sentence i is ids[offsets[i]:offsets[i + 1]]
+_BLOCK = 1 << 20  # numbers hashed at a time
+# The datasets of each text of `content_sha256`, with the first number that is hashed; the first offset is always 0.
+_HASHED = {
+    "": {"ids": 0, "offsets": 1, "text": 0, "text_offsets": 1},
+    "/unknown": {"unknown": 0, "unknown_at": 0},
+}
 
 
+@dataclass(eq=False)
 class SplitSide:
     """One side of a split, memory-mapped from the file; dev and test have the raw text, too."""
 
-    def __init__(
-        self,
-        ids: Array,
-        offsets: Array,
-        text: Array | None = None,
-        text_offsets: Array | None = None,
-        unknown: Array | None = None,
-        unknown_at: Array | None = None,
-    ) -> None:
-        self.ids, self.offsets, self.unknown, self.unknown_at = ids, offsets, unknown, unknown_at
-        self._text, self._text_offsets = text, text_offsets
+    ids: Array
+    offsets: Array
+    raw_text: Array | None = None
+    text_offsets: Array | None = None
+    unknown: Array | None = None
+    unknown_at: Array | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -84,11 +86,10 @@ class SplitSide:
 
     def text(self, index: int) -> str:
         """The raw line; raises FormatError if the side has no text or if it is not UTF-8."""
-        if self._text is None or self._text_offsets is None:
+        if self.raw_text is None or self.text_offsets is None:
             raise FormatError("this part of a corpus has no raw text")
-        raw = self._text[self._text_offsets[index] : self._text_offsets[index + 1]].tobytes()
         try:
-            return raw.decode("utf-8")
+            return self.raw_text[self.text_offsets[index] : self.text_offsets[index + 1]].tobytes().decode("utf-8")
         except UnicodeDecodeError:
             message = f"{CORPUS_FILE}: damaged: text {index + 1} is not UTF-8; run nmtalign prep again"
             raise FormatError(message) from None
@@ -96,26 +97,26 @@ class SplitSide:
     def check(self, name: str, size: int, shortest: int) -> None:
         """Raises ValueError unless all offsets rise by `shortest` or more, and all ids are in the vocabulary."""
         _check_offsets(f"{name}/ids", self.ids, self.offsets, shortest)
-        if self._text is not None and self._text_offsets is not None:
-            _check_offsets(f"{name}/text", self._text, self._text_offsets)
-            if len(self._text_offsets) != len(self.offsets):
+        if self.raw_text is not None and self.text_offsets is not None:
+            _check_offsets(f"{name}/text", self.raw_text, self.text_offsets)
+            if len(self.text_offsets) != len(self.offsets):
                 raise ValueError(f"{name} has more or fewer lines than sentences")
         if len(self.ids) and self.ids.max() >= size:
             raise ValueError(f"an id of {name} is not in the vocabulary")
 
-    def content_hashes(self) -> dict[str, str]:
-        """The SHA-256 of the ids, offsets and text, and of the unknown words, in little-endian byte order."""
-        found = {"": _sha256((self.ids, 0), (self.offsets, 1), (self._text, 0), (self._text_offsets, 1))}
-        return found if self.unknown is None else found | {"/unknown": _sha256((self.unknown, 0), (self.unknown_at, 0))}
 
-
-def _sha256(*arrays: tuple[Array | None, int]) -> str:
-    """The SHA-256 of arrays, each from a place on."""
-    digest = hashlib.sha256()
-    for array, first in arrays:
-        if array is not None:
-            digest.update(np.ascontiguousarray(array[first:], array.dtype.newbyteorder("<")).data)
-    return digest.hexdigest()
+def content_hashes(side: h5py.Group) -> dict[str, str]:
+    """The SHA-256 of the ids, offsets and text of one side, and of its unknown words, in little-endian byte order."""
+    hashes = {}
+    for name, parts in _HASHED.items():
+        digest = hashlib.sha256()
+        for part, first in parts.items():
+            for start in range(first, len(side[part]) if part in side else 0, _BLOCK):
+                block = side[part][start : start + _BLOCK]
+                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
+        if not side.keys().isdisjoint(parts):
+            hashes[f"{side.name[1:]}{name}"] = digest.hexdigest()
+    return hashes
 
 
 def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) -> None:
@@ -127,17 +128,19 @@ def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) ->
         raise ValueError(f"the offsets of {name} do not rise")
 
 
+@dataclass(frozen=True, eq=False)
 class Split:
     """The sentence pairs of one split.
 
-    `lines` (N,) are the lines of the training text, counted from 0, on which the pairs were, in rising order;
-    `text_lines` is the number of lines of that text. Both are None if the file does not have them.
+    Of training pairs, `lines` (N,) are the lines of the text, counted from 0, on which they were, in rising order;
+    `text_lines` is the number of lines of that text.
     """
 
-    def __init__(self, name: str, source: SplitSide, target: SplitSide) -> None:
-        self.name, self.source, self.target = name, source, target
-        self.lines: npt.NDArray[np.int32] | None = None
-        self.text_lines: int | None = None
+    name: str
+    source: SplitSide
+    target: SplitSide
+    lines: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    text_lines: int = 0
 
     def __len__(self) -> int:
         return len(self.source)
@@ -151,10 +154,6 @@ class Split:
     def target_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens per target sentence, without `</s>`."""
         return self.target.lengths
-
-    def flat(self) -> tuple[Flat, Flat]:
-        """All sentences of each side, one after the other."""
-        return (self.source.ids, self.source.offsets), (self.target.ids, self.target.offsets)
 
     def pair(self, index: int) -> tuple[Array, Array]:
         """The ids of both sentences, without `</s>`."""
@@ -170,9 +169,7 @@ class Split:
 
     def reversed(self) -> "Split":
         """The same pairs with source and target exchanged."""
-        other = Split(self.name, self.target, self.source)
-        other.lines, other.text_lines = self.lines, self.text_lines
-        return other
+        return replace(self, source=self.target, target=self.source)
 
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
@@ -180,13 +177,13 @@ class Split:
             raise ValueError(f"{self.name} has sides of unequal length")
         for side, part, size in zip(SIDES, (self.source, self.target), sizes, strict=True):
             part.check(f"{self.name}/{side}", size, shortest=1 if self.name == "train" else 0)
-        lines, total = self.lines, self.text_lines
-        if lines is None or total is None:
+        if self.name != "train":
             return
-        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= total)):
-            raise ValueError(f"{self.name}/line does not fit the pairs")
-        if len(lines) > 1 and not (lines[1:] > lines[:-1]).all():
-            raise ValueError(f"{self.name}/line does not rise")
+        lines = self.lines
+        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= self.text_lines)):
+            raise ValueError("train/line does not fit the pairs")
+        if not (lines[1:] > lines[:-1]).all():
+            raise ValueError("train/line does not rise")
 
 
 class Corpus:
@@ -259,18 +256,20 @@ class Corpus:
                 attributes = _check_format(path, plain_attributes(path))
                 datasets = plain_datasets(file)
                 splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}
+                hashes: dict[str, str] = {}
+                for name in () if sealed else splits:
+                    hashes |= content_hashes(file[f"{name}/source"]) | content_hashes(file[f"{name}/target"])
             if "train" not in splits or not len(splits["train"]):
                 raise ValueError("no training pairs")
             _check_files(path.parent, _texts(attributes, "sha256"))
             corpus = cls(path.parent, attributes, splits)
             corpus.sealed = sealed
-            expected = _texts(attributes, "content_sha256")
-            for name, split in splits.items():
+            for split in splits.values():
                 split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
-                for side, part in zip(SIDES, (split.source, split.target), strict=True):
-                    for what, found in ({} if sealed else part.content_hashes()).items():
-                        if found != expected[f"{name}/{side}{what}"]:
-                            raise ValueError(f"{name}/{side}{what} does not match its SHA-256: changed since written")
+            expected = _texts(attributes, "content_sha256")
+            for name, found in hashes.items():
+                if found != expected[name]:
+                    raise ValueError(f"{name} does not match its SHA-256: changed since written")
         return corpus
 
 
@@ -326,14 +325,15 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
     def mapped_side(side: str) -> SplitSide:
-        more = ("text", "text_offsets", "unknown", "unknown_at")
-        parts = "ids", "offsets", *(part for part in more if f"{name}/{side}/{part}" in datasets)
-        return SplitSide(**{part: _mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts})
+        ids, offsets = (_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in ("ids", "offsets"))
+        others = (datasets.get(f"{name}/{side}/{part}") for part in ("text", "text_offsets", "unknown", "unknown_at"))
+        return SplitSide(ids, offsets, *(None if one is None else _mapped(path, one) for one in others))
 
     split = Split(name, mapped_side("source"), mapped_side("target"))
-    if (line := datasets.get(f"{name}/line")) is not None:
-        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(path, line.name)["total"])
-    return split
+    if name != "train":
+        return split
+    line = datasets["train/line"]
+    return replace(split, lines=_mapped(path, line), text_lines=int(plain_attributes(path, line.name)["total"]))
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:

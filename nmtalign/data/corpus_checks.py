@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.corpus_writer import Vocabularies
-from nmtalign.data.pair_spool import Summary
+from nmtalign.data.corpus_writer import Summary, Vocabularies
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import PathPair

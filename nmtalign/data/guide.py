@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 
 from nmtalign.data.batches import Batch
-from nmtalign.data.corpus import Corpus, Flat
-from nmtalign.errors import FormatError, InputError
+from nmtalign.data.corpus import Corpus, SplitSide
+from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.moses import MosesWords
@@ -91,14 +91,9 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     """Reads a file of links (plain or compressed) for the training pairs of a corpus.
 
     Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
-    file whose number of lines is not that of the training text; FormatError for a corpus that has no line numbers.
+    file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    if train.lines is None or train.text_lines is None:
-        raise FormatError(
-            f"{corpus.folder}: prepared by an earlier nmtalign, which did not store the line of each pair; "
-            "run nmtalign prep again to train with links"
-        )
     begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
@@ -109,7 +104,9 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         # Bounds of another type would convert the complete array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
-        sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
+        sizes = [
+            _word_counts(side, part, low, high) for side, part in zip((train.source, train.target), begins, strict=True)
+        ]
         _check(path, links, pairs, sizes, train.lines[low:high])
         if convert is None and high > low and corpus.tokenizers.kind == MosesWords.kind:
             convert = counts_words(_by_pair(links, pairs, corpus, range(low, high))) or False
@@ -208,13 +205,12 @@ def _no_link(path: Path, raw: list[bytes], first: int) -> InputError:
     )
 
 
-def _word_counts(side: Flat, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
+def _word_counts(side: SplitSide, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
     """(high - low,) the number of words of the sentences `low` to `high`."""
-    ids, offsets = side
-    bounds = offsets[low : high + 1].astype(np.int64)
+    bounds = side.offsets[low : high + 1].astype(np.int64)
     if begins is None:
         return np.diff(bounds)
-    marks = begins[ids[bounds[0] : bounds[-1]]]
+    marks = begins[side.ids[bounds[0] : bounds[-1]]]
     places = bounds - bounds[0]
     marks[places[:-1]] = True  # no training sentence is empty
     total = np.zeros(len(marks) + 1, dtype=np.int64)

@@ -1,7 +1,6 @@
 """Given links: their pairs, their distribution over pieces, and errors."""
 
 import gzip
-import shutil
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoc
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import read_guide
 from nmtalign.data.prepare import prepare
-from nmtalign.errors import FormatError, InputError
+from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import PrepConfig
 
 # Lines 1 (blank), 3 (too long) and 4 (said before) are dropped where duplicates are.
@@ -155,18 +154,6 @@ def test_a_file_of_other_lines_is_refused(tmp_path, links):
     corpus, path = prepared(tmp_path, links=links)
     with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
         read_guide(path, corpus)
-
-
-def test_a_corpus_of_an_earlier_version_still_opens_and_is_to_be_prepared_again_for_links(tmp_path, edit_hdf5):
-    corpus, path = prepared(tmp_path)
-    shutil.copytree(corpus.folder, tmp_path / "old")
-    with edit_hdf5(tmp_path / "old/corpus.h5") as file:
-        del file["train/line"]
-    old = Corpus.open(tmp_path / "old")
-    assert old.splits["train"].lines is None
-    assert old.hash == corpus.hash  # so that runs begun with it can be resumed
-    with pytest.raises(FormatError, match="run nmtalign prep again"):
-        read_guide(path, old)
 
 
 def test_batches_without_a_guide_have_none(tmp_path):
