@@ -145,12 +145,12 @@ class Split:
     def __len__(self) -> int:
         return len(self.source)
 
-    @property
+    @functools.cached_property
     def source_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens per source sentence, without `</s>`."""
         return self.source.lengths
 
-    @property
+    @functools.cached_property
     def target_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens per target sentence, without `</s>`."""
         return self.target.lengths

@@ -117,13 +117,17 @@ class CorpusChecks:
                 "set sentences aside with --dev-lines 1000"
             )
 
+    def _lines(self, name: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """For each side of a set: the name of its file, its language, and the first lines."""
+        lines = zip(*self._samples[name], strict=True)
+        for path, language, sample in zip(self._texts[name], self._languages, lines, strict=True):
+            yield shown(path), language, sample
+
     def _check_script(self, name: str) -> None:
-        if self._config.vocabulary != "word":
-            return
-        for path, lines in zip(self._texts[name], zip(*self._samples[name], strict=True), strict=True):
+        for path, _, lines in self._lines(name) if self._config.vocabulary == "word" else ():
             if is_unspaced(lines):
                 self.notes.append(
-                    f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; give "
+                    f"warning: {path}: has no spaces between words, so each line becomes a few long words; give "
                     "--vocabulary unigram"
                 )
 
@@ -159,11 +163,9 @@ class CorpusChecks:
         if self._config.vocabulary == "none":
             return
         texts = [
-            (f"{shown(path)}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
+            (f"{path}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
             for name, paths in self._texts.items()
-            for path, language, lines in zip(
-                paths, self._languages, zip(*self._samples[name], strict=True), strict=True
-            )
+            for path, language, lines in self._lines(name)
         ]
         self.notes += not_raw(texts, ", or give --vocabulary none, which takes its words as they are")
 
@@ -181,14 +183,14 @@ class CorpusChecks:
     def _check_lines(self, summary: Summary) -> None:
         """Notes that the lines of a training text are paragraphs."""
         dropped, total = summary.splits["train"].dropped["too long"], summary.splits["train"].pairs
-        for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
+        for path, _, lines in self._lines("train"):
             long = sum(
                 len(line.split()) > _MANY_WORDS or len(_SENTENCE_END.findall(line)) + 1 >= _MANY_SENTENCES
                 for line in lines
             )
             if long > _PARAGRAPHS * len(lines):
                 self.notes.append(
-                    f"warning: {shown(path)}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
+                    f"warning: {path}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
                     f"max_length = {self._config.max_length} drops {dropped:,} of {total:,} pairs: split both texts "
                     "into one sentence per line with a sentence aligner, or raise --max-length"
                 )

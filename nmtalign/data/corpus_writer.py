@@ -50,9 +50,8 @@ class SideSpool:
     def __init__(self, folder: Path, name: str, with_text: bool) -> None:
         self.index = WordIndex()
         self._counts = np.zeros(0, dtype=np.int64)  # (types, and room for more)
-        names = [part for part in _PARTS if with_text or not part.startswith("text")]
-        self._paths = {part: folder / f"{name}.{part}" for part in names}
-        self._streams = {part: path.open("wb") for part, path in self._paths.items()}
+        self._with_text = with_text
+        self._paths = {part: folder / f"{name}.{part}" for part in _PARTS}
 
     def append(self, side: Side, lines: Iterable[str]) -> None:
         """Adds the sentences of a chunk, and their raw lines if the split keeps its text."""
@@ -61,25 +60,20 @@ class SideSpool:
         if len(self.index) > len(self._counts):
             self._counts = np.concatenate((self._counts, np.zeros(len(self.index), dtype=np.int64)))
         self._counts[table] += np.bincount(side.ids, minlength=len(table))
-        self._streams["ids"].write(table[side.ids].data)
-        self._streams["lengths"].write(side.lengths.data)
-        if "text" in self._streams:
+        _append(self._paths["ids"], table[side.ids])
+        _append(self._paths["lengths"], side.lengths)
+        if self._with_text:
             raw = [line.encode("utf-8") for line in lines]
-            self._streams["text"].write(b"".join(raw))
-            self._streams["text_lengths"].write(np.asarray([len(line) for line in raw], dtype=np.int32).data)
+            _append(self._paths["text"], np.frombuffer(b"".join(raw), np.uint8))
+            _append(self._paths["text_lengths"], np.asarray([len(line) for line in raw], dtype=np.int32))
 
     @property
     def counts(self) -> npt.NDArray[np.int64]:
         """(types,) the number of occurrences of each word."""
         return self._counts[: len(self.index)]
 
-    def close(self) -> None:
-        """Closes the files."""
-        for stream in self._streams.values():
-            stream.close()
-
     def size(self, part: str) -> int:
-        """The number of numbers in a file, after it was closed."""
+        """The number of numbers in a file."""
         return self._paths[part].stat().st_size // np.dtype(_PARTS[part]).itemsize
 
     def word_counts(self) -> Iterator[tuple[str, int]]:
@@ -101,7 +95,7 @@ class SideSpool:
         unknown, narrow = table == UNK_ID, table.astype(dtype)
         _store(group, "ids", dtype, self.size("ids"), (narrow[block] for block in self._blocks("ids")))
         _store(group, "offsets", "i8", self.size("lengths") + 1, _offsets(self._blocks("lengths")))
-        if "text" in self._paths:
+        if self._with_text:
             _store(group, "text", "u1", self.size("text"), self._blocks("text"))
             _store(group, "text_offsets", "i8", self.size("lengths") + 1, _offsets(self._blocks("text_lengths")))
         count = int(self.counts[unknown].sum())
@@ -112,6 +106,11 @@ class SideSpool:
 
     def _blocks(self, part: str) -> Iterator[npt.NDArray[Any]]:
         return _blocks(self._paths[part], _PARTS[part])
+
+
+def _append(path: Path, numbers: npt.NDArray[Any]) -> None:
+    with path.open("ab") as stream:
+        stream.write(numbers.data)
 
 
 def _blocks(path: Path, dtype: type) -> Iterator[npt.NDArray[Any]]:
@@ -143,17 +142,15 @@ class PairSpool:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.sides = tuple(SideSpool(folder, f"{name}.{side}", name != "train") for side in SIDES)
-        self._lines_path = folder / f"{name}.line"
-        self._lines = self._lines_path.open("wb")
+        self._lines = folder / f"{name}.line"
+        self.size = 0
 
     def append(self, block: Pairs, chunk: Chunk, lines: Sequence[int] = ()) -> None:
         """Adds the kept pairs of a block; `lines` are the line numbers of all training pairs of the block, from 0."""
         for number, (side, part) in enumerate(zip(self.sides, (chunk.source, chunk.target), strict=True)):
             side.append(part, (block[kept][number] for kept in chunk.kept))
-        self._lines.write(np.asarray([lines[kept] for kept in chunk.kept if lines], dtype=np.int32).data)
-
-    def __len__(self) -> int:
-        return self.sides[0].size("lengths")
+        _append(self._lines, np.asarray([lines[kept] for kept in chunk.kept if lines], dtype=np.int32))
+        self.size += len(chunk.kept)
 
     def other_words(self, vocabularies: Vocabularies) -> Iterator[Table]:
         """For each side (types,): the id of each word on the other side, or the size of that vocabulary plus a number.
@@ -178,14 +175,8 @@ class PairSpool:
 
     def store_lines(self, group: h5py.Group, total: int) -> None:
         """Writes the dataset `line` (N,) int32; `total` is the number of lines of the text."""
-        _store(group, "line", "i4", len(self), _blocks(self._lines_path, np.int32))
+        _store(group, "line", "i4", self.size, _blocks(self._lines, np.int32))
         group["line"].attrs["total"] = total
-
-    def close(self) -> None:
-        """Closes the files."""
-        for side in self.sides:
-            side.close()
-        self._lines.close()
 
 
 @dataclass(frozen=True)
@@ -240,7 +231,7 @@ class Summary:
     settings: Mapping[str, Any]
     splits: Mapping[str, SplitSummary]
     texts: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    notes: Sequence[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
         """All values, and those computed from them, as plain values for JSON."""

@@ -1,6 +1,5 @@
 """From text files to a prepared corpus: read, drop, tokenise, count, choose the vocabularies, write."""
 
-import contextlib
 import dataclasses
 import io
 import itertools
@@ -27,7 +26,7 @@ from nmtalign.data.corpus_writer import (
     write_files,
 )
 from nmtalign.data.pipeline import CHUNK, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, Screen, set_aside, spooled_lines
+from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, screened, set_aside, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.model_files import CONFIG, check_files, model_config, read_settings
@@ -213,8 +212,7 @@ def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple
         texts=names,
     )
     job.checks.finish(summary, tokenizers, vocabularies)
-    chosen = [text.note for text in texts.values() if text.note]
-    summary = dataclasses.replace(summary, notes=[*chosen, *job.checks.notes])
+    summary.notes.extend([*(text.note for text in texts.values() if text.note), *job.checks.notes])
     job.notify("writing the corpus")
     write_files(job.work, tokenizers, vocabularies, spools, tables, raw, summary)
     return summary
@@ -245,8 +243,7 @@ def _training_blocks(
     others = OtherSets(job.config)
     for other in raw.values() if job.config.clean else ():
         others.add(other)
-    screen = Screen(job.config, job.languages, tally, others)
-    blocks = screen.kept(_read(job, "train", text, tally))
+    blocks = screened(_read(job, "train", text, tally), job.config, job.languages, tally, others)
     if job.config.dev_lines or job.config.test_lines:
         drawn, blocks = set_aside(blocks, job.work, job.config, tally)
         raw |= drawn
@@ -291,17 +288,16 @@ def _spool(
     """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
     training = name == "train"
     longest = tokenizers.most_tokens(job.config.max_length) if training else None
-    read = 0
-    with contextlib.closing(PairSpool(job.work, name)) as spool:
-        for block, chunk in tokenize_pairs(tokenizers, longest, blocks, job.workers, spacing=training):
-            tally.spacing.update(chunk.spacing)
-            tally.dropped["empty"] += chunk.empty
-            tally.dropped["too long"] += chunk.too_long
-            spool.append(block, chunk, tally.lines[read : read + len(block)])
-            read += len(block)
-            if training:
-                job.progress(read)
-    if not len(spool):
+    spool, read = PairSpool(job.work, name), 0
+    for block, chunk in tokenize_pairs(tokenizers, longest, blocks, job.workers, spacing=training):
+        tally.spacing.update(chunk.spacing)
+        tally.dropped["empty"] += chunk.empty
+        tally.dropped["too long"] += chunk.too_long
+        spool.append(block, chunk, tally.lines[read : read + len(block)])
+        read += len(block)
+        if training:
+            job.progress(read)
+    if not spool.size:
         raise _nothing_kept(origin, tally)
     return spool
 

@@ -243,50 +243,48 @@ class OtherSets:
         return forms[0] in self._sides[0] or forms[1] in self._sides[1]
 
 
-class Screen:
-    """Drops pairs with a blank side, and as the settings say, repeated ones and those that are no translations."""
+def screened(
+    blocks: Iterator[Pairs], config: PrepConfig, languages: tuple[str, str], tally: PrepTally, others: OtherSets
+) -> Iterator[Pairs]:
+    """Yields of each block the pairs that are kept, and adds their lines to the tally.
 
-    def __init__(self, config: PrepConfig, languages: tuple[str, str], tally: PrepTally, others: OtherSets) -> None:
-        self._config, self._languages, self._tally, self._others = config, languages, tally, others
-        self._seen, self._near = SeenTexts(), SeenTexts()
+    Pairs with a blank side are dropped; as the settings say, also repeated ones and those that are no translations.
+    """
+    seen, near, line = SeenTexts(), SeenTexts(), 0
+    if config.clean:
+        tally.dropped.update(dict.fromkeys((*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE), 0))
+    sample = list(itertools.islice(blocks, SAMPLE // CHUNK if config.clean else 0))
+    cleaner = Cleaner(languages, [pair for block in sample for pair in block])
+    for block in itertools.chain(sample, blocks):
+        numbered = [(number, pair) for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()]
+        tally.dropped["empty"] += len(block) - len(numbered)
+        line += len(block)
+        if config.drop_duplicates:
+            # No line contains `\n`, so it separates the two sides.
+            texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
+            numbered = _first_times(numbered, texts, seen, "duplicate", tally)
         if config.clean:
-            tally.dropped.update(dict.fromkeys((*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE), 0))
+            kept, texts = [], []
+            for number, pair in numbered:
+                letters = bare(pair[0]), bare(pair[1])
+                reason = cleaner.reason(pair, letters) or (IN_OTHER_SETS if others.has(letters) else "")
+                if reason:
+                    tally.dropped[reason] += 1
+                else:
+                    kept.append((number, pair))
+                    texts.append("\n".join(letters))
+            numbered = _first_times(kept, texts, near, NEAR_DUPLICATE, tally)
+        tally.lines.extend(number for number, _ in numbered)
+        yield [pair for _, pair in numbered]
 
-    def kept(self, blocks: Iterator[Pairs]) -> Iterator[Pairs]:
-        """The pairs of each block that are not dropped; their lines are added to the tally."""
-        sample = list(itertools.islice(blocks, SAMPLE // CHUNK if self._config.clean else 0))
-        cleaner = Cleaner(self._languages, [pair for block in sample for pair in block])
-        line = 0
-        for block in itertools.chain(sample, blocks):
-            numbered = [
-                (number, pair) for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()
-            ]
-            self._tally.dropped["empty"] += len(block) - len(numbered)
-            line += len(block)
-            if self._config.drop_duplicates and numbered:
-                # No line contains `\n`, so it separates the two sides.
-                texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
-                first = self._seen.first_time(texts)
-                self._tally.dropped["duplicate"] += first.count(False)
-                numbered = list(itertools.compress(numbered, first))
-            if self._config.clean:
-                numbered = self._cleaned(numbered, cleaner)
-            self._tally.lines.extend(number for number, _ in numbered)
-            yield [pair for _, pair in numbered]
 
-    def _cleaned(self, numbered: list[Numbered], cleaner: Cleaner) -> list[Numbered]:
-        counts, kept, texts = self._tally.dropped, [], []
-        for number, pair in numbered:
-            letters = bare(pair[0]), bare(pair[1])
-            reason = cleaner.reason(pair, letters) or (IN_OTHER_SETS if self._others.has(letters) else "")
-            if reason:
-                counts[reason] += 1
-            else:
-                kept.append((number, pair))
-                texts.append("\n".join(letters))
-        first = self._near.first_time(texts)
-        counts[NEAR_DUPLICATE] += first.count(False)
-        return list(itertools.compress(kept, first))
+def _first_times(
+    numbered: list[Numbered], texts: list[str], seen: SeenTexts, reason: str, tally: PrepTally
+) -> list[Numbered]:
+    """The pairs whose text occurs for the first time; the others are counted under the reason."""
+    first = seen.first_time(texts)
+    tally.dropped[reason] += first.count(False)
+    return list(itertools.compress(numbered, first))
 
 
 def set_aside(
