@@ -20,7 +20,6 @@ Ids = Sequence[int] | npt.NDArray[np.integer]
 Indices = npt.NDArray[np.integer]
 
 AHEAD = 8  # batches that are prefetched
-_BLOCK = 1 << 20  # pairs sorted at a time
 
 
 @dataclass(frozen=True)
@@ -108,34 +107,21 @@ def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -
     """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
-    longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
+    source, target = pairs.source_lengths, pairs.target_lengths
+    longest = np.maximum(source, target) + 1
     pairs_per_batch = policy.size
     if policy.unit == "tokens":
         pairs_per_batch = max(1, int(policy.size / float(longest[chosen].mean())))
     span = pairs_per_batch * max(1, policy.window)
-    _sort_windows(order, span, pairs)
     plan: list[Indices] = []
     for start in range(0, len(order), span):
         window = order[start : start + span]
+        window = window[np.lexsort((target[window], source[window], longest[window]))]
         starts = _cut(longest[window], policy)
         batches = [window[first:end] for first, end in itertools.pairwise([*starts, len(window)])]
         turns = generator.permutation(len(batches)) if policy.shuffle == "epoch" else range(len(batches))
         plan += [batches[turn] for turn in turns]
     return plan
-
-
-def _sort_windows(order: Indices, span: int, pairs: Split) -> None:
-    """Sorts each `span` of `order` in place, by the longer side, then source, then target; the sort is stable."""
-    base = int(max(pairs.source_lengths.max(initial=0), pairs.target_lengths.max(initial=0))) + 1
-    rows = max(1, _BLOCK // span) * span
-    whole = len(order) // span * span
-    for start, end in [*((at, min(at + rows, whole)) for at in range(0, whole, rows)), (whole, len(order))]:
-        if start == end:
-            continue
-        windows = order[start:end].reshape(-1, min(span, end - start))
-        source, target = (side[windows].astype(np.int64) for side in (pairs.source_lengths, pairs.target_lengths))
-        key = (np.maximum(source, target) * base + source) * base + target
-        windows[:] = np.take_along_axis(windows, np.argsort(key, axis=1, kind="stable"), axis=1)
 
 
 def _cut(longest: Indices, policy: BatchPolicy) -> list[int]:
@@ -149,16 +135,6 @@ def _cut(longest: Indices, policy: BatchPolicy) -> list[int]:
         padded = part * np.arange(1, len(part) + 1)
         start += max(1, int(np.searchsorted(padded, policy.size, side="right")))
     return starts
-
-
-def useful_work(pairs: Split, plan: Iterable[Indices]) -> float:
-    """The share of all positions, on both sides, that are real tokens, `</s>` included."""
-    real = padded = 0
-    for indices in plan:
-        for lengths in (pairs.source_lengths[indices], pairs.target_lengths[indices]):
-            real += int(lengths.sum()) + len(lengths)
-            padded += (int(lengths.max()) + 1) * len(lengths)
-    return real / padded if padded else 1.0
 
 
 def load_batches(

@@ -10,10 +10,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from bench.workload import useful_work
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.data import batches
 from nmtalign.data.batches import (
     AHEAD,
     BatchPolicy,
@@ -22,7 +22,6 @@ from nmtalign.data.batches import (
     make_batch,
     make_source,
     plan_epoch,
-    useful_work,
 )
 from nmtalign.data.corpus import Split, SplitSide
 from nmtalign.settings.presets import PRESETS
@@ -156,15 +155,13 @@ def planned_plainly(pairs, chosen, policy, epoch):
     return plan
 
 
-@given(st.integers(1, 500), policies, st.integers(0, 3), st.integers(1, 400))
-def test_the_plan_is_that_of_one_window_after_the_other(count, policy, epoch, block):
+@given(st.integers(1, 500), policies, st.integers(0, 3))
+def test_the_plan_is_that_of_one_pair_after_the_other(count, policy, epoch):
     pairs = corpus(count)
     chosen = eligible(pairs, 50)
     if not len(chosen):
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BLOCK", block)
-        plan = plan_epoch(pairs, chosen, policy, epoch)
+    plan = plan_epoch(pairs, chosen, policy, epoch)
     expected = planned_plainly(pairs, chosen, policy, epoch)
     assert len(plan) == len(expected)
     assert [batch.tolist() for batch in plan] == [batch.tolist() for batch in expected]
