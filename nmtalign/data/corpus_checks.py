@@ -98,7 +98,13 @@ class CorpusChecks:
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
         if self._words_chosen:
-            self.notes.append(_words_were_chosen(summary))
+            name = next(name for name in ("dev", "test", "train") if name in summary.splits)
+            rates = [side.unknown_rate for side in (summary.splits[name].source, summary.splits[name].target)]
+            self.notes.append(
+                "the vocabulary is words, because both languages have spaces between words; "
+                f"{rates[0]:.2%} of the source words and {rates[1]:.2%} of the target words of {name} are unknown "
+                "(--vocabulary bpe has no unknown words)"
+            )
         for name in self._texts:
             self._check_script(name)
             if name != "train" or self._config.vocabulary_from:
@@ -195,13 +201,3 @@ class CorpusChecks:
                     "into one sentence per line with a sentence aligner, or raise --max-length"
                 )
                 return
-
-
-def _words_were_chosen(summary: Summary) -> str:
-    name = next(name for name in ("dev", "test", "train") if name in summary.splits)
-    split = summary.splits[name]
-    return (
-        "the vocabulary is words, because both languages have spaces between words; "
-        f"{split.source.unknown_rate:.2%} of the source words and {split.target.unknown_rate:.2%} of the target words "
-        f"of {name} are unknown (--vocabulary bpe has no unknown words)"
-    )

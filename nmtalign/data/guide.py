@@ -22,8 +22,7 @@ from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import WORD_START, Subwords, Tokenizer
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import WORD_START, Subwords
 
 Begins = npt.NDArray[np.bool_] | None
 _BLOCK = 1 << 22  # bytes of the file that are read together
@@ -94,7 +93,12 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
+    source_begins = target_begins = None
+    if isinstance(corpus.tokenizers.source, Subwords):
+        source_begins, target_begins = (
+            np.array([word.startswith(WORD_START) for word in vocabulary.words])
+            for vocabulary in (corpus.source_vocabulary, corpus.target_vocabulary)
+        )
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
@@ -105,7 +109,8 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
         sizes = [
-            _word_counts(side, part, low, high) for side, part in zip((train.source, train.target), begins, strict=True)
+            _word_counts(train.source, source_begins, low, high),
+            _word_counts(train.target, target_begins, low, high),
         ]
         _check(path, links, pairs, sizes, train.lines[low:high])
         if convert is None and high > low and corpus.tokenizers.kind == MosesWords.kind:
@@ -123,7 +128,9 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         )
     np.cumsum(offsets, out=offsets)
     note = converted_note(shown(path)) if convert else ""
-    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
+    return Guide(
+        np.frombuffer(kept, dtype).reshape(-1, 2), offsets, (source_begins, target_begins), digest.hexdigest(), note
+    )
 
 
 def _by_pair(
@@ -136,16 +143,13 @@ def _by_pair(
     train, tokenizers = corpus.splits["train"], corpus.tokenizers
     bounds = np.searchsorted(pairs, np.arange(len(indices) + 1)).tolist()
     for place, index in enumerate(indices):
-        source, target = train.pair(index)
+        source = corpus.source_vocabulary.decode(train.source.sentence(index))
+        target = corpus.target_vocabulary.decode(train.target.sentence(index))
         split = (
-            _split(tokenizers.source, corpus.source_vocabulary.decode(source)),
-            _split(tokenizers.target, corpus.target_vocabulary.decode(target)),
+            SplitLine.of(tokenizers.source.detokenize(source), source),
+            SplitLine.of(tokenizers.target.detokenize(target), target),
         )
         yield [(i, j) for i, j in links[bounds[place] : bounds[place + 1]].tolist()], split
-
-
-def _split(tokenizer: Tokenizer, tokens: list[str]) -> SplitLine:
-    return SplitLine.of(tokenizer.detokenize(tokens), tokens)
 
 
 def _converted(
@@ -155,13 +159,6 @@ def _converted(
     lines = [token_links(links, pair) for links, pair in found]
     links = np.array([link for line in lines for link in line], np.int64).reshape(-1, 2)
     return links, np.repeat(np.arange(len(lines)), [len(line) for line in lines])
-
-
-def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
-    """(K,) whether an id begins a word; None if every token is a word."""
-    if not isinstance(corpus.tokenizers.source, Subwords):
-        return None
-    return np.array([word.startswith(WORD_START) for word in vocabulary.words])
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:

@@ -61,21 +61,17 @@ class GivenWords:
     def read(cls, folder: Path) -> "GivenWords":
         """Reads a folder after checking its files; raises FormatError if it is missing, foreign or damaged."""
         if (folder / CONFIG).exists():
-            return cls._of_model(folder)
+            settings = read_settings(folder)
+            check_files(folder, settings)
+            words = load_vocabularies(folder, model_config(folder, settings))
+            languages = settings["source_language"], settings["target_language"]
+            return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
         if not folder.is_file() and not (folder / CORPUS_FILE).exists():
             raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
         corpus = Corpus.open(folder)
         languages = corpus.source_language, corpus.target_language
         words = corpus.source_vocabulary, corpus.target_vocabulary
         return cls(folder, languages, corpus.tokenizers, words, corpus.settings)
-
-    @classmethod
-    def _of_model(cls, folder: Path) -> "GivenWords":
-        settings = read_settings(folder)
-        check_files(folder, settings)
-        words = load_vocabularies(folder, model_config(folder, settings))
-        languages = settings["source_language"], settings["target_language"]
-        return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
 
     def check(self, output: Path, languages: tuple[str, str]) -> None:
         """Raises UsageError if texts of these languages cannot be prepared with these words in the folder `output`."""
@@ -127,8 +123,8 @@ def prepare(
     languages: tuple[str, str],
     dev: PathPair | None = None,
     test: PathPair | None = None,
-    progress: Callable[[int], None] | None = None,
-    notify: Callable[[str], None] | None = None,
+    progress: Callable[[int], None] = lambda pairs: None,
+    notify: Callable[[str], None] = lambda step: None,
     force: bool = False,
 ) -> Summary:
     """Prepares a corpus in `folder` from texts in two files each, or in one TSV or TMX file: (path, None).
@@ -163,9 +159,7 @@ def prepare(
     if not force:
         check_begun(folder, languages, config.identity(), {*given, *aside})
     with disk_errors(folder), work_folder(folder) as work:
-        workers = worker_count(config.workers)
-        progress, notify = progress or (lambda pairs: None), notify or (lambda step: None)
-        job = _Job(work, config, languages, regions, workers, progress, notify, checks, words)
+        job = _Job(work, config, languages, regions, worker_count(config.workers), progress, notify, checks, words)
         summary = _prepare(job, given, names)
         if not force:
             check_same(work, folder)
