@@ -11,12 +11,18 @@ from typing import TYPE_CHECKING, Any
 from nmtalign.errors import FormatError
 from nmtalign.model_files import is_aligner, with_first_model
 from nmtalign.serving import need_server
-from nmtalign.settings.alignment_settings import AerConfig, AlignConfig, LexiconConfig, LinkConfig
-from nmtalign.settings.command_settings import ExportConfig, PrepConfig
+from nmtalign.settings.command_settings import (
+    AerConfig,
+    AlignConfig,
+    ExportConfig,
+    LexiconConfig,
+    LinkConfig,
+    PrepConfig,
+    ServeConfig,
+)
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
 from nmtalign.settings.presets import preset as settings_of_preset
-from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
@@ -27,7 +33,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
-    from nmtalign.data.pair_spool import Summary
+    from nmtalign.data.corpus_writer import Summary
     from nmtalign.training.events import Event, Finished
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator

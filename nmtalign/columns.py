@@ -18,8 +18,7 @@ import numpy as np
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import Which
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import definitions, field_names, written
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import open_regular, parse_json, read_json, sha256_of
-from nmtalign.settings.definition import Layer, convert, definitions, resolve, toml, written
+from nmtalign.settings.definition import Layer, definitions, resolve, toml, written
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
 from nmtalign.version import __version__
@@ -148,7 +148,7 @@ def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ..
     model = {name: value for name, value in model.items() if not definitions(ModelConfig)[name].internal}
     for origin, values in layers[1:]:
         for name in sorted((model.keys() - MAY_DIFFER) & values.keys()):
-            value = convert(origin, name, definitions(ModelConfig)[name].kind, values[name])
+            value = definitions(ModelConfig)[name].convert(origin, values[name])
             if value != model[name]:
                 raise UsageError(
                     f"{written(origin, name, value)}: the model {first} has {name} = {toml(model[name])}, and a "

@@ -21,7 +21,7 @@ from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
-from nmtalign.settings.alignment_settings import AlignConfig, Symmetrization
+from nmtalign.settings.command_settings import AlignConfig, Symmetrization
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown

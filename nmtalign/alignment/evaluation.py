@@ -41,7 +41,7 @@ from nmtalign.alignment.link_files import (
 from nmtalign.alignment.links import Link
 from nmtalign.alignment.same_counting import Side, comparable
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import AerConfig
+from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.workspace import FilePair
 from nmtalign.version import __version__
 

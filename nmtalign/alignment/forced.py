@@ -50,7 +50,7 @@ from nmtalign.core.model import Forced, TranslationModel
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.settings.alignment_settings import AlignConfig, Reading
+from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
 from nmtalign.text.moses import Tokens, keep
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer
@@ -311,7 +311,7 @@ def windows(
 ) -> Iterator[T]:
     """Yields windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
-    # Not `prefetched`: its thread would also read the texts, and Ctrl-C would wait for an idle pipe.
+    # Not read ahead as in `load_batches`: a thread would also read the texts, and Ctrl-C would wait for an idle pipe.
     with ThreadPoolExecutor(1, "tokenise") as thread:
         coming: Future[T] | None = None
         while window := list(islice(numbered, window_size(config))):

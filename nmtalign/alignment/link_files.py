@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Literal
 
 from nmtalign.alignment.links import Link, LinkedPair, without_scores
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.alignment_settings import LinkMethod
+from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.text.lines import STDIN, read_lines, shown
 from nmtalign.text.link_counting import SAMPLE, Links, check_alike
 

@@ -44,7 +44,7 @@ from nmtalign.files import (
     sweep,
 )
 from nmtalign.model_files import ALIGNER
-from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
+from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import check_spaces

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import InputError
-from nmtalign.settings.alignment_settings import LinkMethod
+from nmtalign.settings.command_settings import LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from nmtalign.alignment.lexical import different
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.pipeline import CHUNK, Chunk, LengthLimit, Pairs, Side, WordIndex, tokenize_pairs
+from nmtalign.data.pipeline import CHUNK, Chunk, Pairs, Side, WordIndex, tokenize_pairs
 from nmtalign.text.tokenizer import TextBytes, Tokenizers
 
 CUTOFF = 1e-6  # less probable translations are dropped
@@ -67,14 +67,14 @@ def corpus_bitext(corpus: Corpus, every: int = 1) -> Bitext:
     """Returns the training pairs of a prepared corpus, or every n-th of them; bytes are joined to words."""
     if isinstance(corpus.tokenizers.source, TextBytes):
         return read_bitext(islice(_texts(corpus), 0, None, every), Tokenizers.spaced())
-    sides = corpus.splits["train"].flat()
+    sides = corpus.splits["train"].source, corpus.splits["train"].target
     words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
-    lengths = np.stack([np.diff(offsets) for _, offsets in sides])
+    lengths = np.stack([side.lengths for side in sides])
     chosen = np.arange(lengths.shape[1]) % every == 0
     kept = chosen & (lengths.min(axis=0) > 0) & (lengths.max(axis=0) <= LONGEST)
     texts = [
-        WordNumbers(names, ids[np.repeat(kept, own)].astype(np.int32), _offsets(own[kept]))
-        for names, (ids, _), own in zip(words, sides, lengths, strict=True)
+        WordNumbers(names, side.ids[np.repeat(kept, own)].astype(np.int32), _offsets(own[kept]))
+        for names, side, own in zip(words, sides, lengths, strict=True)
     ]
     return Bitext(texts[0], texts[1], int(chosen.sum() - kept.sum()))
 
@@ -96,7 +96,7 @@ def read_bitext(
     """Returns tokenised lines of text. `progress` is called with the number of pairs read."""
     sides = _SideCollector(), _SideCollector()
     read = kept = 0
-    for block, chunk in tokenized(pairs, tokenizers, LengthLimit(LONGEST), workers):
+    for block, chunk in tokenized(pairs, tokenizers, LONGEST, workers):
         for collector, part in zip(sides, (chunk.source, chunk.target), strict=True):
             collector.append(part)
         read, kept = read + len(block), kept + len(chunk.kept)
@@ -106,12 +106,12 @@ def read_bitext(
 
 
 def tokenized(
-    pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, limit: LengthLimit, workers: int
+    pairs: Iterable[tuple[str, str]], tokenizers: Tokenizers, longest: int | None, workers: int
 ) -> Iterator[tuple[Pairs, Chunk]]:
     """Yields the pairs in blocks, each with its tokens, in order."""
     lines = iter(pairs)
     blocks = iter(lambda: list(islice(lines, CHUNK)), [])
-    return tokenize_pairs(tokenizers, limit, blocks, workers)
+    return tokenize_pairs(tokenizers, longest, blocks, workers)
 
 
 class _SideCollector:

@@ -40,7 +40,7 @@ from nmtalign.alignment.links import (
     normalised_rows,
 )
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.alignment_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
+from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)

@@ -15,7 +15,7 @@ from nmtalign.alignment.links import AlignmentRecord, Link, format_links, parse_
 from nmtalign.alignment.symmetrization import HARD_METHODS, join, least_weight, symmetrize, what_weights_are
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.settings.alignment_settings import HardSymmetrization, Symmetrization
+from nmtalign.settings.command_settings import HardSymmetrization, Symmetrization
 from nmtalign.text.lines import STDIN, read_pairs, shown
 from nmtalign.text.link_counting import SAMPLE, check_alike
 

@@ -13,9 +13,9 @@ from nmtalign.alignment.link_files import is_hdf5
 from nmtalign.alignment.links import Link, LinkedPair, parse_links
 from nmtalign.alignment.model1 import Bitext, corpus_bitext, learn, read_bitext, tokenized
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
-from nmtalign.data.pipeline import LengthLimit, Side, WordIndex, worker_count
+from nmtalign.data.pipeline import Side, WordIndex, worker_count
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.alignment_settings import LexiconConfig
+from nmtalign.settings.command_settings import LexiconConfig
 from nmtalign.text.direction import TextFit, check_pairs
 from nmtalign.text.lines import STDIN, read_lines, read_pairs, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
@@ -232,7 +232,7 @@ def pharaoh_links(
 
     chosen = islice(counted(), 0, None, every)
     convert: bool | None = None  # as the first pairs tell
-    for block, chunk in tokenized(chosen, tokenizers, LengthLimit(keep_empty=True), workers):
+    for block, chunk in tokenized(chosen, tokenizers, None, workers):
         found = list[LinkedPair]()
         for source, target in zip(_sentences(chunk.source), _sentences(chunk.target), strict=True):
             line = next(lines, None)

@@ -26,7 +26,7 @@ from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.model_files import ALIGNER
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import TextFit
 from nmtalign.text.moses import Tokens, WholeWords, keep

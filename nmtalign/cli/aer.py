@@ -19,8 +19,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import AerConfig
-from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.command_settings import AerConfig, ScoreConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
 from nmtalign.text.text_table import TextTable

@@ -15,7 +15,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import LexiconConfig
+from nmtalign.settings.command_settings import LexiconConfig
 from nmtalign.text.lines import STDOUT
 
 Source = Annotated[

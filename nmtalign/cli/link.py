@@ -19,7 +19,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
-from nmtalign.settings.alignment_settings import LinkConfig
+from nmtalign.settings.command_settings import LinkConfig
 
 if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress

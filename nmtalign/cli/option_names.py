@@ -1,4 +1,4 @@
-"""Names of options that other programs have, or another command: what to give instead."""
+"""Names of options that other programs have: what to give instead."""
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence

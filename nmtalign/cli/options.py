@@ -203,7 +203,7 @@ class Command(TyperCommand):
         return without_types(super().get_params(ctx))
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Completes options of two files, then parses; `--show-settings` needs no arguments."""
+        """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         if "--show-settings" in args[:end]:

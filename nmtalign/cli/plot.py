@@ -20,7 +20,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name
-from nmtalign.settings.alignment_settings import PlotConfig
+from nmtalign.settings.command_settings import PlotConfig
 from nmtalign.settings.definition import option
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDOUT

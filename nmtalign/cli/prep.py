@@ -29,7 +29,7 @@ from nmtalign.text.parallel import languages_of_columns
 from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
-    from nmtalign.data.pair_spool import Summary
+    from nmtalign.data.corpus_writer import Summary
 
 TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, or a TSV or TMX file with both.")]
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]

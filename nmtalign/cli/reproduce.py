@@ -10,7 +10,7 @@ import typer
 from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, stopping
-from nmtalign.settings.reproduce_settings import ReproduceConfig, line_numbers
+from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
 
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan

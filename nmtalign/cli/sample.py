@@ -5,7 +5,7 @@ from typing import Annotated
 
 from nmtalign.cli.common import QuietOption, own_argument, own_option, say, status_line, writes
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.settings.reproduce_settings import SampleConfig
+from nmtalign.settings.command_settings import SampleConfig
 
 
 @with_settings(SampleConfig, section="sample")

@@ -32,10 +32,10 @@ from nmtalign.cli.stopping import Signals
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import stays_in_place
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import ScoreConfig
+from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import TABLES
-from nmtalign.settings.presets import translate_config
+from nmtalign.settings.presets import settings_of
+from nmtalign.settings.workspace import given as given_flags
 from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ def _request(
         systems = models_to_score(workspace, given.model, given.all_models, source, say)
     folder = given.data or given.model
     folders = [folder] if folder else [path for path in systems.values() if path.is_dir()]
-    section, flags = workspace.layers("translate", search)
+    fixed = "score", {"n_best": 1, "sample": False}
     return ScoreRequest(
         systems,
         references,
@@ -186,7 +186,7 @@ def _request(
         chosen.settings,
         segments,
         WordSources.of(workspace, folders, given.train_text),
-        translate_config(section, ("score", {"n_best": 1, "sample": False}), flags),
+        settings_of(TranslateConfig, workspace.section("translate"), fixed, given_flags(search)),
         skip_models=given.all_models,
         language=workspace.target_language or "",
     )

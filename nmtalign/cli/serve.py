@@ -11,11 +11,9 @@ from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
 from nmtalign.model_files import Which
 from nmtalign.serving import need_server
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, naming
-from nmtalign.settings.presets import translate_config
-from nmtalign.settings.serve_settings import ServeConfig
+from nmtalign.settings.presets import settings_of
 
 if TYPE_CHECKING:
     from nmtalign.serving.http_server import HttpServer
@@ -75,7 +73,7 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
 def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
     layers = chosen.workspace.section("translate"), *chosen.layers
-    config = translate_config(*layers)
+    config = settings_of(TranslateConfig, *layers)
     if (config.lexicon or config.glossary) and len(folders) > 1:
         raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
     from nmtalign.translating.translator import Translator, load_models

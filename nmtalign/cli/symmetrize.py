@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import Symmetrization
+from nmtalign.settings.command_settings import Symmetrization
 from nmtalign.text.lines import STDIN, STDOUT
 
 Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target, text or .h5.")]

@@ -16,6 +16,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -49,23 +50,18 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
 }
 
 Array = npt.NDArray[Any]
-Flat = tuple[Array, Array]  # (ids, offsets); sentence i is ids[offsets[i]:offsets[i + 1]]
 
 
+@dataclass(eq=False)
 class SplitSide:
     """One side of a split, memory-mapped from the file; dev and test have the raw text, too."""
 
-    def __init__(
-        self,
-        ids: Array,
-        offsets: Array,
-        unknown: Array,
-        unknown_at: Array,
-        text: Array | None = None,
-        text_offsets: Array | None = None,
-    ) -> None:
-        self.ids, self.offsets, self.unknown, self.unknown_at = ids, offsets, unknown, unknown_at
-        self._text, self._text_offsets = text, text_offsets
+    ids: Array
+    offsets: Array
+    unknown: Array
+    unknown_at: Array
+    raw_text: Array | None = None
+    text_offsets: Array | None = None
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -83,11 +79,10 @@ class SplitSide:
 
     def text(self, index: int) -> str:
         """The raw line; raises FormatError if the side has no text or if it is not UTF-8."""
-        if self._text is None or self._text_offsets is None:
+        if self.raw_text is None or self.text_offsets is None:
             raise FormatError("this part of a corpus has no raw text")
-        raw = self._text[self._text_offsets[index] : self._text_offsets[index + 1]].tobytes()
         try:
-            return raw.decode("utf-8")
+            return self.raw_text[self.text_offsets[index] : self.text_offsets[index + 1]].tobytes().decode("utf-8")
         except UnicodeDecodeError:
             message = f"{CORPUS_FILE}: damaged: text {index + 1} is not UTF-8; run nmtalign prep again"
             raise FormatError(message) from None
@@ -95,9 +90,9 @@ class SplitSide:
     def check(self, name: str, size: int, shortest: int) -> None:
         """Raises ValueError unless all offsets rise by `shortest` or more, and all ids are in the vocabulary."""
         _check_offsets(f"{name}/ids", self.ids, self.offsets, shortest)
-        if self._text is not None and self._text_offsets is not None:
-            _check_offsets(f"{name}/text", self._text, self._text_offsets)
-            if len(self._text_offsets) != len(self.offsets):
+        if self.raw_text is not None and self.text_offsets is not None:
+            _check_offsets(f"{name}/text", self.raw_text, self.text_offsets)
+            if len(self.text_offsets) != len(self.offsets):
                 raise ValueError(f"{name} has more or fewer lines than sentences")
         if len(self.ids) and self.ids.max() >= size:
             raise ValueError(f"an id of {name} is not in the vocabulary")
@@ -112,34 +107,32 @@ def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) ->
         raise ValueError(f"the offsets of {name} do not rise")
 
 
+@dataclass(frozen=True, eq=False)
 class Split:
     """The sentence pairs of one split.
 
-    `lines` (N,) are the lines of the training text, counted from 0, on which the pairs were, in rising order;
-    `text_lines` is the number of lines of that text. Only train has them.
+    Of training pairs, `lines` (N,) are the lines of the text, counted from 0, on which they were, in rising order;
+    `text_lines` is the number of lines of that text.
     """
 
-    def __init__(self, name: str, source: SplitSide, target: SplitSide) -> None:
-        self.name, self.source, self.target = name, source, target
-        self.lines: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        self.text_lines = 0
+    name: str
+    source: SplitSide
+    target: SplitSide
+    lines: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    text_lines: int = 0
 
     def __len__(self) -> int:
         return len(self.source)
 
-    @property
+    @functools.cached_property
     def source_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens per source sentence, without `</s>`."""
         return self.source.lengths
 
-    @property
+    @functools.cached_property
     def target_lengths(self) -> npt.NDArray[np.int32]:
         """(N,) tokens per target sentence, without `</s>`."""
         return self.target.lengths
-
-    def flat(self) -> tuple[Flat, Flat]:
-        """All sentences of each side, one after the other."""
-        return (self.source.ids, self.source.offsets), (self.target.ids, self.target.offsets)
 
     def pair(self, index: int) -> tuple[Array, Array]:
         """The ids of both sentences, without `</s>`."""
@@ -155,9 +148,7 @@ class Split:
 
     def reversed(self) -> "Split":
         """The same pairs with source and target exchanged."""
-        other = Split(self.name, self.target, self.source)
-        other.lines, other.text_lines = self.lines, self.text_lines
-        return other
+        return replace(self, source=self.target, target=self.source)
 
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
@@ -165,13 +156,13 @@ class Split:
             raise ValueError(f"{self.name} has sides of unequal length")
         for side, part, size in zip(SIDES, (self.source, self.target), sizes, strict=True):
             part.check(f"{self.name}/{side}", size, shortest=1 if self.name == "train" else 0)
-        lines, total = self.lines, self.text_lines
         if self.name != "train":
             return
-        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= total)):
-            raise ValueError(f"{self.name}/line does not fit the pairs")
-        if len(lines) > 1 and not (lines[1:] > lines[:-1]).all():
-            raise ValueError(f"{self.name}/line does not rise")
+        lines = self.lines
+        if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= self.text_lines)):
+            raise ValueError("train/line does not fit the pairs")
+        if not (lines[1:] > lines[:-1]).all():
+            raise ValueError("train/line does not rise")
 
 
 class Corpus:
@@ -304,13 +295,13 @@ def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
     def mapped_side(side: str) -> SplitSide:
         parts = ("ids", "offsets", "unknown", "unknown_at", *(() if name == "train" else ("text", "text_offsets")))
-        return SplitSide(**{part: _mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts})
+        return SplitSide(*(_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts))
 
     split = Split(name, mapped_side("source"), mapped_side("target"))
-    if name == "train":
-        line = datasets["train/line"]
-        split.lines, split.text_lines = _mapped(path, line), int(plain_attributes(line)["total"])
-    return split
+    if name != "train":
+        return split
+    line = datasets["train/line"]
+    return replace(split, lines=_mapped(path, line), text_lines=int(plain_attributes(line)["total"]))
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:

@@ -6,8 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.corpus_writer import Vocabularies
-from nmtalign.data.pair_spool import Summary
+from nmtalign.data.corpus_writer import Summary, Vocabularies
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import PathPair
@@ -99,7 +98,13 @@ class CorpusChecks:
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
         if self._words_chosen:
-            self.notes.append(_words_were_chosen(summary))
+            name = next(name for name in ("dev", "test", "train") if name in summary.splits)
+            rates = [side.unknown_rate for side in (summary.splits[name].source, summary.splits[name].target)]
+            self.notes.append(
+                "the vocabulary is words, because both languages have spaces between words; "
+                f"{rates[0]:.2%} of the source words and {rates[1]:.2%} of the target words of {name} are unknown "
+                "(--vocabulary bpe has no unknown words)"
+            )
         for name in self._texts:
             self._check_script(name)
             if name != "train" or self._config.vocabulary_from:
@@ -118,13 +123,17 @@ class CorpusChecks:
                 "set sentences aside with --dev-lines 1000"
             )
 
+    def _lines(self, name: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
+        """For each side of a set: the name of its file, its language, and the first lines."""
+        lines = zip(*self._samples[name], strict=True)
+        for path, language, sample in zip(self._texts[name], self._languages, lines, strict=True):
+            yield shown(path), language, sample
+
     def _check_script(self, name: str) -> None:
-        if self._config.vocabulary != "word":
-            return
-        for path, lines in zip(self._texts[name], zip(*self._samples[name], strict=True), strict=True):
+        for path, _, lines in self._lines(name) if self._config.vocabulary == "word" else ():
             if is_unspaced(lines):
                 self.notes.append(
-                    f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; give "
+                    f"warning: {path}: has no spaces between words, so each line becomes a few long words; give "
                     "--vocabulary unigram"
                 )
 
@@ -159,11 +168,9 @@ class CorpusChecks:
         if self._config.vocabulary == "none":
             return
         texts = [
-            (f"{shown(path)}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
+            (f"{path}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
             for name, paths in self._texts.items()
-            for path, language, lines in zip(
-                paths, self._languages, zip(*self._samples[name], strict=True), strict=True
-            )
+            for path, language, lines in self._lines(name)
         ]
         self.notes += not_raw(texts, ", or give --vocabulary none, which takes its words as they are")
 
@@ -181,25 +188,15 @@ class CorpusChecks:
     def _check_lines(self, summary: Summary) -> None:
         """Notes that the lines of a training text are paragraphs."""
         dropped, total = summary.splits["train"].dropped["too long"], summary.splits["train"].pairs
-        for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
+        for path, _, lines in self._lines("train"):
             long = sum(
                 len(line.split()) > _MANY_WORDS or len(_SENTENCE_END.findall(line)) + 1 >= _MANY_SENTENCES
                 for line in lines
             )
             if long > _PARAGRAPHS * len(lines):
                 self.notes.append(
-                    f"warning: {shown(path)}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
+                    f"warning: {path}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
                     f"max_length = {self._config.max_length} drops {dropped:,} of {total:,} pairs: split both texts "
                     "into one sentence per line with a sentence aligner, or raise --max-length"
                 )
                 return
-
-
-def _words_were_chosen(summary: Summary) -> str:
-    name = next(name for name in ("dev", "test", "train") if name in summary.splits)
-    split = summary.splits[name]
-    return (
-        "the vocabulary is words, because both languages have spaces between words; "
-        f"{split.source.unknown_rate:.2%} of the source words and {split.target.unknown_rate:.2%} of the target words "
-        f"of {name} are unknown (--vocabulary bpe has no unknown words)"
-    )

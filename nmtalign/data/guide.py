@@ -17,13 +17,12 @@ import numpy.typing as npt
 import torch
 
 from nmtalign.data.batches import Batch
-from nmtalign.data.corpus import Corpus, Flat
+from nmtalign.data.corpus import Corpus, SplitSide
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import WORD_START, Subwords, Tokenizer
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import WORD_START, Subwords
 
 Begins = npt.NDArray[np.bool_] | None
 _BLOCK = 1 << 22  # bytes of the file that are read together
@@ -94,7 +93,12 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    begins = _begins(corpus, corpus.source_vocabulary), _begins(corpus, corpus.target_vocabulary)
+    source_begins = target_begins = None
+    if isinstance(corpus.tokenizers.source, Subwords):
+        source_begins, target_begins = (
+            np.array([word.startswith(WORD_START) for word in vocabulary.words])
+            for vocabulary in (corpus.source_vocabulary, corpus.target_vocabulary)
+        )
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
@@ -104,7 +108,10 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         # Bounds of another type would convert the complete array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
-        sizes = [_word_counts(side, part, low, high) for side, part in zip(train.flat(), begins, strict=True)]
+        sizes = [
+            _word_counts(train.source, source_begins, low, high),
+            _word_counts(train.target, target_begins, low, high),
+        ]
         _check(path, links, pairs, sizes, train.lines[low:high])
         if convert is None and high > low and corpus.tokenizers.kind == MosesWords.kind:
             convert = counts_words(_by_pair(links, pairs, corpus, range(low, high))) or False
@@ -121,7 +128,9 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         )
     np.cumsum(offsets, out=offsets)
     note = converted_note(shown(path)) if convert else ""
-    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
+    return Guide(
+        np.frombuffer(kept, dtype).reshape(-1, 2), offsets, (source_begins, target_begins), digest.hexdigest(), note
+    )
 
 
 def _by_pair(
@@ -134,16 +143,13 @@ def _by_pair(
     train, tokenizers = corpus.splits["train"], corpus.tokenizers
     bounds = np.searchsorted(pairs, np.arange(len(indices) + 1)).tolist()
     for place, index in enumerate(indices):
-        source, target = train.pair(index)
+        source = corpus.source_vocabulary.decode(train.source.sentence(index))
+        target = corpus.target_vocabulary.decode(train.target.sentence(index))
         split = (
-            _split(tokenizers.source, corpus.source_vocabulary.decode(source)),
-            _split(tokenizers.target, corpus.target_vocabulary.decode(target)),
+            SplitLine.of(tokenizers.source.detokenize(source), source),
+            SplitLine.of(tokenizers.target.detokenize(target), target),
         )
         yield [(i, j) for i, j in links[bounds[place] : bounds[place + 1]].tolist()], split
-
-
-def _split(tokenizer: Tokenizer, tokens: list[str]) -> SplitLine:
-    return SplitLine.of(tokenizer.detokenize(tokens), tokens)
 
 
 def _converted(
@@ -153,13 +159,6 @@ def _converted(
     lines = [token_links(links, pair) for links, pair in found]
     links = np.array([link for line in lines for link in line], np.int64).reshape(-1, 2)
     return links, np.repeat(np.arange(len(lines)), [len(line) for line in lines])
-
-
-def _begins(corpus: Corpus, vocabulary: Vocabulary) -> Begins:
-    """(K,) whether an id begins a word; None if every token is a word."""
-    if not isinstance(corpus.tokenizers.source, Subwords):
-        return None
-    return np.array([word.startswith(WORD_START) for word in vocabulary.words])
 
 
 def _blocks(path: Path) -> Iterator[list[bytes]]:
@@ -203,13 +202,12 @@ def _no_link(path: Path, raw: list[bytes], first: int) -> InputError:
     )
 
 
-def _word_counts(side: Flat, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
+def _word_counts(side: SplitSide, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
     """(high - low,) the number of words of the sentences `low` to `high`."""
-    ids, offsets = side
-    bounds = offsets[low : high + 1].astype(np.int64)
+    bounds = side.offsets[low : high + 1].astype(np.int64)
     if begins is None:
         return np.diff(bounds)
-    marks = begins[ids[bounds[0] : bounds[-1]]]
+    marks = begins[side.ids[bounds[0] : bounds[-1]]]
     places = bounds - bounds[0]
     marks[places[:-1]] = True  # no training sentence is empty
     total = np.zeros(len(marks) + 1, dtype=np.int64)

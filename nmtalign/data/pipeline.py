@@ -7,10 +7,9 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass
 from multiprocessing.connection import wait
 from typing import NamedTuple
 
@@ -31,14 +30,6 @@ _IN_FLIGHT = 3  # chunks per process
 _COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line
 _COUNTED_STEP = 16  # in later chunks, the spacing is learned from every 16th line
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
-
-
-@dataclass(frozen=True)
-class LengthLimit:
-    """Pairs with more than `longest` tokens on either side are left out (0 = no limit)."""
-
-    longest: int = 0
-    keep_empty: bool = False
 
 
 class WordIndex(dict[str, int]):
@@ -90,18 +81,19 @@ def worker_count(asked: int) -> int:
     return asked or max(1, int(usable_cores()))
 
 
-def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, step: int = 0) -> Chunk:
-    """Tokenises pairs and drops those that are empty or too long on either side.
+def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, step: int = 0) -> Chunk:
+    """Tokenises pairs and drops those with an empty side or one of more than `longest` tokens (0 = no limit).
 
-    The positions of spaces are counted in every `step`-th target line that is kept (0 = none).
+    If `longest` is None, every pair is kept. The positions of spaces are counted in every `step`-th target line that is
+    kept (0 = none).
     """
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]
     kept, empty, too_long = [], 0, 0
     for number, pair in enumerate(zip(sources, targets, strict=True)):
-        if not all(pair) and not limit.keep_empty:
+        if not all(pair) and longest is not None:
             empty += 1
-        elif limit.longest and max(map(len, pair)) > limit.longest:
+        elif longest and max(map(len, pair)) > longest:
             too_long += 1
         else:
             kept.append(number)
@@ -114,7 +106,7 @@ def tokenize_chunk(tokenizers: Tokenizers, limit: LengthLimit, pairs: Pairs, ste
 
 
 def tokenize_pairs(
-    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterator[Pairs], workers: int, spacing: bool = False
+    tokenizers: Tokenizers, longest: int | None, blocks: Iterator[Pairs], workers: int, spacing: bool = False
 ) -> Iterator[tuple[Pairs, Chunk]]:
     """Yields each block of raw pairs with its chunk, in order; the number of workers does not change the result.
 
@@ -122,35 +114,26 @@ def tokenize_pairs(
     corpus with one worker, is tokenised in this process.
     """
     head = list(itertools.islice(blocks, PARALLEL_FROM if workers > 1 else 0))
-    work = _with_steps(itertools.chain(head, blocks), spacing)
-    if len(head) == PARALLEL_FROM:
-        return _in_processes(tokenizers, limit, work, workers)
-    return ((block, tokenize_chunk(tokenizers, limit, block, step)) for block, step in work)
-
-
-def _with_steps(blocks: Iterable[Pairs], spacing: bool) -> Iterator[tuple[Pairs, int]]:
-    for number, block in enumerate(blocks):
-        yield block, (1 if number < _COUNTED_WHOLE else _COUNTED_STEP) if spacing else 0
-
-
-def _in_processes(
-    tokenizers: Tokenizers, limit: LengthLimit, blocks: Iterable[tuple[Pairs, int]], workers: int
-) -> Iterator[tuple[Pairs, Chunk]]:
+    steps = itertools.chain(itertools.repeat(1, _COUNTED_WHOLE), itertools.repeat(_COUNTED_STEP))
+    work = zip(itertools.chain(head, blocks), steps if spacing else itertools.repeat(0), strict=False)
+    if len(head) < PARALLEL_FROM:
+        for block, step in work:
+            yield block, tokenize_chunk(tokenizers, longest, block, step)
+        return
     waiting: deque[tuple[Pairs, Future[Chunk]]] = deque()
-    with process_pool(workers, tokenizers, limit) as pool:
-        for block, step in blocks:
+    with process_pool(workers, tokenizers, longest) as pool:
+        for block, step in work:
             waiting.append((block, pool.submit(_work, block, step)))
             if len(waiting) >= _IN_FLIGHT * workers:
                 done, future = waiting.popleft()
                 yield done, future.result()
-        while waiting:
-            done, future = waiting.popleft()
+        for done, future in waiting:
             yield done, future.result()
 
 
 @contextlib.contextmanager
 def process_pool(
-    workers: int, tokenizers: Tokenizers | None = None, limit: LengthLimit | None = None, killed: str = _KILLED
+    workers: int, tokenizers: Tokenizers | None = None, longest: int | None = None, killed: str = _KILLED
 ) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
 
@@ -159,7 +142,7 @@ def process_pool(
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, limit)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, longest)) as pool:
         try:
             yield pool
         except BaseException as error:
@@ -172,14 +155,14 @@ def process_pool(
             raise
 
 
-_worker: dict[str, tuple[Tokenizers, LengthLimit]] = {}
+_worker: dict[str, tuple[Tokenizers, int | None]] = {}
 
 
-def _start(tokenizers: Tokenizers | None, limit: LengthLimit | None) -> None:
+def _start(tokenizers: Tokenizers | None, longest: int | None) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, with one line
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if tokenizers is not None and limit is not None:
-        _worker["settings"] = (tokenizers, limit)
+    if tokenizers is not None:
+        _worker["settings"] = (tokenizers, longest)
 
 
 def _end_with_parent() -> None:
@@ -191,5 +174,4 @@ def _end_with_parent() -> None:
 
 
 def _work(pairs: Pairs, step: int) -> Chunk:
-    tokenizers, limit = _worker["settings"]
-    return tokenize_chunk(tokenizers, limit, pairs, step)
+    return tokenize_chunk(*_worker["settings"], pairs, step)

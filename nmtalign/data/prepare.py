@@ -1,6 +1,5 @@
 """From text files to a prepared corpus: read, drop, tokenise, count, choose the vocabularies, write."""
 
-import contextlib
 import dataclasses
 import io
 import itertools
@@ -9,11 +8,14 @@ import shutil
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from nmtalign.data.corpus import SPLITS
+from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
 from nmtalign.data.corpus_checks import CorpusChecks, with_vocabulary
 from nmtalign.data.corpus_writer import (
-    Tables,
+    PairSpool,
+    SplitSummary,
+    Summary,
     Vocabularies,
     check_begun,
     check_same,
@@ -21,30 +23,82 @@ from nmtalign.data.corpus_writer import (
     publish,
     text_names,
     work_folder,
-    write_corpus,
     write_files,
-    write_texts,
 )
-from nmtalign.data.given_words import GivenWords
-from nmtalign.data.pair_spool import PairSpool, SplitSummary, Summary
-from nmtalign.data.pipeline import CHUNK, LengthLimit, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, Screen, set_aside, spooled_lines
-from nmtalign.errors import InputError, UsageError
+from nmtalign.data.pipeline import CHUNK, Pairs, process_pool, tokenize_pairs, worker_count
+from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, screened, set_aside, spooled_lines
+from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import disk_errors
+from nmtalign.model_files import CONFIG, check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import SettingError, pair_of_sizes
+from nmtalign.settings.definition import SettingError, pair_of_sizes, resolve
+from nmtalign.settings.presets import OF_VOCABULARIES
 from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
 from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
+
+
+@dataclass(frozen=True)
+class GivenWords:
+    """What `prep --vocabulary-from` takes from a model directory or from a prepared corpus."""
+
+    folder: Path
+    languages: tuple[str, str]
+    tokenizers: Tokenizers
+    vocabularies: tuple[Vocabulary, Vocabulary]
+    settings: Mapping[str, Any]  # those of the `prep` that chose the vocabularies
+
+    @classmethod
+    def read(cls, folder: Path) -> "GivenWords":
+        """Reads a folder after checking its files; raises FormatError if it is missing, foreign or damaged."""
+        if (folder / CONFIG).exists():
+            settings = read_settings(folder)
+            check_files(folder, settings)
+            words = load_vocabularies(folder, model_config(folder, settings))
+            languages = settings["source_language"], settings["target_language"]
+            return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
+        if not folder.is_file() and not (folder / CORPUS_FILE).exists():
+            raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
+        corpus = Corpus.open(folder)
+        languages = corpus.source_language, corpus.target_language
+        words = corpus.source_vocabulary, corpus.target_vocabulary
+        return cls(folder, languages, corpus.tokenizers, words, corpus.settings)
+
+    def check(self, output: Path, languages: tuple[str, str]) -> None:
+        """Raises UsageError if texts of these languages cannot be prepared with these words in the folder `output`."""
+        if output.resolve() == (self.folder.parent if self.folder.is_file() else self.folder).resolve():
+            raise SettingError(
+                "the new corpus would replace files of this folder; give another one with -o",
+                vocabulary_from=str(self.folder),
+            )
+        source, target = self.languages
+        if languages == self.languages:
+            return
+        if languages == (target, source):
+            fix = f"give the {source} text first, then the {target} text"
+        else:
+            fix = f"give texts in {source} and {target}, or correct --source-language and --target-language"
+        raise UsageError(
+            f"{self.folder}: its words are those of {source}-{target}, and the texts are {'-'.join(languages)}; {fix}"
+        )
+
+    def adopted_by(self, config: PrepConfig) -> PrepConfig:
+        """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
+        there = {name: self.settings[name] for name in OF_VOCABULARIES if name in self.settings}
+        try:
+            chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
+        except UsageError as error:
+            raise FormatError(str(error)) from None
+        return dataclasses.replace(config, **{name: chosen[name] for name in OF_VOCABULARIES})
 
 
 @dataclass(frozen=True)
@@ -69,8 +123,8 @@ def prepare(
     languages: tuple[str, str],
     dev: PathPair | None = None,
     test: PathPair | None = None,
-    progress: Callable[[int], None] | None = None,
-    notify: Callable[[str], None] | None = None,
+    progress: Callable[[int], None] = lambda pairs: None,
+    notify: Callable[[str], None] = lambda step: None,
     force: bool = False,
 ) -> Summary:
     """Prepares a corpus in `folder` from texts in two files each, or in one TSV or TMX file: (path, None).
@@ -105,9 +159,7 @@ def prepare(
     if not force:
         check_begun(folder, languages, config.identity(), {*given, *aside})
     with disk_errors(folder), work_folder(folder) as work:
-        workers = worker_count(config.workers)
-        progress, notify = progress or (lambda pairs: None), notify or (lambda step: None)
-        job = _Job(work, config, languages, regions, workers, progress, notify, checks, words)
+        job = _Job(work, config, languages, regions, worker_count(config.workers), progress, notify, checks, words)
         summary = _prepare(job, given, names)
         if not force:
             check_same(work, folder)
@@ -134,8 +186,8 @@ def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple
         spools[name] = _spool(job, name, origin, tokenizers, blocks, tallies[name])
     job.notify("choosing the vocabularies")
     vocabularies = job.words.vocabularies if job.words else _vocabularies(job.config, tokenizers, spools["train"])
-    tables: dict[str, Tables] = {
-        name: tuple(side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True))
+    tables = {
+        name: [side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True)]
         for name, spool in spools.items()
     }
     summary = Summary(
@@ -146,7 +198,7 @@ def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple
         splits={
             name: SplitSummary(
                 tallies[name].pairs,
-                tallies[name].dropped(),
+                dict(tallies[name].dropped),
                 *(side.summary(table) for side, table in zip(spool.sides, tables[name], strict=True)),
             )
             for name, spool in spools.items()
@@ -154,12 +206,9 @@ def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple
         texts=names,
     )
     job.checks.finish(summary, tokenizers, vocabularies)
-    chosen = [text.note for text in texts.values() if text.note]
-    summary = dataclasses.replace(summary, notes=[*chosen, *job.checks.notes])
+    summary.notes.extend([*(text.note for text in texts.values() if text.note), *job.checks.notes])
     job.notify("writing the corpus")
-    write_files(job.work, tokenizers, vocabularies, summary)
-    write_texts(job.work, names, raw)
-    write_corpus(job.work, tokenizers, vocabularies, spools, tables, summary)
+    write_files(job.work, tokenizers, vocabularies, spools, tables, raw, summary)
     return summary
 
 
@@ -175,7 +224,7 @@ def _read(job: _Job, name: str, text: ParallelText, tally: PrepTally) -> Iterato
     yield from _in_blocks(job.checks.watch(name, text), tally)
     if text.skipped:
         tally.pairs += text.skipped
-        tally.others[NO_TRANSLATION] = text.skipped
+        tally.dropped[NO_TRANSLATION] = text.skipped
 
 
 def _training_blocks(
@@ -188,8 +237,7 @@ def _training_blocks(
     others = OtherSets(job.config)
     for other in raw.values() if job.config.clean else ():
         others.add(other)
-    screen = Screen(job.config, job.languages, tally, others)
-    blocks = screen.kept(_read(job, "train", text, tally))
+    blocks = screened(_read(job, "train", text, tally), job.config, job.languages, tally, others)
     if job.config.dev_lines or job.config.test_lines:
         drawn, blocks = set_aside(blocks, job.work, job.config, tally)
         raw |= drawn
@@ -233,20 +281,17 @@ def _spool(
 ) -> PairSpool:
     """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
     training = name == "train"
-    limit = LengthLimit(tokenizers.most_tokens(job.config.max_length)) if training else LengthLimit(keep_empty=True)
-    read = 0
-    with contextlib.closing(PairSpool(job.work, name, with_text=not training)) as spool:
-        for block, chunk in tokenize_pairs(tokenizers, limit, blocks, job.workers, spacing=training):
-            tally.spacing.update(chunk.spacing)
-            tally.empty += chunk.empty
-            tally.too_long += chunk.too_long
-            for number, (side, part) in enumerate(zip(spool.sides, (chunk.source, chunk.target), strict=True)):
-                side.append(part, () if training else [block[kept][number] for kept in chunk.kept])
-            if training:
-                spool.append_lines([tally.lines[read + kept] for kept in chunk.kept])
-                job.progress(read + len(block))
-            read += len(block)
-    if not spool.source.sentences:
+    longest = tokenizers.most_tokens(job.config.max_length) if training else None
+    spool, read = PairSpool(job.work, name), 0
+    for block, chunk in tokenize_pairs(tokenizers, longest, blocks, job.workers, spacing=training):
+        tally.spacing.update(chunk.spacing)
+        tally.dropped["empty"] += chunk.empty
+        tally.dropped["too long"] += chunk.too_long
+        spool.append(block, chunk, tally.lines[read : read + len(block)])
+        read += len(block)
+        if training:
+            job.progress(read)
+    if not spool.size:
         raise _nothing_kept(origin, tally)
     return spool
 
@@ -254,8 +299,8 @@ def _spool(
 def _nothing_kept(names: str, tally: PrepTally) -> InputError:
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")
-    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped().items() if count)
-    fix = "; raise --max-length (0 = no limit)" if tally.too_long else ""
+    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped.items() if count)
+    fix = "; raise --max-length (0 = no limit)" if tally.dropped["too long"] else ""
     return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){fix}")
 
 

@@ -1,30 +1,164 @@
-"""Which pairs of raw text become training pairs: dropped ones are counted, others are set aside as dev and test."""
+"""Which pairs of raw text become training pairs: dropped ones are counted, others are set aside as dev and test.
+
+With `prep --clean`, filters drop pairs that are probably no translations of each other, by reason. A filter sees one
+pair at a time. The typical ratio of lengths, and the script of a language that is not in the table, come from the first
+pairs of the corpus. Nothing depends on chance.
+"""
 
 import contextlib
+import hashlib
 import itertools
 import random
+import re
+import statistics
+import unicodedata
 from array import array
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nmtalign.data.cleaning import REASONS, SAMPLE, Cleaner, bare
+import numpy as np
+import numpy.typing as npt
+
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.pair_spool import SeenTexts
 from nmtalign.data.pipeline import CHUNK, Pairs
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.spacing import Counts
 
-NO_TRANSLATION, IN_OTHER_SETS, NEAR_DUPLICATE, SET_ASIDE = (
-    "no translation",
-    "in dev or test",
-    "near-duplicate",
-    "set aside",
-)
+NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
+NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
 Numbered = tuple[int, tuple[str, str]]  # (line from 0, pair)
 _SEED = 1234  # of the sentences that are set aside
+
+# Reasons in the order in which they are checked; a pair is counted under the first one.
+REASONS = ("broken text", "no letters", "copy", "wrong script", "markup", "length ratio")
+LONGER, SLACK = 3, 20  # a side may be 3 times as long as the other one, scaled to its language, plus 20 characters
+FOREIGN = 0.3  # the largest share of letters of other scripts
+MARKUP = 0.5  # the largest share of characters in tags and addresses
+SAMPLE = 20_000  # pairs
+
+_SCRIPTS = {
+    "LATIN": "af az bs ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lb lt lv ms mt nb nl nn no oc pl pt ro "
+    "sk sl sq sv sw tl tr uz vi",
+    "CYRILLIC": "be bg kk ky mk mn ru tg uk",
+    "ARABIC": "ar ckb fa ps sd ug ur",
+    "HEBREW": "he yi",
+    "DEVANAGARI": "hi mr ne sa",
+    "CJK": "ja ko yue zh",
+    "HIRAGANA": "ja",
+    "KATAKANA": "ja",
+    "HANGUL": "ko",
+    "GREEK": "el",
+    "ARMENIAN": "hy",
+    "GEORGIAN": "ka",
+    "THAI": "th",
+    "BENGALI": "as bn",
+    "TAMIL": "ta",
+    "TELUGU": "te",
+    "KANNADA": "kn",
+    "MALAYALAM": "ml",
+    "GUJARATI": "gu",
+    "GURMUKHI": "pa",
+    "SINHALA": "si",
+    "KHMER": "km",
+    "LAO": "lo",
+    "MYANMAR": "my",
+    "ETHIOPIC": "am ti",
+    "TIBETAN": "bo",
+}
+# Control characters, U+FFFD, private characters; and UTF-8 that was read as Latin-1 or Windows-1252, as in "Ã©".
+_SIGN_OF_BROKEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9fÂÃâÐÑ\ue000-\uf8ff\ufffd]")
+_BROKEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9f\ufffd\ue000-\uf8ff]|[ÃÂ][\x80-\xbf]|Ã[€ƒˆ‰Š‹Œ‘’“”•–—˜™š›œžŸ]|â€|"
+    "(?:[ÐÑ][\x80-\xbf€-™Ѐ-џ]){3}"
+)
+_MARKUP = re.compile(r"</?[A-Za-z!][^<>]{0,1000}>|(?:https?://|www\.)\S+|(?<![^\s>])[^\s@<>]++@[^\s<>]+\.\S+")
+_SIGN_OF_MARKUP = re.compile(r"<|://|www\.|@")
+
+
+class _BareLetters(dict[int, int | None]):
+    """Keeps letters and the marks that belong to them, for `str.translate`."""
+
+    def __missing__(self, code: int) -> int | None:
+        kept = self[code] = code if unicodedata.category(chr(code))[0] in "LM" else None
+        return kept
+
+
+class _Scripts(dict[str, str]):
+    """The script of a letter, by its Unicode name; "" for letters of all scripts, such as modifiers."""
+
+    def __missing__(self, letter: str) -> str:
+        words = re.split("[ -]", unicodedata.name(letter, ""))
+        shared = unicodedata.category(letter) in ("Lm", "Mn", "Mc", "Me")
+        script = self[letter] = next((word for word in words if word in _SCRIPTS), "" if shared else words[0])
+        return script
+
+
+_LETTERS, _SCRIPT_OF = _BareLetters(), _Scripts()
+
+
+def bare(line: str) -> str:
+    """A line without case, digits, punctuation and blanks: two lines with the same letters are near-duplicates."""
+    return line.casefold().translate(_LETTERS)
+
+
+class Cleaner:
+    """Tells why a pair is dropped. `sample` are the first pairs of the corpus."""
+
+    def __init__(self, languages: tuple[str, str], sample: Sequence[tuple[str, str]]) -> None:
+        ratios = [len(target) / len(source) for source, target in sample if source and target]
+        self.ratio = statistics.median(ratios) if ratios else 1.0
+        self.scripts = tuple(
+            _usual_scripts(language, (pair[side] for pair in sample)) for side, language in enumerate(languages)
+        )
+
+    def reason(self, pair: tuple[str, str], letters: tuple[str, str]) -> str:
+        """The name of the first filter that drops a pair, or ""; `letters` are the `bare` lines."""
+        if any(_SIGN_OF_BROKEN.search(line) and _BROKEN.search(line) for line in pair):
+            return "broken text"
+        if not all(letters):
+            return "no letters"
+        if letters[0] == letters[1]:
+            return "copy"
+        if any(_foreign(line, scripts) > FOREIGN for line, scripts in zip(letters, self.scripts, strict=True)):
+            return "wrong script"
+        if any(_markup(line) > MARKUP for line in pair):
+            return "markup"
+        lengths = len(pair[0].strip()) * self.ratio, len(pair[1].strip())
+        return "length ratio" if max(lengths) > LONGER * min(lengths) + SLACK else ""
+
+
+def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
+    """The scripts of a language, and "" for letters of all scripts.
+
+    They are those of the text if the language is not in the table, or is written differently here.
+    """
+    code = re.split("[-_]", language.lower())[0]
+    known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes.split())
+    counts: Counter[str] = Counter()
+    for line in lines:
+        for letter, count in Counter(bare(line)).items():
+            counts[_SCRIPT_OF[letter]] += count
+    del counts[""]
+    if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
+        return known | {""}
+    return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total()) | {""}
+
+
+def _foreign(letters: str, scripts: frozenset[str]) -> float:
+    """The share of letters that are in other scripts."""
+    if letters.isascii():
+        return float("LATIN" not in scripts)
+    return sum(count for letter, count in Counter(letters).items() if _SCRIPT_OF[letter] not in scripts) / len(letters)
+
+
+def _markup(line: str) -> float:
+    """The share of characters in HTML tags and addresses."""
+    if not _SIGN_OF_MARKUP.search(line):
+        return 0.0
+    return sum(match.end() - match.start() for match in _MARKUP.finditer(line)) / len(line)
 
 
 @dataclass
@@ -32,17 +166,10 @@ class PrepTally:
     """The numbers of pairs read and dropped, and the positions of spaces in the target text."""
 
     pairs: int = 0
-    empty: int = 0
-    duplicate: int = 0
-    too_long: int = 0
-    others: Counter[str] = field(default_factory=Counter)  # further reasons, of which none is missing
+    dropped: Counter[str] = field(default_factory=lambda: Counter({"empty": 0, "duplicate": 0, "too long": 0}))
     spacing: Counts = field(default_factory=Counter)
     # Training only: the lines, from 0, of the pairs that were not dropped for their raw text.
     lines: "array[int]" = field(default_factory=lambda: array("i"))
-
-    def dropped(self) -> dict[str, int]:
-        """Reasons and counts, in the words of the summary."""
-        return {"empty": self.empty, "duplicate": self.duplicate, "too long": self.too_long, **self.others}
 
 
 class RawText:
@@ -71,6 +198,33 @@ def spooled_lines(path: Path) -> Iterator[str]:
             yield line[:-1]
 
 
+class SeenTexts:
+    """The texts seen before: 8 bytes per text, in sorted runs that are merged as they grow.
+
+    A Python set of the same hashes takes ten times the memory, too much for 12 million pairs.
+    """
+
+    def __init__(self) -> None:
+        self._runs: list[npt.NDArray[np.uint64]] = []
+
+    def first_time(self, texts: Sequence[str]) -> list[bool]:
+        """Whether each text occurs for the first time."""
+        raw = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
+        hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
+        new = np.ones(len(hashes), dtype=bool)
+        for run in self._runs:
+            places = np.minimum(np.searchsorted(run, hashes), len(run) - 1)
+            new &= run[places] != hashes
+        merged = hashes[new]
+        while len(merged) and self._runs and len(self._runs[-1]) < 2 * len(merged):
+            merged = np.sort(np.concatenate((self._runs.pop(), merged)))
+        if len(merged):
+            self._runs.append(merged)
+        answer = np.zeros(len(texts), dtype=bool)
+        answer[first[new]] = True
+        return answer.tolist()
+
+
 class OtherSets:
     """The sentences of dev and test, none of which may be in the training text; compared as `config.clean` says."""
 
@@ -89,50 +243,48 @@ class OtherSets:
         return forms[0] in self._sides[0] or forms[1] in self._sides[1]
 
 
-class Screen:
-    """Drops pairs with a blank side, and as the settings say, repeated ones and those that are no translations."""
+def screened(
+    blocks: Iterator[Pairs], config: PrepConfig, languages: tuple[str, str], tally: PrepTally, others: OtherSets
+) -> Iterator[Pairs]:
+    """Yields of each block the pairs that are kept, and adds their lines to the tally.
 
-    def __init__(self, config: PrepConfig, languages: tuple[str, str], tally: PrepTally, others: OtherSets) -> None:
-        self._config, self._languages, self._tally, self._others = config, languages, tally, others
-        self._seen, self._near = SeenTexts(), SeenTexts()
+    Pairs with a blank side are dropped; as the settings say, also repeated ones and those that are no translations.
+    """
+    seen, near, line = SeenTexts(), SeenTexts(), 0
+    if config.clean:
+        tally.dropped.update(dict.fromkeys((*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE), 0))
+    sample = list(itertools.islice(blocks, SAMPLE // CHUNK if config.clean else 0))
+    cleaner = Cleaner(languages, [pair for block in sample for pair in block])
+    for block in itertools.chain(sample, blocks):
+        numbered = [(number, pair) for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()]
+        tally.dropped["empty"] += len(block) - len(numbered)
+        line += len(block)
+        if config.drop_duplicates:
+            # No line contains `\n`, so it separates the two sides.
+            texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
+            numbered = _first_times(numbered, texts, seen, "duplicate", tally)
         if config.clean:
-            tally.others.update(dict.fromkeys((*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE), 0))
+            kept, texts = [], []
+            for number, pair in numbered:
+                letters = bare(pair[0]), bare(pair[1])
+                reason = cleaner.reason(pair, letters) or (IN_OTHER_SETS if others.has(letters) else "")
+                if reason:
+                    tally.dropped[reason] += 1
+                else:
+                    kept.append((number, pair))
+                    texts.append("\n".join(letters))
+            numbered = _first_times(kept, texts, near, NEAR_DUPLICATE, tally)
+        tally.lines.extend(number for number, _ in numbered)
+        yield [pair for _, pair in numbered]
 
-    def kept(self, blocks: Iterator[Pairs]) -> Iterator[Pairs]:
-        """The pairs of each block that are not dropped; their lines are added to the tally."""
-        sample = list(itertools.islice(blocks, SAMPLE // CHUNK if self._config.clean else 0))
-        cleaner = Cleaner(self._languages, [pair for block in sample for pair in block])
-        line = 0
-        for block in itertools.chain(sample, blocks):
-            numbered = [
-                (number, pair) for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()
-            ]
-            self._tally.empty += len(block) - len(numbered)
-            line += len(block)
-            if self._config.drop_duplicates and numbered:
-                # No line contains `\n`, so it separates the two sides.
-                texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
-                first = self._seen.first_time(texts)
-                self._tally.duplicate += first.count(False)
-                numbered = list(itertools.compress(numbered, first))
-            if self._config.clean:
-                numbered = self._cleaned(numbered, cleaner)
-            self._tally.lines.extend(number for number, _ in numbered)
-            yield [pair for _, pair in numbered]
 
-    def _cleaned(self, numbered: list[Numbered], cleaner: Cleaner) -> list[Numbered]:
-        counts, kept, texts = self._tally.others, [], []
-        for number, pair in numbered:
-            letters = bare(pair[0]), bare(pair[1])
-            reason = cleaner.reason(pair, letters) or (IN_OTHER_SETS if self._others.has(letters) else "")
-            if reason:
-                counts[reason] += 1
-            else:
-                kept.append((number, pair))
-                texts.append("\n".join(letters))
-        first = self._near.first_time(texts)
-        counts[NEAR_DUPLICATE] += first.count(False)
-        return list(itertools.compress(kept, first))
+def _first_times(
+    numbered: list[Numbered], texts: list[str], seen: SeenTexts, reason: str, tally: PrepTally
+) -> list[Numbered]:
+    """The pairs whose text occurs for the first time; the others are counted under the reason."""
+    first = seen.first_time(texts)
+    tally.dropped[reason] += first.count(False)
+    return list(itertools.compress(numbered, first))
 
 
 def set_aside(
@@ -144,57 +296,39 @@ def set_aside(
     that has one of them is dropped. Raises SettingError if the text has too few different pairs.
     """
     sizes = {name: count for name, count in (("dev", config.dev_lines), ("test", config.test_lines)) if count}
-    forms = OtherSets(config)
-    text = RawText(folder, "all")
-    drawn = _Draw(sum(sizes.values()))
-    seen = SeenTexts(), SeenTexts()
+    forms, text, seen = OtherSets(config), RawText(folder, "all"), (SeenTexts(), SeenTexts())
+    drawn: list[int] = []  # places of pairs of which the number is not known before (reservoir sampling)
+    candidates, size, chance = 0, sum(sizes.values()), random.Random(_SEED)
 
     def watched() -> Iterator[Pairs]:
+        nonlocal candidates
+        places = itertools.count()
         for block in blocks:
             firsts = (side.first_time([forms.form(pair[number]) for pair in block]) for number, side in enumerate(seen))
-            drawn.add(list(map(all, zip(*firsts, strict=True))))
+            for new, here in zip(map(all, zip(*firsts, strict=True)), places, strict=False):
+                if not new:
+                    continue
+                candidates += 1
+                if len(drawn) < size:
+                    drawn.append(here)
+                elif (slot := chance.randrange(candidates)) < size:
+                    drawn[slot] = here
             yield block
 
     text.write(watched())
-    if drawn.candidates <= drawn.size:
+    if candidates <= size:
         wanted = {f"{name}_lines": count for name, count in sizes.items()}
-        raise SettingError(f"too large for {drawn.candidates:,} different pairs of training text", **wanted)
-    places = drawn.places()
+        raise SettingError(f"too large for {candidates:,} different pairs of training text", **wanted)
+    chance.shuffle(drawn)
     sets, start = {}, 0
     for name, count in sizes.items():
-        chosen = set(places[start : start + count])
+        chosen = set(drawn[start : start + count])
         sets[name] = RawText(folder, name).write([[pair for place, pair in enumerate(text) if place in chosen]])
         forms.add(sets[name])
         start += count
-    tally.others[SET_ASIDE] = len(places)
-    tally.others.setdefault(IN_OTHER_SETS, 0)
-    return sets, _others(text, frozenset(places), forms, tally)
-
-
-class _Draw:
-    """A random sample of candidates of which the number is not known before (reservoir sampling)."""
-
-    def __init__(self, size: int) -> None:
-        self.size = size
-        self.candidates = self._place = 0
-        self._places: list[int] = []
-        self._random = random.Random(_SEED)
-
-    def add(self, candidates: Sequence[bool]) -> None:
-        """Adds the next pairs, of which some are candidates."""
-        for candidate in candidates:
-            if candidate:
-                self.candidates += 1
-                if len(self._places) < self.size:
-                    self._places.append(self._place)
-                elif (slot := self._random.randrange(self.candidates)) < self.size:
-                    self._places[slot] = self._place
-            self._place += 1
-
-    def places(self) -> list[int]:
-        """The places of the sample among all pairs, in random order."""
-        self._random.shuffle(self._places)
-        return self._places
+    tally.dropped[SET_ASIDE] = len(drawn)
+    tally.dropped.setdefault(IN_OTHER_SETS, 0)
+    return sets, _others(text, frozenset(drawn), forms, tally)
 
 
 def _others(text: RawText, chosen: frozenset[int], forms: OtherSets, tally: PrepTally) -> Iterator[Pairs]:
@@ -207,7 +341,7 @@ def _others(text: RawText, chosen: frozenset[int], forms: OtherSets, tally: Prep
             if place in chosen:
                 continue
             if forms.has([forms.form(side) for side in pair]):
-                tally.others[IN_OTHER_SETS] += 1
+                tally.dropped[IN_OTHER_SETS] += 1
                 continue
             tally.lines.append(line)
             kept.append(pair)

@@ -20,10 +20,9 @@ from nmtalign.reproduction.experiments import (
     chosen_ablations,
     chosen_systems,
 )
-from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import field_names, resolve
-from nmtalign.settings.presets import OF_VOCABULARIES, preset, translate_config
-from nmtalign.settings.reproduce_settings import ReproduceConfig
+from nmtalign.settings.presets import OF_VOCABULARIES, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
 from nmtalign.text.languages import language_code, suffix_language
@@ -260,7 +259,8 @@ def _resolved(
         resolve(ModelConfig, *layers),
         resolve(TrainingConfig, *layers),
         resolve(PrepConfig, ("[prep]", asdict(base)), (origin, experiment.prep)),
-        translate_config(
+        settings_of(
+            TranslateConfig,
             ("the paper's search", {"allow_unk": True}),
             workspace.section("translate"),
             ("command line", search_flags),

@@ -25,7 +25,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, tokenizer_for
 from nmtalign.scoring.report import Report, make_report
 from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves

@@ -13,8 +13,8 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
 from nmtalign.sample.draft import Example
 from nmtalign.sample.grammar import generate
+from nmtalign.settings.command_settings import SampleConfig
 from nmtalign.settings.presets import fitted_to_corpus
-from nmtalign.settings.reproduce_settings import SampleConfig
 
 _CONFIGURATION = """\
 # The sample workspace: run `nmtalign prep`, `nmtalign train`, ... in this folder.

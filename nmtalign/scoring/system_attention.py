@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_files import read_settings
 from nmtalign.scoring.texts import SystemTexts
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 
 if TYPE_CHECKING:
     from nmtalign.alignment.heatmap import Panel

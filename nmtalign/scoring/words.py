@@ -156,7 +156,7 @@ def share_of(unknown: NDArray[np.bool_], words: NDArray[np.bool_]) -> float:
 
 
 def _count_ids(corpus: "Corpus") -> dict[str, int]:
-    ids, _ = corpus.splits["train"].flat()[1]
+    ids = corpus.splits["train"].target.ids
     size = len(corpus.target_vocabulary)
     blocks = (ids[start : start + _TOKENS] for start in range(0, len(ids), _TOKENS))
     counts = sum((np.bincount(block, minlength=size) for block in blocks), np.zeros(size, np.int64))
@@ -166,12 +166,12 @@ def _count_ids(corpus: "Corpus") -> dict[str, int]:
 
 def _count_joined(corpus: "Corpus", tokenizer: Subwords) -> dict[str, int]:
     """The words that the tokens of each sentence form; a word with an unknown character is left out."""
-    ids, offsets = corpus.splits["train"].flat()[1]
+    target = corpus.splits["train"].target
     pieces = list(corpus.target_vocabulary.words)
     pieces[UNK_ID] = _NOT_A_WORD
     counts: Counter[str] = Counter()
-    for start, stop in itertools.pairwise(offsets):
-        counts.update(tokenizer.detokenize([pieces[number] for number in ids[start:stop].tolist()]).split(" "))
+    for start, stop in itertools.pairwise(target.offsets):
+        counts.update(tokenizer.detokenize([pieces[number] for number in target.ids[start:stop].tolist()]).split(" "))
     return {word: count for word, count in counts.items() if word and _NOT_A_WORD not in word}
 
 

@@ -23,8 +23,8 @@ from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.request_bodies import BodyLimits, json_body, libre_query, pair_of
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels, Settings
+from nmtalign.settings.command_settings import ServeConfig, host_names
 from nmtalign.settings.definition import seconds
-from nmtalign.settings.serve_settings import ServeConfig, host_names
 from nmtalign.translating.inputs import make_request
 from nmtalign.translating.output_formats import one_line
 from nmtalign.translating.translation import Request as Line

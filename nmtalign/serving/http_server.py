@@ -11,8 +11,8 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmtalign.errors import ResourceError
+from nmtalign.settings.command_settings import ServeConfig
 from nmtalign.settings.definition import SettingError, seconds
-from nmtalign.settings.serve_settings import ServeConfig
 
 _CONNECTIONS = 1000  # more are refused
 _SILENT: dict[str, Any] = {  # the application reports its errors itself

@@ -9,8 +9,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import ServeConfig
 from nmtalign.settings.definition import byte_count
-from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.translating.inputs import checked_text, parse_line
 from nmtalign.translating.translation import Request as Line
 

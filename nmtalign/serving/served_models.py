@@ -11,8 +11,7 @@ from nmtalign.alignment.aligning import align
 from nmtalign.alignment.export_formats import json_line
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys

@@ -1,16 +1,19 @@
-"""The settings of prep, translate and score: frozen dataclasses, validated when they are made."""
+"""The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
 import dataclasses
-from dataclasses import dataclass
-from typing import Literal
+import re
+from typing import Any, Literal
 
 from nmtalign.settings.definition import (
+    ALIGNMENT,
+    BUDGET,
     CONFIDENCE,
     DEVICE_HELP,
     INFERENCE_PRECISION_HELP,
     MACHINE,
     MEASURES,
     MODEL,
+    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -19,12 +22,13 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     InferencePrecision,
+    Precision,
     SettingError,
+    Settings,
     byte_count,
-    check_settings,
+    common,
     pair_of_sizes,
-    section,
-    seed_setting,
+    seconds,
     setting,
     threads_setting,
     two_columns,
@@ -35,56 +39,66 @@ Search = Literal["beam", "paper"]
 LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
+LinkMethod = Literal["argmax", "threshold"]
+Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
+HardSymmetrization = Literal[
+    "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
+]
+SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
+
+ADDRESS, LIMITS = "Address", "Limits"
+_GOLD_BASE = "0; 1 if each line has one link"
+_OF_TRAIN = "that of [train]"
 
 
-@section("prep")
-@dataclass(frozen=True)
-class PrepConfig:
+def line_numbers(name: str, text: str) -> tuple[int, ...]:
+    """(3, 17) of "3,17"."""
+    parts = [part.strip() for part in text.split(",")] if text else []
+    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
+        raise SettingError("give lines of the test set, counted from 1, as in 3,17", **{name: text})
+    return tuple(map(int, parts))
+
+
+def host_names(name: str, text: str) -> list[str]:
+    """The names of hosts of "translate.example, *.inside.example"."""
+    found = [part.strip() for part in text.split(",") if part.strip()]
+    for part in found:
+        if "*" in part.removeprefix("*.") and part != "*":
+            raise SettingError("give names such as translate.example or *.inside.example", **{name: text})
+    return found
+
+
+def _budget(help: str) -> Any:  # noqa: A002
+    return common(None, help, BUDGET, above=0, at_most=1e15, unset="by scale")
+
+
+class PrepConfig(Settings, section="prep"):
     """How parallel text becomes a prepared corpus (section [prep])."""
 
-    vocabulary: VocabularyKind = setting(
+    vocabulary: VocabularyKind = common(
         "auto",
         "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
         "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
         VOCABULARY,
-        common=True,
     )
-    shortlist: str = setting(
-        "30000",
-        "Word ids per side, including </s> and <unk>.",
-        VOCABULARY,
-        common=True,
-        form=pair_of_sizes,
-        metavar="N|N:M",
+    shortlist: str = common(
+        "30000", "Word ids per side, including </s> and <unk>.", VOCABULARY, form=pair_of_sizes, metavar="N|N:M"
     )
     min_count: int = setting(1, "Less frequent words are unknown.", VOCABULARY, at_least=1)
-    size: str = setting(
-        "8000", "Subword pieces per side.", VOCABULARY, common=True, form=pair_of_sizes, metavar="N|N:M"
-    )
+    size: str = common("8000", "Subword pieces per side.", VOCABULARY, form=pair_of_sizes, metavar="N|N:M")
     joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, flags="--joint/--separate")
-    vocabulary_from: str = setting(
-        "",
-        "Model or prepared corpus whose vocabularies and tokenisers to use.",
-        VOCABULARY,
-        common=True,
-        is_path=True,
-        metavar="MODEL|DATA",
+    vocabulary_from: str = common(
+        "", "Model or prepared corpus whose vocabularies and tokenisers to use.", VOCABULARY, path="MODEL|DATA"
     )
-    max_length: int = setting(
+    max_length: int = common(
         50,
         "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         TEXT,
-        common=True,
     )
-    clean: bool = setting(
-        False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, common=True
-    )
-    dev_lines: int = setting(
-        0, "Set this number of random training pairs aside as dev text.", TEXT, common=True, at_most=10**6
-    )
-    test_lines: int = setting(
-        0, "Set this number of random training pairs aside as test text.", TEXT, common=True, at_most=10**6
-    )
+    clean: bool = common(False, "Drop training pairs that are probably no translations, each reason counted.", TEXT)
+    dev_lines: int = common(0, "Set this number of random training pairs aside as dev text.", TEXT, at_most=10**6)
+    test_lines: int = common(0, "Set this number of random training pairs aside as test text.", TEXT, at_most=10**6)
     columns: str = setting(
         "",
         "Columns of TSV files, by name or number.",
@@ -99,11 +113,11 @@ class PrepConfig:
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.joint and self.vocabulary in ("word", "none"):
-            raise SettingError("only subword pieces can be joint", joint=True, vocabulary=self.vocabulary)
-        if self.joint and len({*pair_of_sizes("size", self.size)}) > 1:
-            raise SettingError("joint pieces have one size", joint=True, size=self.size)
+        super().__post_init__()
+        wordy = self.vocabulary in ("word", "none")
+        self.forbid(self.joint and wordy, "only subword pieces can be joint", "joint vocabulary")
+        two_sizes = len({*pair_of_sizes("size", self.size)}) > 1
+        self.forbid(self.joint and two_sizes, "joint pieces have one size", "joint size")
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
@@ -119,27 +133,18 @@ class PrepConfig:
         }
 
 
-@section("export")
-@dataclass(frozen=True)
-class ExportConfig:
+class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
-    weights: StoredWeights = setting(
-        "fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL, common=True
-    )
-
-    def __post_init__(self) -> None:
-        check_settings(self)
+    weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL)
 
 
-@section("translate")
-@dataclass(frozen=True)
-class TranslateConfig:
+class TranslateConfig(Settings, section="translate"):
     """How `translate` searches and what it prints (section [translate])."""
 
-    beam: int = setting(12, "Width of the beam.", SEARCH, common=True, at_least=1)
+    beam: int = common(12, "Width of the beam.", SEARCH, at_least=1)
     search: Search = setting("beam", "beam, or the search of the paper's released code.", SEARCH)
-    length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", SEARCH, common=True, at_most=50)
+    length_penalty: float = common(1.0, "A in score = log-probability / length^A.", SEARCH, at_most=50)
     word_penalty: float = setting(
         0.0, "Subtracted for each word from the log-probability.", SEARCH, at_least=-1e6, at_most=1e6
     )
@@ -148,87 +153,59 @@ class TranslateConfig:
     max_length_ratio: float = setting(
         3.0, "Largest length, as a multiple of the source length.", SEARCH, above=0, at_most=1000
     )
-    n_best: int = setting(1, "Translations printed per line.", TEXT, common=True, at_least=1)
+    n_best: int = common(1, "Translations printed per line.", TEXT, at_least=1)
     sample: bool = setting(False, "Draw words at random instead of searching.", SAMPLING)
     temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
-    seed: int = seed_setting("Seed of sampling.", SAMPLING)
+    seed: int = setting(1234, "Seed of sampling.", SAMPLING, at_least=-(2**63), at_most=2**63 - 1)
     ensemble: Literal["probability", "log"] = setting(
         "probability", "Whether several models average probabilities or log-probabilities.", SEARCH
     )
     allow_unk: bool = setting(False, "Let the search generate <unk>.", UNKNOWN)
-    replace_unk: bool = setting(
-        False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN, common=True
-    )
-    lexicon: str = setting(
-        "",
-        "Word translations: for replace_unk, or to restrict the search.",
-        UNKNOWN,
-        common=True,
-        is_path=True,
-        metavar="FILE",
-    )
+    replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN)
+    lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", UNKNOWN, path="FILE")
     candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", UNKNOWN)
-    format: Literal["text", "json"] = setting("text", "Print text, or one JSON object per line.", TEXT, common=True)
+    format: Literal["text", "json"] = common("text", "Print text, or one JSON object per line.", TEXT)
     input_format: Literal["text", "json"] = setting(
         "text", 'Read text, or JSON objects with "text", "prefix" and "phrases".', TEXT
     )
     word_scores: bool = setting(False, "Also print the log-probability of each word.", TEXT)
-    alignment: Literal["none", "hard", "soft"] = setting(
-        "none", "Also print links i-j or all weights.", TEXT, common=True
+    alignment: Literal["none", "hard", "soft"] = common("none", "Also print links i-j or all weights.", TEXT)
+    tokenized: bool = common(
+        False, "The text is tokenised: split it at spaces, print tokens.", TEXT, flags="--tokenized/--raw"
     )
-    tokenized: bool = setting(
-        False, "The text is tokenised: split it at spaces, print tokens.", TEXT, common=True, flags="--tokenized/--raw"
+    split_sentences: bool = common(
+        False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
     )
-    split_sentences: bool = setting(
-        False,
-        "Translate each sentence of a line separately.",
-        TEXT,
-        common=True,
-        flags="--split-sentences/--whole-lines",
-    )
-    glossary: str = setting(
-        "",
-        "Required translations of terms: source, tab, target in each line.",
-        TEXT,
-        common=True,
-        is_path=True,
-        metavar="FILE",
-    )
+    glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE)
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1)
     max_memory: str = setting(
         "", "Memory limit, such as 2G.", MACHINE, form=byte_count, metavar="SIZE", unset="a tenth of the machine's"
     )
-    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    device: Device = common("auto", DEVICE_HELP, MACHINE)
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
     threads: int = threads_setting()
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        least, most = self.min_length_ratio, self.max_length_ratio
-        if least > most:
-            rule = "the smallest ratio of lengths must not be above the largest"
-            raise SettingError(rule, min_length_ratio=least, max_length_ratio=most)
-        if not self.sample and self.n_best > self.beam:
-            rule = "a search finds at most as many translations as the beam is wide"
-            raise SettingError(rule, n_best=self.n_best, beam=self.beam)
-        if self.split_sentences and self.tokenized:
-            raise SettingError("tokenised text is not split; give raw text", split_sentences=True, tokenized=True)
-        if self.sample and self.glossary:
-            raise SettingError(
-                "a sample cannot be made to contain given phrases", glossary=self.glossary, sample=self.sample
-            )
-        if self.candidates and not self.lexicon:
-            raise SettingError("needs a lexicon, too (`nmtalign lexicon` makes one)", candidates=self.candidates)
+        super().__post_init__()
+        rule = "the smallest ratio of lengths must not be above the largest"
+        wrong = self.min_length_ratio > self.max_length_ratio
+        self.forbid(wrong, rule, "min_length_ratio max_length_ratio")
+        rule = "a search finds at most as many translations as the beam is wide"
+        self.forbid(not self.sample and self.n_best > self.beam, rule, "n_best beam")
+        rule = "tokenised text is not split; give raw text"
+        self.forbid(self.split_sentences and self.tokenized, rule, "split_sentences tokenized")
+        rule = "a sample cannot be made to contain given phrases"
+        self.forbid(self.sample and bool(self.glossary), rule, "glossary sample")
+        rule = "needs a lexicon, too (`nmtalign lexicon` makes one)"
+        self.forbid(self.candidates > 0 and not self.lexicon, rule, "candidates")
 
 
-@section("score")
-@dataclass(frozen=True)
-class ScoreConfig:
+class ScoreConfig(Settings, section="score"):
     """What `score` measures and prints (section [score])."""
 
-    by_length: bool = setting(False, "Also score by sentence length.", TABLES, common=True)
+    by_length: bool = common(False, "Also score by sentence length.", TABLES)
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(
@@ -238,29 +215,22 @@ class ScoreConfig:
         False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
     )
     by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
-    no_unk: bool = setting(
-        False,
-        "Also score only the sentences without unknown words.",
-        TABLES,
-        common=True,
-        flags="--known-words/--all-words",
+    no_unk: bool = common(
+        False, "Also score only the sentences without unknown words.", TABLES, flags="--known-words/--all-words"
     )
     table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
-    differences: int = setting(
-        0, "Print the N sentences in which the first two systems differ most.", TABLES, common=True
-    )
+    differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
     draw_attention: bool = setting(
         False,
         "Draw the attention of the systems in the sentences of --differences.",
         TABLES,
         flags="--attention/--no-attention",
     )
-    metrics: str = setting(
+    metrics: str = common(
         "",
         "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
         MEASURES,
         unset="all but ter",
-        common=True,
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES, flags="--lowercase/--cased")
@@ -278,31 +248,204 @@ class ScoreConfig:
         unset="the ending of the reference, the workspace's or the model's",
         metavar="LANG",
     )
-    confidence: bool | None = setting(
-        None,
-        "Print 95% confidence intervals.",
-        CONFIDENCE,
-        common=True,
-        unset="where systems, lengths or places are compared",
+    confidence: bool | None = common(
+        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems, lengths or places are compared"
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
     seed: int | None = setting(
         None, "Seed of the samples.", CONFIDENCE, unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1
     )
-    significance: Significance = setting(
-        "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.", CONFIDENCE, common=True
+    significance: Significance = common(
+        "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.", CONFIDENCE
     )
-    format: Literal["text", "json", "csv"] = setting("text", "Format of the result.", TABLES, common=True)
-    fail_under: float | None = setting(
+    format: Literal["text", "json", "csv"] = common("text", "Format of the result.", TABLES)
+    fail_under: float | None = common(
         None,
         "Exit with 1 if the BLEU (or else the first metric) of a system is lower.",
         TABLES,
-        common=True,
         at_least=-1e9,
         at_most=1e9,
         unset="no limit",
     )
 
+
+class AlignConfig(Settings, section="align"):
+    """How `align` reads the attention weights (section [align])."""
+
+    links: LinkMethod | None = common(
+        None, "How weights become links.", ALIGNMENT, unset="threshold if a threshold is given, else argmax"
+    )
+    threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
+    reading: Reading = common(
+        "auto",
+        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
+        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
+        "shifted for two.",
+        ALIGNMENT,
+    )
+    temperature: float = setting(
+        1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
+    )
+    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
+    symmetrize: Symmetrization | None = common(
+        None,
+        "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
+        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
+        ALIGNMENT,
+        metavar="METHOD",
+        unset="agreement; product with a word aligner",
+    )
+    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
+    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
+    device: Device = common("auto", DEVICE_HELP, MACHINE)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
+    threads: int = threads_setting()
+    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
+
+
+class LinkConfig(Settings, section="link"):
+    """How `link` aligns a bitext (section [link])."""
+
+    max_time: str = common(
+        "",
+        "Finish in about this time: 2m, 1h.",
+        BUDGET,
+        form=seconds,
+        metavar="TIME",
+        unset="as long as the corpus needs",
+    )
+    quick: bool = common(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
+    tokenized: bool = common(
+        False,
+        "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
+        TEXT,
+        flags="--tokenized/--raw",
+    )
+    threads: int = threads_setting()
+
+
+class AerConfig(Settings, section="aer"):
+    """How `aer` reads links and what it prints (section [aer])."""
+
+    gold_base: int | None = common(None, "First position in GOLD.", TEXT, at_most=1, unset=_GOLD_BASE)
+    links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
+    reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
+    reverse_links: bool = common(False, "LINKS have the target first.", TEXT, flags="--reverse-links/--keep-links")
+    links_method: LinkMethod | None = common(
+        None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
+    )
+    threshold: float | None = common(
+        None, "Smallest weight of a link of an .h5.", TEXT, at_most=1, unset="the stored links"
+    )
+    by_length: bool = common(False, "Also compare by words of the source.", TABLES)
+    buckets: str | None = setting(
+        None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
+    )
+    by_type: bool = common(False, "Also compare by type: monotone, many-to-one, NULL, ...", TABLES)
+    worst: int = common(0, "Also print the N sentences with the highest AER.", TABLES)
+    alpha: float | None = setting(
+        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
+    )
+    format: Literal["text", "json", "csv"] = common("text", "Format of the result.", TABLES)
+
     def __post_init__(self) -> None:
-        check_settings(self)
+        super().__post_init__()
+        both = self.threshold is not None and self.links_method == "argmax"
+        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links_method")
+
+
+class LexiconConfig(Settings, section="lexicon"):
+    """How `lexicon` makes a translation table (section [lexicon])."""
+
+    iterations: int = common(5, "Iterations of IBM Model 1.", MODEL, at_least=1)
+    top: int = common(20, "Largest number of translations per source word.", TABLES, at_least=1)
+    min_probability: float = common(0.001, "Smallest probability of a translation.", TABLES, below=1, metavar="P")
+    reverse: bool = common(False, "Translate from target to source.", TABLES)
+    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
+    every: int = common(1, "Use only every N-th pair.", TEXT, at_least=1)
+    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
+
+
+class PlotConfig(Settings, section="plot"):
+    """How `plot` draws alignments and learning curves (section [plot])."""
+
+    rank: int = common(0, "Place in the n-best list, if the file has one.", TABLES)
+    hard_links: bool = common(False, "Also draw the hard links of the file.", ALIGNMENT, flags="--links/--no-links")
+    gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
+    reverse_gold: bool = common(
+        False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
+    )
+    end: bool = common(True, "Draw the row and the column of </s>.", ALIGNMENT)
+    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
+
+
+class SampleConfig(Settings, section="sample"):
+    """The size of a sample corpus (section [sample])."""
+
+    pairs: int = common(20_000, "Training pairs.", TEXT, at_least=1)
+    seed: int = common(1, "Another seed gives other sentences.", TEXT, at_most=2**63 - 1)
+
+
+class ReproduceConfig(Settings, section="reproduce"):
+    """Which experiments of the article are repeated, and what their report contains (section [reproduce])."""
+
+    scale: Literal["tiny", "small", "paper"] = common(
+        "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL
+    )
+    models: str = common(
+        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="NAME,..."
+    )
+    systems: str = common(
+        "none", "Systems around the article, compared in one table.", MODEL, metavar="all|none|NAME,..."
+    )
+    ablations: str = common("none", "What is removed or replaced.", MODEL, metavar="all|none|NAME,...")
+    seeds: int = common(1, "Models of each kind.", MODEL, at_least=1)
+    updates: int | None = _budget("Budget of each model: updates.")
+    words: float | None = _budget("Budget of each model: target words, such as 1e7.")
+    hours: float | None = _budget("Budget of each model: hours of training.")
+    beam: int | None = common(None, "Width of the beam.", SEARCH, at_least=1, unset="that of [translate]")
+    sentences: str = common(
+        "", "Lines of the test set to show, counted from 1.", TEXT, form=line_numbers, metavar="N,..."
+    )
+    long: int = setting(3, "Longest sentences whose translations are compared.", TEXT)
+    reordered: int = setting(4, "Most reordered sentences that are drawn.", TEXT)
+    text: bool = common(True, "The report contains sentences of the corpus.", TEXT)
+    jobs: int = common(1, "Models trained at the same time, each by a process.", MACHINE, at_least=1)
+    device: Device | None = common(None, DEVICE_HELP, MACHINE, unset=_OF_TRAIN)
+    precision: Precision | None = setting(None, PRECISION_HELP, MACHINE, unset=_OF_TRAIN)
+    threads: int | None = common(None, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, unset=_OF_TRAIN)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
+        self.forbid(len(budgets) > 1, "give one budget, the same for every model", " ".join(budgets))
+
+
+class ServeConfig(Settings, section="serve"):
+    """Where `serve` listens, and what one client may ask for (section [serve])."""
+
+    port: int = common(5000, "Port; 0 chooses a free one.", ADDRESS, at_most=65535)
+    host: str = common("127.0.0.1", "Address to listen on; the default serves this machine only.", ADDRESS)
+    allowed_hosts: str = setting(
+        "",
+        "More names by which clients may address the server, or *.",
+        ADDRESS,
+        form=host_names,
+        metavar="NAME,...",
+        unset="localhost, 127.0.0.1, [::1] and the host",
+    )
+    max_body: str = common("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
+    max_lines: int = common(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
+    max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
+    max_queue: int = common(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
+    time_limit: str = common("60s", "Longest time of a request.", LIMITS, form=seconds, metavar="TIME")
+    shutdown_time: str = setting(
+        "20s",
+        "After Ctrl-C or SIGTERM, answer waiting requests for at most this time.",
+        LIMITS,
+        form=seconds,
+        metavar="TIME",
+    )

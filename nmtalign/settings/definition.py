@@ -1,8 +1,8 @@
 """What a setting is: its definition, its checks, and the errors that name a setting as the user wrote it.
 
-The configuration dataclasses in this folder define every setting once, by `setting(...)` and `section(...)`. The keys
-of nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from
-these definitions.
+The configuration classes in this folder define every setting once, by `setting` and `common`. The keys of
+nmtalign.toml, the options of the commands, the keyword arguments in Python, the errors and the manual come from these
+definitions.
 """
 
 import contextlib
@@ -16,7 +16,7 @@ import sys
 import types
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
 from nmtalign.errors import UsageError
 
@@ -79,6 +79,25 @@ class Setting:
             if bound is not None and not kept(value, bound):
                 raise SettingError(f"must be {rule.format(bound)}", **{self.name: value})
 
+    def convert(self, origin: str, value: Any) -> Any:
+        """`value` as the type of the setting; raises UsageError that names the setting and what is allowed."""
+        number = isinstance(value, int | float) and not isinstance(value, bool)
+        if (
+            type(value) is self.base
+            or (self.choices and value in self.choices)
+            or (value is None and type(None) in get_args(self.kind))
+        ):
+            return value
+        if self.base is str and (number or isinstance(value, os.PathLike)):
+            return str(value)
+        if self.base is float and number:
+            try:
+                return float(value)
+            except OverflowError:
+                raise UsageError(f"{written(origin, self.name, value)}: is too large") from None
+        rule = f"one of {', '.join(self.choices)}" if self.choices else _KINDS.get(self.base, self.base)
+        raise UsageError(f"{written(origin, self.name, value)}: must be {rule}")
+
     @property
     def lowest(self) -> float | None:
         """The smallest value of a number: 0, unless the definition states another bound."""
@@ -99,7 +118,9 @@ class Setting:
     @property
     def base(self) -> Any:
         """The type of a value that is not None."""
-        return _without_none(self.kind)
+        if get_origin(self.kind) in (Union, types.UnionType):
+            return next(part for part in get_args(self.kind) if part is not type(None))
+        return self.kind
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -111,34 +132,53 @@ class Setting:
 
 
 SECTIONS: dict[str, dict[str, Setting]] = {}
-"""The settings of each section of nmtalign.toml, by name; filled by `section`."""
+"""The settings of each section of nmtalign.toml, by name; filled by `Settings`."""
 _UNDESCRIBED = Setting("", "")
 _DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
 
-def setting(default: T, help: str, panel: str, **details: Any) -> T:  # noqa: A002
-    """A field of a configuration dataclass; `details` are further fields of `Setting`."""
+def setting(default: T, help: str, panel: str, path: str = "", **details: Any) -> T:  # noqa: A002
+    """A field of a configuration dataclass; `details` are further fields of `Setting`.
+
+    `path` is the placeholder of the name of a file or folder.
+    """
+    details |= {"is_path": True, "metavar": path} if path else {}
     made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, panel, **details)})
     return made
+
+
+def common(default: T, help: str, panel: str, path: str = "", **details: Any) -> T:  # noqa: A002
+    """A `setting` that `--help` lists, too."""
+    return setting(default, help, panel, path, common=True, **details)
 
 
 def threads_setting() -> int:
     return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000)
 
 
-def seed_setting(help: str, panel: str, common: bool = False) -> int:  # noqa: A002
-    return setting(1234, help, panel, common=common, at_least=-(2**63), at_most=2**63 - 1)
+@dataclass_transform(frozen_default=True)
+class Settings:
+    """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
+    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. A class with further rules
+    extends `__post_init__`.
+    """
 
-def section(name: str) -> Callable[[type[T]], type[T]]:
-    """Adds the settings of a configuration dataclass to section `name` of nmtalign.toml."""
+    __dataclass_fields__: ClassVar[dict[str, Any]]
 
-    def enter(cls: type[T]) -> type[T]:
-        found = {key: one for key, one in definitions(cls).items() if not one.internal}
-        SECTIONS.setdefault(name, {}).update(found)
-        return cls
+    def __init_subclass__(cls, section: str) -> None:
+        dataclass(frozen=True)(cls)
+        public = {name: one for name, one in definitions(cls).items() if not one.internal}
+        SECTIONS.setdefault(section, {}).update(public)
 
-    return enter
+    def __post_init__(self) -> None:
+        for name, one in definitions(type(self)).items():
+            one.check(getattr(self, name))
+
+    def forbid(self, wrong: bool, rule: str, names: str) -> None:
+        """Raises SettingError for the settings `names` if they are wrong together; `rule` says what is allowed."""
+        if wrong:
+            raise SettingError(rule, **{name: getattr(self, name) for name in names.split()})
 
 
 def definitions(cls: Any) -> Mapping[str, Setting]:
@@ -146,13 +186,10 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
     if cls not in _DEFINITIONS:
         kinds = get_type_hints(cls)
         _DEFINITIONS[cls] = {
-            field.name: dataclasses.replace(
-                field.metadata.get("setting", _UNDESCRIBED),
-                name=field.name,
-                kind=kinds[field.name],
-                default=field.default,
+            one.name: dataclasses.replace(
+                one.metadata.get("setting", _UNDESCRIBED), name=one.name, kind=kinds[one.name], default=one.default
             )
-            for field in dataclasses.fields(cls)
+            for one in dataclasses.fields(cls)
         }
     return _DEFINITIONS[cls]
 
@@ -160,12 +197,6 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
 def field_names(*classes: type) -> list[str]:
     """The names of all fields of the dataclasses, in order."""
     return [field.name for cls in classes for field in dataclasses.fields(cls)]
-
-
-def check_settings(config: Any) -> None:
-    """Raises SettingError for the first setting of a configuration dataclass that is outside its bounds."""
-    for name, one in definitions(type(config)).items():
-        one.check(getattr(config, name))
 
 
 class SettingError(UsageError):
@@ -187,22 +218,19 @@ class SettingError(UsageError):
         The setting from the last layer comes first, because the user probably changed it last.
         """
         levels = {
-            name: max((i for i, (_, layer) in enumerate(layers, 1) if name in layer), default=0) for name in self.values
+            name: max((i for i, (_, values) in enumerate(layers) if name in values), default=-1) for name in self.values
         }
-        first, *others = (
-            _from_layer(layers, levels[name], name, self.values[name])
-            for name in sorted(levels, key=lambda name: -levels[name])
-        )
+        parts = []
+        for name in sorted(levels, key=lambda name: -levels[name]):
+            if not layers:
+                parts.append(f"{name} = {self.values[name]!r}")
+            elif levels[name] < 0:
+                parts.append(f"{name} = {_cut(toml(self.values[name]))} (the default)")
+            else:
+                origin, values = layers[levels[name]]
+                parts.append(written(origin, name, values[name]))
+        first, *others = parts
         return f"{first}{' does not go with ' + ' and '.join(others) if others else ''}: {self.rule}"
-
-
-def _from_layer(layers: tuple[Layer, ...], level: int, name: str, value: Any) -> str:
-    if not layers:
-        return f"{name} = {value!r}"
-    if not level:
-        return f"{name} = {_shortened(value)} (the default)"
-    origin, values = layers[level - 1]
-    return written(origin, name, values[name])
 
 
 @contextlib.contextmanager
@@ -217,7 +245,7 @@ def naming(*layers: Layer) -> Iterator[None]:
 def written(origin: str, name: str, value: Any) -> str:
     """A setting as the user wrote it: `--n-best 20`, or `nmtalign.toml: [translate] n_best = 20`."""
     if origin != COMMAND_LINE:
-        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_shortened(value)}"
+        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_cut(toml(value))}"
     if isinstance(value, bool):
         return option(name, value)
     return f"{option(name)} {_cut(f'{value:.10g}' if isinstance(value, float) else str(value))}"
@@ -234,35 +262,8 @@ def toml(value: Any) -> str:
     return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _shortened(value: Any) -> str:
-    """A value for an error message."""
-    return _cut(toml(value))
-
-
 def _cut(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
-
-
-def convert(origin: str, key: str, kind: Any, value: Any) -> Any:
-    """`value` as the type `kind`; raises UsageError that names the setting and what is allowed."""
-    if value is None and type(None) in get_args(kind):
-        return None
-    kind = _without_none(kind)
-    if get_origin(kind) is Literal:
-        if value in get_args(kind):
-            return value
-        raise UsageError(f"{written(origin, key, value)}: must be one of {', '.join(map(str, get_args(kind)))}")
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is str and (number or isinstance(value, os.PathLike)):
-        return str(value)
-    if kind is float and number:
-        try:
-            return float(value)
-        except OverflowError:
-            raise UsageError(f"{written(origin, key, value)}: is too large") from None
-    if type(value) is kind:
-        return value
-    raise UsageError(f"{written(origin, key, value)}: must be {_KINDS.get(kind, kind)}")
 
 
 def resolve(cls: type[T], *layers: Layer) -> T:
@@ -276,15 +277,9 @@ def resolve(cls: type[T], *layers: Layer) -> T:
     for origin, values in layers:
         for key, value in values.items():
             if key in known:
-                merged[key] = convert(origin, key, known[key].kind, value)
+                merged[key] = known[key].convert(origin, value)
     with naming(*layers):
         return cls(**merged)
-
-
-def _without_none(kind: Any) -> Any:
-    if get_origin(kind) in (Union, types.UnionType):
-        return next(part for part in get_args(kind) if part is not type(None))
-    return kind
 
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:

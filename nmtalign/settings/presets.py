@@ -1,12 +1,11 @@
 """Presets: the models of Bahdanau et al. (2015), smaller ones, and other systems; what settings imply for others."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, PrepConfig, ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, resolve
 
 T = TypeVar("T")
@@ -199,20 +198,8 @@ def settings_of(cls: type[T], *layers: Layer) -> T:
 
 def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
     """The layers, with layers added for the settings that other settings imply."""
-    if cls is PrepConfig:
-        return tuple(_without_own_vocabularies(layers))
-    if cls is TranslateConfig:
-        return (*_implied_by_search(layers), *layers)
-    if cls is AlignConfig:
-        return tuple(_threshold_over_links(layers))
-    if cls is ScoreConfig:
-        return tuple(_implied_by_details(layers))
-    return layers
-
-
-def translate_config(*layers: Layer) -> TranslateConfig:
-    """The settings of a translation, including those that the search and a lexicon imply."""
-    return settings_of(TranslateConfig, *layers)
+    added = _ADDED.get(cls)
+    return (*added(layers),) if added else layers
 
 
 def _without_own_vocabularies(layers: Sequence[Layer]) -> Iterator[Layer]:
@@ -240,6 +227,7 @@ def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:
     yield f"search {name}", SEARCHES.get(name, {}) if isinstance(name, str) else {}
     if given.get("lexicon") and not given.get("replace_unk"):
         yield "lexicon", {"candidates": CANDIDATES}
+    yield from layers
 
 
 def _threshold_over_links(layers: Sequence[Layer]) -> Iterator[Layer]:
@@ -255,3 +243,11 @@ def _implied_by_details(layers: Sequence[Layer]) -> Iterator[Layer]:
         given = {name for name, value in values.items() if value is not None and value is not False}
         yield origin, {name: True for name, details in _ASKED.items() if given.intersection(details)}
         yield origin, values
+
+
+_ADDED: Mapping[type, Callable[[Sequence[Layer]], Iterator[Layer]]] = {
+    PrepConfig: _without_own_vocabularies,
+    TranslateConfig: _implied_by_search,
+    AlignConfig: _threshold_over_links,
+    ScoreConfig: _implied_by_details,
+}

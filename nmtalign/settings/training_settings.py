@@ -1,6 +1,5 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -16,11 +15,10 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     Precision,
-    SettingError,
-    check_settings,
+    Settings,
+    common,
     interval,
     seconds,
-    section,
     setting,
     threads_setting,
 )
@@ -54,9 +52,7 @@ def _words(default: int, help: str) -> int:  # noqa: A002
     return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1)
 
 
-@section("train")
-@dataclass(frozen=True)
-class ModelConfig:
+class ModelConfig(Settings, section="train"):
     """Sizes and options of the model; the defaults are RNNsearch (Bahdanau et al. 2015, section 3, appendix A).
 
     The order of the steps is that of the released code, not that of the article's text.
@@ -132,44 +128,42 @@ class ModelConfig:
         True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
     )
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
-    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, common=True, below=1)
+    dropout: float = common(0.0, "Share of units set to 0.", MODEL, below=1)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
 
     def __post_init__(self) -> None:
-        check_settings(self)
-        if self.coverage != "none" and self.attention not in ("additive", "concat"):
-            raise SettingError("coverage needs additive attention", coverage=self.coverage, attention=self.attention)
-        if self.copy and (self.attention == "none" or self.attention_span != "global"):
-            rule = "copying needs global attention"
-            raise SettingError(rule, copy=True, attention=self.attention, attention_span=self.attention_span)
-        self._check_span()
+        super().__post_init__()
+        attends, local = self.attention != "none", self.attention_span != "global"
+        covers, fed = self.coverage != "none", self.input_feeding == "attentional"
+        additive, in_luongs_order = self.attention in ("additive", "concat"), self.order == "update-look-generate"
+        self.forbid(covers and not additive, "coverage needs additive attention", "coverage attention")
+        unable = local or not attends
+        self.forbid(self.copy and unable, "copying needs global attention", "copy attention attention_span")
+        windowed = self.attention_window != 10
+        self.forbid(windowed and not local, "global attention has no window", "attention_window attention_span")
+        rule = "local attention needs attention without coverage"
+        self.forbid(local and (covers or not attends), rule, "attention_span attention coverage")
         self._check_kind()
-        if self.reverse_source and self.bidirectional:
-            raise SettingError(
-                "only a unidirectional encoder can read from the last word to the first",
-                reverse_source=True,
-                bidirectional=True,
-            )
+        rule = "only a unidirectional encoder can read from the last word to the first"
+        self.forbid(self.reverse_source and self.bidirectional, rule, "reverse_source bidirectional")
         if self.architecture == "transformer":
             self._check_transformer()
-        elif self.layers > 1 and self.order != "update-look-generate":
-            raise SettingError("the orders of the paper have one layer", layers=self.layers, order=self.order)
-        if self.readout == "attentional" and self.attention == "none":
-            raise SettingError("attentional vectors need attention", readout=self.readout, attention=self.attention)
-        if self.input_feeding == "attentional" and self.readout != "attentional":
-            rule = "only the attentional readout has vectors that can be fed"
-            raise SettingError(rule, input_feeding=self.input_feeding, readout=self.readout)
-        if self.input_feeding == "attentional" and self.order != "update-look-generate":
-            rule = "attentional vectors are fed in Luong's order"
-            raise SettingError(rule, input_feeding=self.input_feeding, order=self.order)
-        if self.input_feeding == "attentional" and self.attention_layer == "first" and self.layers > 1:
-            rule = "attentional vectors are fed where the last layer attends"
-            raise SettingError(rule, input_feeding=self.input_feeding, attention_layer=self.attention_layer)
-        if self.shared_embeddings and self.softmax_size != self.embedding:
-            rule = (
-                f"the softmax has vectors of {self.softmax_size} units; --output-rank {self.embedding} makes them equal"
+        else:
+            self.forbid(
+                self.layers > 1 and not in_luongs_order, "the orders of the paper have one layer", "layers order"
             )
-            raise SettingError(rule, shared_embeddings=True, embedding=self.embedding)
+        attentional = self.readout == "attentional"
+        self.forbid(attentional and not attends, "attentional vectors need attention", "readout attention")
+        rule = "only the attentional readout has vectors that can be fed"
+        self.forbid(fed and not attentional, rule, "input_feeding readout")
+        rule = "attentional vectors are fed in Luong's order"
+        self.forbid(fed and not in_luongs_order, rule, "input_feeding order")
+        rule = "attentional vectors are fed where the last layer attends"
+        first = self.attention_layer == "first" and self.layers > 1
+        self.forbid(fed and first, rule, "input_feeding attention_layer")
+        size = self.softmax_size
+        rule = f"the softmax has vectors of {size} units; --output-rank {self.embedding} makes them equal"
+        self.forbid(self.shared_embeddings and size != self.embedding, rule, "shared_embeddings embedding")
 
     @property
     def softmax_size(self) -> int:
@@ -177,54 +171,31 @@ class ModelConfig:
         state_size = self.embedding if self.architecture == "transformer" else self.hidden
         return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
-    def _check_span(self) -> None:
-        """Raises SettingError for settings that do not go with the attention's span."""
-        if self.attention_span == "global":
-            if self.attention_window != 10:
-                rule = "global attention has no window"
-                raise SettingError(rule, attention_window=self.attention_window, attention_span=self.attention_span)
-        elif self.attention == "none" or self.coverage != "none":
-            rule = "local attention needs attention without coverage"
-            raise SettingError(
-                rule, attention_span=self.attention_span, attention=self.attention, coverage=self.coverage
-            )
-
     def _check_kind(self) -> None:
         """Raises SettingError for settings that do not go with the kind of attention."""
         kind = self.attention_kind
-        if kind == "soft":
-            if self.attention_positions != 6:
-                rule = "soft attention sums over all positions"
-                raise SettingError(rule, attention_positions=self.attention_positions, attention_kind=kind)
-            return
+        wrong = kind == "soft" and self.attention_positions != 6
+        self.forbid(wrong, "soft attention sums over all positions", "attention_positions attention_kind")
         # The word must depend on the context through the readout, and the weights must be the factors of the context.
         needed = {"architecture": "recurrent", "attention_span": "global", "readout": "maxout"}
-        wrong = {name: getattr(self, name) for name, value in needed.items() if getattr(self, name) != value}
-        if self.attention == "none" or wrong:
-            rule = f"{kind} attention needs a recurrent model with global attention and the maxout readout"
-            raise SettingError(rule, attention_kind=kind, **(wrong or {"attention": self.attention}))
+        others = [name for name, value in needed.items() if getattr(self, name) != value]
+        rule = f"{kind} attention needs a recurrent model with global attention and the maxout readout"
+        names = " ".join(["attention_kind", *(others or ["attention"])])
+        self.forbid(kind != "soft" and (self.attention == "none" or bool(others)), rule, names)
 
     def _check_transformer(self) -> None:
         """Raises SettingError for settings that a Transformer cannot have."""
         needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        others = {"attention_span": "global", "copy": False}
-        for name, value in {**needed, **others}.items():
-            if getattr(self, name) != value:
-                rule = f"a Transformer needs {name} = {value}"
-                raise SettingError(rule, **{name: getattr(self, name)}, architecture=self.architecture)
-        if self.attention == "none":
-            raise SettingError("a Transformer has attention", attention="none", architecture=self.architecture)
-        if self.embedding % self.heads:
-            raise SettingError("the heads must divide the embedding", heads=self.heads, embedding=self.embedding)
-        if self.alignment_layer > self.layers:
-            raise SettingError("there is no such layer", alignment_layer=self.alignment_layer, layers=self.layers)
-        if self.alignment_head > self.heads:
-            raise SettingError("there is no such head", alignment_head=self.alignment_head, heads=self.heads)
+        for name, value in {**needed, "attention_span": "global", "copy": False}.items():
+            rule = f"a Transformer needs {name} = {value}"
+            self.forbid(getattr(self, name) != value, rule, f"{name} architecture")
+        self.forbid(self.attention == "none", "a Transformer has attention", "attention architecture")
+        self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
+        self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
+        self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
 
 
-@section("train")
-@dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(Settings, section="train"):
     """How the model is trained.
 
     The defaults of optimizer, rho, epsilon, clip_norm, batch_size, window and shuffle are those of Bahdanau et al. 2015
@@ -233,7 +204,7 @@ class TrainingConfig:
     """
 
     optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
-    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, common=True, above=0)
+    learning_rate: float = common(1.0, "Highest learning rate.", OPTIMISER, above=0)
     rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
     epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
     beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
@@ -244,7 +215,7 @@ class TrainingConfig:
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
     loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
-    batch_size: int = setting(80, "Sentences or tokens per minibatch.", BATCHES, common=True, at_least=1)
+    batch_size: int = common(80, "Sentences or tokens per minibatch.", BATCHES, at_least=1)
     batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
     window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
@@ -254,12 +225,10 @@ class TrainingConfig:
         "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         BATCHES,
     )
-    max_updates: int = setting(0, "Stop after this many updates; 0 = no limit.", BUDGET, common=True)
-    epochs: float = setting(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, common=True, at_most=1e9)
-    max_time: str = setting(
-        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, common=True, form=seconds, metavar="TIME"
-    )
-    patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
+    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET)
+    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9)
+    max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME")
+    patience: int = common(10, "Stop after this many validations without progress; 0 = never.", BUDGET)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     average: int = setting(
@@ -268,19 +237,12 @@ class TrainingConfig:
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
-    init_from: str = setting(
-        "", "Model with the first weights and the architecture.", MODEL, is_path=True, metavar="MODEL"
-    )
-    guided_alignment: str = setting(
-        "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
-    )
+    init_from: str = setting("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
+    guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
     agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
     agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
-    seed: int = setting(1234, "Seed of weights, order and dropout.", MACHINE, common=True, at_most=2**63 - 1)
-    device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
+    seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
+    device: Device = common("auto", DEVICE_HELP, MACHINE)
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
     threads: int = threads_setting()
-
-    def __post_init__(self) -> None:
-        check_settings(self)

@@ -70,13 +70,9 @@ class Workspace:
         """The layer of section `name`: where the settings come from, and the settings."""
         return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
 
-    def layers(self, name: str, flags: Mapping[str, Any]) -> tuple[Layer, ...]:
-        """The layers of the settings of section `name`: the file, then the command line, which has precedence."""
-        return self.section(name), given(flags)
-
     def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
         """The settings `cls` of section `name`; flags that are not None have precedence."""
-        return settings_of(cls, *self.layers(name, flags))
+        return settings_of(cls, self.section(name), given(flags))
 
     def preset(self, name: str | None) -> str:
         """The name of the preset: `name`, or that of section [train]."""
@@ -110,18 +106,19 @@ def load_workspace(config: Path | None) -> Workspace:
         _check_section(path, lines, name, _table(path, table, name), keys)
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
-    found = {key: _text(str(path), key, table[key]) for key in _TOP[:4] if key in table}
-    folders = {key: path.parent / found[key] for key in ("data", "model") if key in found}
+    names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP[:4] if key in table}
+    pairs: dict[str, PathPair] = {}
+    for name in (name for name in _PAIRS if name in corpus):
+        one_file = isinstance(corpus[name], str) and corpus[name]  # a TSV or TMX file
+        file = path.parent / _text(f"{path}: [corpus]", name, corpus[name]) if one_file else None
+        pairs[name] = (file, None) if file else _pair(path, name, corpus[name])
     return Workspace(
         path,
-        found.get("source_language"),
-        found.get("target_language"),
-        folders.get("data", Workspace.data),
-        folders.get("model", Workspace.model),
-        {name: _texts(path, name, corpus[name]) for name in _PAIRS if name in corpus},
-        {name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
-        path.parent / _text(f"{path}: [corpus]", "gold", corpus["gold"]) if "gold" in corpus else None,
-        {name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
+        **{key: path.parent / name if key in ("data", "model") else name for key, name in names.items()},
+        pairs=pairs,
+        tests={name: _pair(path, f"tests.{name}", pair) for name, pair in tests.items()},
+        gold=path.parent / _text(f"{path}: [corpus]", "gold", corpus["gold"]) if "gold" in corpus else None,
+        sections={name: _section(path, name, _table(path, table, name)) for name in SECTIONS},
     )
 
 
@@ -216,12 +213,6 @@ def _text(origin: str, key: str, value: Any) -> str:
     if "\0" in value or value == "-" or any(len(os.fsencode(part)) > _LONGEST_NAME for part in value.split("/")):
         raise UsageError(f"{written(origin, key, value)}: cannot be the name of a file")
     return value
-
-
-def _texts(path: Path, key: str, value: Any) -> PathPair:
-    if isinstance(value, str) and value:
-        return path.parent / _text(f"{path}: [corpus]", key, value), None
-    return _pair(path, key, value)
 
 
 def _pair(path: Path, key: str, value: Any) -> FilePair:

@@ -21,7 +21,7 @@ from nmtalign.search.hypotheses import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, field_names, naming
-from nmtalign.settings.presets import translate_config
+from nmtalign.settings.presets import settings_of
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
@@ -119,7 +119,7 @@ class Translator:
         """
         check_keys("Translator.load", settings, field_names(TranslateConfig))
         layer = "Translator.load", settings
-        config = translate_config(layer)
+        config = settings_of(TranslateConfig, layer)
         with naming(layer):
             return cls(load_models([model, *more_models], config, which), config, alignments, given=layer)
 
@@ -140,7 +140,7 @@ class Translator:
         changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
         check_keys(origin, settings, changeable)
         layers = self._given, (origin, settings)
-        config = translate_config(*layers)
+        config = settings_of(TranslateConfig, *layers)
         with naming(*layers):
             given = origin, {**self._given[1], **settings}
             return Translator(self.models, config, self.alignments, self.scorer, given=given)

@@ -17,7 +17,7 @@ from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load
 from nmtalign.errors import FormatError
 from nmtalign.model_files import ALIGNER
 from nmtalign.sample.sample_corpus import write_sample
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers

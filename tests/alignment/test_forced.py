@@ -20,7 +20,7 @@ from nmtalign.data.batches import make_batch
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary

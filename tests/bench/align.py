@@ -30,7 +30,7 @@ from nmtalign.core.devices import keep_memory, use_threads
 from nmtalign.data.batches import make_batch
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.processor import bf16_is_fast
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import InferencePrecision
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.tokenizer import Tokenizers

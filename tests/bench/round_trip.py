@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.machine import describe_machine, in_words
 from bench.report import Table, say, show, write_json
-from nmtalign.data.pipeline import CHUNK, LengthLimit, tokenize_pairs
+from nmtalign.data.pipeline import CHUNK, tokenize_pairs
 from nmtalign.errors import InputError
 from nmtalign.text.lines import read_lines
 from nmtalign.text.moses import MosesWords
@@ -123,7 +123,7 @@ def learn(words: MosesWords, texts: Sequence[Path]) -> MosesWords:
     pairs = (("x", line) for line in read_lines(train[0]) if line.strip())
     blocks = iter(lambda: list(itertools.islice(pairs, CHUNK)), [])
     counts: Counts = Counter()
-    for _, chunk in tokenize_pairs(Tokenizers(SpacedWords(), words), LengthLimit(), blocks, 1, spacing=True):
+    for _, chunk in tokenize_pairs(Tokenizers(SpacedWords(), words), 0, blocks, 1, spacing=True):
         counts.update(chunk.spacing)
     return words.with_spacing(counts)
 

@@ -1,14 +1,15 @@
 """The workload of training: model sizes, and batches of random words or of a prepared corpus."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from nmtalign.data.batches import Batch, BatchPolicy, eligible, make_batch, plan_epoch, useful_work
+from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, make_batch, plan_epoch
+from nmtalign.data.corpus import Split
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
@@ -19,6 +20,16 @@ SYSTEM_SIZES = ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "
 SIZES = {"paper": ("rnnsearch-30", 30000), "small": ("small", 10000), "tiny": ("tiny", 2000)}
 SIZES |= {name: (name, 10000) for name in SYSTEM_SIZES}
 FIRST_WORD = 2  # 0 is `</s>`, 1 is `<unk>`
+
+
+def useful_work(pairs: Split, plan: Iterable[Indices]) -> float:
+    """The share of all positions, on both sides, that are real tokens, `</s>` included."""
+    real = padded = 0
+    for indices in plan:
+        for lengths in (pairs.source_lengths[indices], pairs.target_lengths[indices]):
+            real += int(lengths.sum()) + len(lengths)
+            padded += (int(lengths.max()) + 1) * len(lengths)
+    return real / padded if padded else 1.0
 
 
 @dataclass(frozen=True)

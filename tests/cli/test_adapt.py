@@ -156,17 +156,6 @@ def test_other_languages_are_refused(base, tmp_path, nmtalign):
     assert not list(tmp_path.iterdir())
 
 
-def test_languages_of_an_earlier_version_are_compared_by_their_codes(base, tmp_path):
-    shutil.copytree(base / "model", tmp_path / "model")
-    config = tmp_path / "model/config.json"
-    text = config.read_text()
-    for name in ("en_GB", ""):
-        config.write_text(text.replace('"source_language": "en"', f'"source_language": "{name}"'))
-        prepared(tmp_path, tmp_path / "news", "model", texts=base)
-    with pytest.raises(UsageError, match="its words are those of -fr, and the texts are en-de"):
-        prepared(tmp_path, tmp_path / "other", "model", texts=base, languages=("en", "de"))
-
-
 def test_options_that_contradict_are_named(base, tmp_path, nmtalign):
     for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90"), ("--min-count", "2")):
         words = "prep", base / "news.en", base / "news.fr", option, value, "--vocabulary-from", base / "data"

@@ -19,7 +19,7 @@ from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.alignment.links import parse_links
 from nmtalign.files import read_json, sha256_of
 from nmtalign.sample.sample_corpus import write_sample
-from nmtalign.settings.alignment_settings import LinkConfig
+from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.tensor_file import read_metadata
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]

@@ -12,7 +12,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.system_attention import Panels, attention_panels, attention_sources, drawn, svgs
 from nmtalign.scoring.texts import SystemTexts, Text
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig
 
 SOURCE = ["the fox sees a red boat .", "a boat .", "", "the boat sees the fox ."]
 TRANSLATED = ["le renard voit un bateau rouge.", "un bateau.", "", "le bateau voit l'<unk> & le renard."]

@@ -17,8 +17,7 @@ from typer.testing import CliRunner
 
 from nmtalign.cli.commands import app
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig

@@ -1,25 +1,27 @@
-"""How epochs are cut into batches."""
+"""How epochs are cut into batches, and how batches are read."""
 
+import contextlib
 import os
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from bench.workload import useful_work
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.data import batches
 from nmtalign.data.batches import (
+    AHEAD,
     BatchPolicy,
     eligible,
     load_batches,
     make_batch,
     make_source,
     plan_epoch,
-    useful_work,
 )
 from nmtalign.data.corpus import Split, SplitSide
 from nmtalign.settings.presets import PRESETS
@@ -153,18 +155,21 @@ def planned_plainly(pairs, chosen, policy, epoch):
     return plan
 
 
-@given(st.integers(1, 500), policies, st.integers(0, 3), st.integers(1, 400))
-def test_the_plan_is_that_of_one_window_after_the_other(count, policy, epoch, block):
+@given(st.integers(1, 500), policies, st.integers(0, 3))
+def test_the_plan_is_that_of_one_pair_after_the_other(count, policy, epoch):
     pairs = corpus(count)
     chosen = eligible(pairs, 50)
     if not len(chosen):
         return
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(batches, "_BLOCK", block)
-        plan = plan_epoch(pairs, chosen, policy, epoch)
+    plan = plan_epoch(pairs, chosen, policy, epoch)
     expected = planned_plainly(pairs, chosen, policy, epoch)
     assert len(plan) == len(expected)
     assert [batch.tolist() for batch in plan] == [batch.tolist() for batch in expected]
+
+
+def test_the_plan_of_no_pairs_is_empty():
+    pairs = corpus(300)
+    assert plan_epoch(pairs, eligible(pairs, 0)[:0], BatchPolicy(10), 0) == []
 
 
 def test_the_papers_order_of_this_seed_never_changes():
@@ -172,20 +177,6 @@ def test_the_papers_order_of_this_seed_never_changes():
     plan = plan_epoch(pairs, eligible(pairs, 50), BatchPolicy(5, "sentences", 20, "once", seed=1234), 0)
     assert len(plan) == 29
     assert [batch.tolist() for batch in plan[:2]] == [[146, 15, 159, 74, 118], [191, 139, 23, 9, 88]]
-
-
-def test_a_part_of_a_plan_is_a_plan():
-    pairs = corpus(300)
-    plan = plan_epoch(pairs, eligible(pairs, 0), BatchPolicy(100, "tokens", 5), 0)
-    whole = [batch.tolist() for batch in plan]
-    rest = plan[7:]
-    assert len(rest) == len(plan) - 7
-    assert [batch.tolist() for batch in rest] == whole[7:]
-    assert rest[-1].tolist() == plan[-1].tolist() == whole[-1]
-    assert [batch.tolist() for batch in rest[1::2]] == whole[8::2]
-    with pytest.raises(IndexError):
-        plan[len(plan)]
-    assert len(plan_epoch(pairs, eligible(pairs, 0)[:0], BatchPolicy(10), 0)) == 0
 
 
 def test_useful_work_is_the_share_of_real_tokens():
@@ -258,15 +249,63 @@ def test_a_share_of_a_batch_may_be_empty():
     assert batch.source.shape == (0, 1)
 
 
+def prefetching():
+    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+
+
+class Watched(Sequence):
+    """A plan that counts the batches that were read from it."""
+
+    def __init__(self, count):
+        self.count, self.read, self.enough = count, 0, threading.Event()
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        if number == self.count:
+            raise IndexError
+        self.read = number + 1
+        if self.read == AHEAD:
+            self.enough.set()
+        return np.array([1])
+
+
+def test_batches_are_read_while_one_is_in_use_and_at_most_eight_ahead():
+    plan = Watched(100)
+    stream = load_batches(flat_corpus(10), plan)
+    assert not prefetching()  # before the first batch is requested
+    next(stream)
+    assert plan.enough.wait(60)  # these were not requested
+    for taken in range(2, 20):
+        next(stream)
+        assert plan.read <= taken + AHEAD
+    assert len(prefetching()) == 1
+    assert len(list(stream)) == 100 - 19
+    assert not prefetching()
+
+
 def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
     pairs = flat_corpus(10)
     stream = load_batches(pairs, [np.array([1]), np.array([10])])
     assert next(stream).sentences == 1
     with pytest.raises(IndexError):
         next(stream)
-    for _ in load_batches(pairs, [np.array([1])] * 1000):
-        break
-    assert not [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    assert not prefetching()
+    with pytest.raises(StopIteration):
+        next(stream)
+
+
+@pytest.mark.parametrize("error", [None, KeyError])
+def test_closing_or_leaving_early_ends_the_thread(error):
+    stream = load_batches(flat_corpus(10), Watched(10**9))
+    with contextlib.suppress(KeyError):
+        for _ in stream:
+            if error:
+                raise error
+            break
+    stream.close()
+    assert not prefetching()
 
 
 def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch):

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.data.cleaning import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
 from nmtalign.data.prepare import prepare
+from nmtalign.data.screening import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.data import pair_spool
+from nmtalign.data import corpus_writer
 from nmtalign.data.batches import eligible, load_batches, make_batch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
@@ -50,7 +50,7 @@ def test_equal_words_get_equal_ids() -> None:
 
 
 def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pair_spool, "_BLOCK", 50)
+    monkeypatch.setattr(corpus_writer, "_BLOCK", 50)
     corpus = prepared(tmp_path)
     vocabularies, dev = (corpus.source_vocabulary, corpus.target_vocabulary), corpus.splits["dev"]
     kinds = [np.unique(dev.source.ids, return_counts=True), np.unique(dev.target.ids, return_counts=True)]

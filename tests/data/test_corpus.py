@@ -159,6 +159,10 @@ def test_inconsistent_numbers_are_refused(folder: Path, place: str, value: int, 
 
 def test_a_part_that_is_gone(folder: Path, edit_hdf5: Any) -> None:
     with edit_hdf5(folder / "corpus.h5") as file:
+        del file["train/line"]
+    with pytest.raises(FormatError, match=r"damaged prepared corpus .*train/line.* run nmtalign prep again"):
+        Corpus.open(folder)
+    with edit_hdf5(folder / "corpus.h5") as file:
         del file["train/target/offsets"]
     with pytest.raises(FormatError, match=r"damaged prepared corpus .*target/offsets"):
         Corpus.open(folder)

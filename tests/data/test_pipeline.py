@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmtalign.data.pipeline import Chunk, LengthLimit, Pairs, tokenize_chunk, tokenize_pairs, worker_count
+from nmtalign.data.pipeline import Chunk, Pairs, tokenize_chunk, tokenize_pairs, worker_count
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
@@ -34,16 +34,16 @@ def plain(chunk: Chunk) -> tuple[Any, ...]:
 
 def test_a_chunk_keeps_what_fits() -> None:
     pairs = [("a b", "x"), ("a b c", "x"), ("", "x"), ("c", "y z")]
-    chunk = tokenize_chunk(SPACED, LengthLimit(2), pairs)
+    chunk = tokenize_chunk(SPACED, 2, pairs)
     assert plain(chunk) == ([0, 3], (["a", "b", "c"], [0, 1, 2], [2, 1]), (["x", "y", "z"], [0, 1, 2], [1, 2]), 1, 1)
-    whole = tokenize_chunk(SPACED, LengthLimit(keep_empty=True), pairs)
+    whole = tokenize_chunk(SPACED, None, pairs)
     assert plain(whole)[:2] == ([0, 1, 2, 3], (["a", "b", "c"], [0, 1, 0, 1, 2, 2], [2, 3, 0, 1]))
     assert (whole.empty, whole.too_long) == (0, 0)
-    assert plain(tokenize_chunk(SPACED, LengthLimit(2), [])) == ([], ([], [], []), ([], [], []), 0, 0)
+    assert plain(tokenize_chunk(SPACED, 2, [])) == ([], ([], [], []), ([], [], []), 0, 0)
 
 
 def test_processes_give_the_same_in_the_same_order() -> None:
-    alone, together = (list(tokenize_pairs(SPACED, LengthLimit(), blocks(30), workers)) for workers in (1, 2))
+    alone, together = (list(tokenize_pairs(SPACED, 0, blocks(30), workers)) for workers in (1, 2))
     assert [(block, plain(chunk)) for block, chunk in alone] == [(block, plain(chunk)) for block, chunk in together]
     assert [chunk.source.words()[0] for _, chunk in together] == [f"a{number}" for number in range(30)]
 
@@ -52,9 +52,9 @@ def test_lines_are_looked_at_for_their_spaces_all_at_first_then_a_few() -> None:
     moses = Tokenizers.moses("en", "fr")
     for workers in (1, 2):
         lines: Iterator[Pairs] = iter([[("a", "b;")] * 20] * 12)
-        chunks = [chunk for _, chunk in tokenize_pairs(moses, LengthLimit(), lines, workers, spacing=True)]
+        chunks = [chunk for _, chunk in tokenize_pairs(moses, 0, lines, workers, spacing=True)]
         assert [chunk.spacing["a", ";", ""] for chunk in chunks] == [20] * 4 + [2] * 8
-        assert not any(chunk.spacing for _, chunk in tokenize_pairs(moses, LengthLimit(), blocks(12), workers))
+        assert not any(chunk.spacing for _, chunk in tokenize_pairs(moses, 0, blocks(12), workers))
 
 
 def test_no_more_is_read_than_is_in_flight() -> None:
@@ -66,7 +66,7 @@ def test_no_more_is_read_than_is_in_flight() -> None:
             read += 1
             yield block
 
-    stream = tokenize_pairs(SPACED, LengthLimit(), counted(), 2)
+    stream = tokenize_pairs(SPACED, 0, counted(), 2)
     next(stream)
     assert read <= 16
     stream.close()  # type: ignore[attr-defined]
@@ -79,12 +79,12 @@ def test_an_error_of_the_text_ends_the_processes() -> None:
         raise InputError("line 121")
 
     with pytest.raises(InputError, match="line 121"):
-        list(tokenize_pairs(SPACED, LengthLimit(), torn(), 2))
+        list(tokenize_pairs(SPACED, 0, torn(), 2))
 
 
 def test_a_process_that_was_killed_is_said() -> None:
     with pytest.raises(ResourceError, match="a process of prep was killed"):
-        list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), LengthLimit(), blocks(50), 2))
+        list(tokenize_pairs(Tokenizers(Deadly(), SpacedWords()), 0, blocks(50), 2))
 
 
 def test_processes_end_with_the_one_that_started_them() -> None:

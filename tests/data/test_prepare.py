@@ -12,8 +12,8 @@ import pytest
 
 from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.pair_spool import SeenTexts
 from nmtalign.data.prepare import SAMPLE_BYTES, prepare
+from nmtalign.data.screening import SeenTexts
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.files import lock
 from nmtalign.settings.command_settings import PrepConfig

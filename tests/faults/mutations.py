@@ -344,8 +344,14 @@ def _make_toml(folder: Path) -> None:
 
 
 def _read_toml(folder: Path) -> object:
-    from nmtalign.settings.alignment_settings import AlignConfig, LexiconConfig, LinkConfig
-    from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
+    from nmtalign.settings.command_settings import (
+        AlignConfig,
+        LexiconConfig,
+        LinkConfig,
+        PrepConfig,
+        ScoreConfig,
+        TranslateConfig,
+    )
     from nmtalign.settings.presets import preset
     from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
     from nmtalign.settings.workspace import load_workspace

@@ -14,8 +14,7 @@ from urllib.parse import urlencode, urlsplit
 from nmtalign.serving.application import make_application
 from nmtalign.serving.http_server import HttpServer, bind
 from nmtalign.serving.served_models import ServedModels
-from nmtalign.settings.alignment_settings import AlignConfig
-from nmtalign.settings.serve_settings import ServeConfig
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.translating.translator import Translator
 
 PATIENCE = 120  # seconds: a busy machine is slow, and a server that hangs is found nevertheless

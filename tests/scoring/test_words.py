@@ -177,8 +177,7 @@ def test_a_missing_training_text_is_named(tmp_path):
 
 def test_words_of_a_corpus_are_counted_as_often_as_its_training_part_has_them(reversal):
     seen = Frequencies.from_corpus(reversal.folder)
-    _, (ids, _) = reversal.splits["train"].flat()
-    expected = Counter(reversal.target_vocabulary.decode(ids))
+    expected = Counter(reversal.target_vocabulary.decode(reversal.splits["train"].target.ids))
     assert seen.counts == expected
     assert Frequencies.from_corpus(reversal.folder / "corpus.h5").counts == expected
 

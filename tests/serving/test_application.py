@@ -20,10 +20,9 @@ from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
 from nmtalign.serving.application import make_application
 from nmtalign.serving.http_server import HttpServer, bind
 from nmtalign.serving.served_models import ServedModel, ServedModels
-from nmtalign.settings.alignment_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.settings.definition import field_names
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.settings.serve_settings import ServeConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 from nmtalign.translating.translation import Request as Line

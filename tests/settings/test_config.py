@@ -9,7 +9,7 @@ from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import resolve, seconds
 from nmtalign.settings.presets import PRESETS, SYSTEMS, preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import Workspace, load_workspace
+from nmtalign.settings.workspace import Workspace, given, load_workspace
 
 TOML = """
 source_language = "en"
@@ -46,7 +46,7 @@ def test_precedence_is_preset_file_flag(workspace):
     loaded = load_workspace(workspace)
     name = loaded.preset(None)
     assert (name, loaded.preset("small")) == ("tiny", "small")
-    layers = (name, preset(name)), *loaded.layers("train", {"embedding": 24, "hidden": None})
+    layers = (name, preset(name)), loaded.section("train"), given({"embedding": 24, "hidden": None})
     model, training = (settings_of(cls, *layers) for cls in (ModelConfig, TrainingConfig))
     assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
     assert model.hidden == 48  # file over preset

@@ -5,8 +5,8 @@ import math
 import pytest
 
 from nmtalign.errors import InputError, UsageError, with_more
+from nmtalign.settings.command_settings import line_numbers
 from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, seconds
-from nmtalign.settings.reproduce_settings import line_numbers
 
 
 def test_the_error_of_a_setting_can_be_continued():

@@ -23,7 +23,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.hypotheses import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.presets import translate_config
+from nmtalign.settings.presets import settings_of
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
@@ -402,7 +402,7 @@ def test_a_long_sentence_of_a_paragraph_is_cut(loaded: LoadedModel) -> None:
 
 def test_tokenised_text_is_not_split() -> None:
     with pytest.raises(UsageError, match="tokenised text is not split"):
-        translate_config(("test", {"split_sentences": True, "tokenized": True}))
+        settings_of(TranslateConfig, ("test", {"split_sentences": True, "tokenized": True}))
 
 
 def terms_file(folder: Path, text: str = "fox\tred boat\nboat\tZorglub the\n") -> str:
@@ -679,7 +679,7 @@ def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
 
 def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
     def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
-        translator = Translator(loaded, translate_config(("serve", given)), given=("serve", given))
+        translator = Translator(loaded, settings_of(TranslateConfig, ("serve", given)), given=("serve", given))
         for settings in changes:
             translator = translator.changed(settings)
         return translator.config.length_penalty, translator.config.min_length_ratio
@@ -733,10 +733,12 @@ def test_candidates_are_all_that_is_said(loaded: LoadedModel, tmp_path: Path) ->
 
 
 def test_the_papers_search_has_settings_of_its_own() -> None:
-    paper = translate_config(("command line", {"search": "paper"}))
+    paper = settings_of(TranslateConfig, ("command line", {"search": "paper"}))
     assert (paper.length_penalty, paper.min_length_ratio, search_options(paper).safe_stop) == (0.0, 0.5, False)
-    assert translate_config(("command line", {"search": "paper", "length_penalty": 1.0})).length_penalty == 1.0
-    assert translate_config(("file", {"length_penalty": 0.5}), ("line", {})).length_penalty == 0.5
+    assert (
+        settings_of(TranslateConfig, ("command line", {"search": "paper", "length_penalty": 1.0})).length_penalty == 1.0
+    )
+    assert settings_of(TranslateConfig, ("file", {"length_penalty": 0.5}), ("line", {})).length_penalty == 0.5
 
 
 def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
