@@ -86,11 +86,11 @@ def train(
     settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
     from nmtalign.core.devices import keeping_generators, pick_device
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.fit import fit_preset
-    from nmtalign.training.loop import Trainer
+    from nmtalign.training.budget import fit_preset
+    from nmtalign.training.train import Trainer
 
     corpus = Corpus.open(Path(data))
-    layers = fit_preset(layers, preset, corpus, Path(folder), restart)
+    layers = fit_preset(layers, preset, corpus)
     model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
 
     def listen(event: "Event") -> None:

@@ -10,12 +10,10 @@
 | best.safetensors                    | the weights of the best validation                                     |
 | best.previous.safetensors           | the weights of the previous best validation                            |
 | last.safetensors                    | the weights of the last checkpoint                                     |
-| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.state)      |
+| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)      |
 | training_state.previous.safetensors | the previous checkpoint                                                |
-| validated.N.safetensors             | with --average, the weights of the validation at update N, until the end|
 | train.jsonl                         | the events of the training, one per line                               |
 | translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
-| backward                            | the model of the other direction, if both were trained together        |
 
 `export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
 """
@@ -40,7 +38,6 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
-    BACKWARD,
     BEST,
     CALIBRATION,
     CONFIG,
@@ -247,8 +244,6 @@ def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
         if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
             with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
-    if (model / BACKWARD / CONFIG).is_file():
-        _export(model / BACKWARD, folder / BACKWARD, weights)
     _write_settings(folder, {**loaded.settings, "exported": weights})
 
 

@@ -23,10 +23,8 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 LOG = "train.jsonl"
 _USUAL = Path("model")  # the folder of the model, unless another is given
-BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
-AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
 Which = Literal["best", "last"]
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
@@ -268,8 +266,6 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
         if CALIBRATION in metadata:
             facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
-        if AVERAGED in metadata:
-            facts[AVERAGED] = [int(update) for update in metadata[AVERAGED].split()]
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}

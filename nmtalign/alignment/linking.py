@@ -33,7 +33,7 @@ from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import using_threads
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import INCOMPLETE, PartialFile, alone_in, atomic_text, check_no_link, sha256_of, sweep
+from nmtalign.files import INCOMPLETE, PartialFile, atomic_text, check_no_link, folder_lock, sha256_of, sweep
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.alignment_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
@@ -108,7 +108,7 @@ class LinkRun:
             return True
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             check_no_link(path)
-        with contextlib.suppress(_Halted), alone_in(self._work), using_threads(self.config.threads):
+        with contextlib.suppress(_Halted), folder_lock(self._work), using_threads(self.config.threads):
             sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
                 names, sides = self._read()

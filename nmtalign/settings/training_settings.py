@@ -262,9 +262,6 @@ class TrainingConfig:
     patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", BUDGET, common=True)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    average: int = setting(
-        0, "At the end, also validate the mean of the weights of this many last validations; 0 = none.", BUDGET
-    )
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
@@ -275,8 +272,6 @@ class TrainingConfig:
         "", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, common=True, is_path=True, metavar="FILE"
     )
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
-    agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
-    agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
     seed: int = setting(1234, "Seed of weights, order and dropout.", MACHINE, common=True, at_most=2**63 - 1)
     device: Device = setting("auto", DEVICE_HELP, MACHINE, common=True)
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_files import BACKWARD, LOG
+from nmtalign.model_files import LOG
 from nmtalign.training.events import perplexity
 from nmtalign.untrusted import parse_json
 
@@ -71,7 +71,6 @@ class Curves:
     validations: Sequence[ValidationPoint]
     last: Point  # the last event
     ended: str  # the reason, or "" for a training that runs or was interrupted
-    has_backward: bool  # the log also has the curves of the other direction
     start: Mapping[str, Any]  # the last event of a start: device, parameters, versions
     ends: Sequence[int]  # updates at which a budget was used up; several if the budget was increased afterwards
 
@@ -170,12 +169,16 @@ def short(value: float) -> str:
 
 
 def read_curves(path: Path) -> Curves:
-    """The curves of a model directory, of its train.jsonl, or of model/backward if both directions were trained.
+    """The curves of a model directory, or of its train.jsonl.
 
     Raises FormatError with the file and the line if it is not such a log.
     """
-    file, backward = _log_of(path)
-    reader = _Reader(backward)
+    if not path.exists():
+        raise FormatError(f"{path}: no such file or folder; {_FIX}")
+    file = path / LOG if path.is_dir() else path
+    if path.is_dir() and not file.is_file():
+        raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
+    reader = _Reader()
     try:
         for line, event in _events(file):
             try:
@@ -186,32 +189,15 @@ def read_curves(path: Path) -> Curves:
         raise FormatError(f"{file}: cannot read: {error.strerror}; {_FIX}") from None
     if reader.last is None:
         raise FormatError(f"{file}: has no event yet; {_FIX}")
-    if backward and not reader.has_backward:
-        raise FormatError(f"{file}: has no curves of the other direction; {_FIX}")
     return Curves(
         file,
         reader.progress,
         reader.validations,
         reader.last,
         reader.ended,
-        reader.has_backward and not backward,
         reader.start,
         sorted(reader.ends),
     )
-
-
-def _log_of(path: Path) -> tuple[Path, bool]:
-    """(the log, whether the curves of the other direction are requested)."""
-    if not path.exists():
-        raise FormatError(f"{path}: no such file or folder; {_FIX}")
-    if not path.is_dir():
-        return path, False
-    if (path / LOG).is_file():
-        return path / LOG, False
-    folder = path.resolve()
-    if folder.name == BACKWARD and (folder.parent / LOG).is_file():
-        return path.parent / LOG if path.name == BACKWARD else folder.parent / LOG, True
-    raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
 
 
 def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -235,12 +221,10 @@ def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
 class _Reader:
     """Takes the events of a log in order."""
 
-    backward: bool
     progress: list[ProgressPoint] = field(default_factory=list)
     validations: list[ValidationPoint] = field(default_factory=list)
     last: Point | None = None
     ended: str = ""
-    has_backward: bool = False
     start: Mapping[str, Any] = field(default_factory=dict)
     ends: set[int] = field(default_factory=set)
     _pairs: float = math.nan
@@ -250,20 +234,18 @@ class _Reader:
     def take(self, event: Mapping[str, Any]) -> None:
         """Adds one event; raises KeyError, TypeError or ValueError if it is not an event."""
         name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
-        self.has_backward |= event.get("backward_loss") is not None
         if name == "started":
             self._start(event, when[0])
         elif name == "progressed":
             self._progress(event, when)
         elif name == "validated":
-            prefix = "backward_" if self.backward else ""
             self.validations.append(
                 ValidationPoint(
                     *when,
                     words=self._words(when[1]),
-                    loss=_number(event, f"{prefix}loss"),
-                    loss_sentence=math.nan if self.backward else _number(event, "loss_sentence"),
-                    bleu=_number(event, f"{prefix}bleu"),
+                    loss=_number(event, "loss"),
+                    loss_sentence=_number(event, "loss_sentence"),
+                    bleu=_number(event, "bleu"),
                     signature=str(event.get("signature") or ""),
                     best=bool(event.get("best")),
                 )
@@ -284,14 +266,12 @@ class _Reader:
     def _progress(self, event: Mapping[str, Any], when: tuple[int, float, float]) -> None:
         """Adds a point. Words per sentence are the ratio of the two losses."""
         loss, loss_sentence = _number(event, "loss"), _number(event, "loss_sentence")
-        speed, source_speed = _number(event, "target_words_per_second"), _number(event, "source_words_per_second")
+        speed, rate = _number(event, "target_words_per_second"), _number(event, "learning_rate")
         if loss > 0 and math.isfinite(loss_sentence):
-            self._words_per_sentence = loss_sentence / loss * (source_speed / speed if self.backward and speed else 1)
+            self._words_per_sentence = loss_sentence / loss
         words = self._words(when[1])
         self._counted = (when[1], words)
-        if self.backward:
-            loss, speed, loss_sentence = _number(event, "backward_loss"), source_speed, math.nan
-        self.progress.append(ProgressPoint(*when, words, loss, loss_sentence, speed, _number(event, "learning_rate")))
+        self.progress.append(ProgressPoint(*when, words, loss, loss_sentence, speed, rate))
 
     def _words(self, epoch: float) -> float:
         since, words = self._counted

@@ -9,7 +9,6 @@ One process reports an error: rank 0 if it failed too, else the first that faile
 """
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -17,10 +16,10 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 
 from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Indices
@@ -28,6 +27,7 @@ from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageEr
 from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
+T = TypeVar("T")
 TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
 TIMEOUT = "21600"
 ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
@@ -56,7 +56,7 @@ class World:
         self.device, self.update = device, 0
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes files and emits events."""
         return self.rank == 0
 
@@ -68,26 +68,26 @@ class World:
         """Notes the number of the update that begins, for error messages."""
         self.update = update
 
-    def sum(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
         """The sums over the processes."""
         return list(values)
 
-    def highest(self, values: Sequence[float]) -> list[float]:
+    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
         """The highest values over the processes."""
         return list(values)
 
-    def gather(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts of all processes, by rank."""
-        return [list(texts)]
+    def all_gather(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        return [value]
 
     def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
         """Gives all processes the weights and the optimiser state of rank 0."""
 
-    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
+    def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes."""
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def reporting_once(self) -> Iterator[None]:
         """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
         yield
 
@@ -106,7 +106,8 @@ class Ranks(World):
         store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
         self.rank, self.size, self._store = rank, size, store
         self._parent, self._flat = os.getppid(), torch.empty(0)
-        with self.together():
+        self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
+        with self.reporting_once():
             super().__init__(_local_device(device))
             cuda, timeout = self.device.type == "cuda", _timeout()
             with _connecting():
@@ -125,58 +126,50 @@ class Ranks(World):
         if os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        return self._combined(values, distributed.ReduceOp.SUM)
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
+        return self._all_reduce(values, distributed.ReduceOp.SUM)
 
-    def highest(self, values: Sequence[float]) -> list[float]:
-        return self._combined(values, distributed.ReduceOp.MAX)
+    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
+        return self._all_reduce(values, distributed.ReduceOp.MAX)
 
-    def _combined(self, values: Sequence[float], operation: Any) -> list[float]:
+    def _all_reduce(self, values: Sequence[float], operation: Any) -> list[float]:
         numbers = torch.tensor(list(values), dtype=torch.float64)
         with self._connected():
             distributed.all_reduce(numbers, operation)
         return numbers.tolist()
 
-    def gather(self, texts: Sequence[str]) -> list[list[str]]:
-        data = torch.frombuffer(bytearray(json.dumps(list(texts)).encode()), dtype=torch.uint8)
-        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+    def all_gather(self, value: T) -> list[T]:
+        values: list[Any] = [None] * self.size
         with self._connected():
-            distributed.all_gather(lengths, torch.tensor([len(data)]))
-            longest = max(int(length) for length in lengths)
-            parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-            distributed.all_gather(parts, nn.functional.pad(data, (0, longest - len(data))))
-        return [json.loads(bytes(part[: int(length)].numpy())) for part, length in zip(parts, lengths, strict=True)]
+            distributed.all_gather_object(values, value)
+        return values
 
     def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
-        for weight in model.state_dict().values():
-            self._receive(weight)
-        mine = optimizer.state()
-        described = [
-            (number, name, [str(value.dtype), value.device.type, *value.shape])
-            for number, values in mine.items()
-            for name, value in values.items()
-        ]
-        state: dict[int, dict[str, Tensor]] = {}
-        for number, name, like in json.loads(self.gather([json.dumps(described)])[0][0]):
-            values = state.setdefault(number, {})
-            values[name] = mine[number][name] if self.first else self._empty(*like)
-            self._receive(values[name])
-        if not self.first:
-            optimizer.restore(state)
-
-    def _empty(self, dtype: str, kind: str, *shape: int) -> Tensor:
-        """A tensor like one of rank 0, to receive it."""
-        place = torch.device("cpu") if kind == "cpu" else self.device
-        return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=place)
-
-    def _receive(self, tensor: Tensor) -> None:
+        # The state of an optimiser is made when it is first needed: the others make theirs like that of rank 0.
+        like = {
+            number: {name: (value.device.type, value.to("meta")) for name, value in values.items()}
+            for number, values in optimizer.values().items()
+        }
+        told: list[Any] = [like]
         with self._connected():
-            distributed.broadcast(tensor, 0)
+            distributed.broadcast_object_list(told, 0)
+        if not self.is_main:
+            state = {
+                number: {
+                    name: torch.zeros_like(value, device="cpu" if kind == "cpu" else self.device)
+                    for name, (kind, value) in values.items()
+                }
+                for number, values in told[0].items()
+            }
+            optimizer.restore(state)
+        kept = [value for _, values in sorted(optimizer.values().items()) for _, value in sorted(values.items())]
+        with self._connected():
+            for tensor in [*model.state_dict().values(), *kept]:
+                distributed.broadcast(tensor, 0)
 
-    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
+    def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
-        gradients = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in parameters]
-        parts = [gradient.reshape(-1) for gradient in gradients]
+        parts = [torch.zeros_like(w).view(-1) if w.grad is None else w.grad.reshape(-1) for w in parameters]
         total = sum(map(len, parts))
         if len(self._flat) != total:
             self._flat = parts[0].new_empty(total)  # kept, because to allocate it takes longer than to fill it
@@ -185,10 +178,6 @@ class Ranks(World):
             distributed.all_reduce(self._flat)
         for weight, part in zip(parameters, self._flat.split([weight.numel() for weight in parameters]), strict=True):
             weight.grad = part.view_as(weight)
-
-    @property
-    def _name(self) -> str:
-        return f"rank {self.rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
@@ -205,7 +194,7 @@ class Ranks(World):
             ) from None
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def reporting_once(self) -> Iterator[None]:
         try:
             yield
         except FailedElsewhereError:
@@ -214,7 +203,7 @@ class Ranks(World):
             code = _exit_code(error)
             if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
-            if self.first or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
+            if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
                 raise
             named = NmtalignError(f"{self._name}: {error}")
             named.exit_code = code
@@ -222,7 +211,7 @@ class Ranks(World):
 
     def _is_first_to_fail(self) -> bool:
         """Whether no other process failed before; if the store does not answer, the process reports its error."""
-        if not self.first:
+        if not self.is_main:
             time.sleep(TURN)
         with contextlib.suppress(RuntimeError):
             self._store.set_timeout(ANSWER)

@@ -17,10 +17,9 @@ from torch.utils._pytree import tree_leaves
 
 from nmtalign.data.batches import Indices, load_batches
 from nmtalign.processor import lines_of
-from nmtalign.training.budget import BudgetAdvice, TrainingBudget
-from nmtalign.training.fit import count_words
-from nmtalign.training.setup import TrainingSetup
-from nmtalign.training.state import Position, load_state
+from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
+from nmtalign.training.checkpoints import Position, load_state
+from nmtalign.training.train import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
@@ -51,9 +50,9 @@ class DryRun:
 def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
     """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`."""
     config, advice = setup.config, list[str]()
-    found = None if restart else setup.found()
+    found = None if restart else setup.find_run()
     setup.build(advice.append)
-    advice += setup.given.notes()
+    advice += [setup.guide.note] if setup.guide and setup.guide.note else []
     begun = _process_peak()
     position = load_state(found, setup.model, setup.optimizer) if found else Position()
     plan = setup.plan(position.epoch)
@@ -95,7 +94,7 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mappin
     for share in (0.5, 0.9, 1.0):
         _update(setup, [by_size[int(share * (len(plan) - 1))]] * len(largest))
     weights = list(setup.model.parameters())
-    values = [value for kept in setup.optimizer.state().values() for value in kept.values()]
+    values = [value for kept in setup.optimizer.values().values() for value in kept.values()]
     if setup.device.type == "cuda":
         process = torch.cuda.max_memory_reserved(setup.device) + _PROCESS
         tensors = torch.cuda.max_memory_allocated(setup.device)
@@ -183,7 +182,6 @@ def _positions(setup: TrainingSetup, indices: Indices) -> int:
 def _parameters(setup: TrainingSetup) -> Mapping[str, int]:
     """The number of parameters of each part of the model, for example of the encoder."""
     counts = Counter[str]()
-    for direction in setup.directions:
-        for name, weight in direction.model.named_parameters():
-            counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
+    for name, weight in setup.model.named_parameters():
+        counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
     return counts

@@ -22,10 +22,9 @@ from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.vocabulary import pair_ids
-from nmtalign.training.directions import Direction
+from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
-from nmtalign.training.state import Position
 from nmtalign.translating.confidence import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
@@ -47,8 +46,8 @@ class StopWatch:
         Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
         """
         rest = iter(parts)
-        for number in range(int(self.world.highest([count])[0]) + 1):
-            if self.world.highest([self.asked()])[0]:
+        for number in range(int(self.world.all_reduce_max([count])[0]) + 1):
+            if self.world.all_reduce_max([self.asked()])[0]:
                 raise Abandoned
             if number < count:
                 yield next(rest)
@@ -85,43 +84,11 @@ class Validation:
         return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
 
 
-def tokenizers_of(directions: Sequence[Direction]) -> str:
-    """The tokeniser of dev BLEU for each direction, by its target language, for `Position`."""
-    names = []
-    for corpus in (direction.corpus for direction in directions):
-        dev = corpus.splits.get("dev")
-        lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
-        names.append(tokenizer_for(corpus.target_language, lines))
-    return " ".join(names)
-
-
-def validate_all(
-    directions: Sequence[Direction],
-    config: TrainingConfig,
-    position: Position,
-    watch: StopWatch,
-    how: Activations,
-    work: Progress,
-) -> list[Validation] | None:
-    """Validates the models of all directions; the update selects the sample.
-
-    Returns no validations without a dev set, and None if a process was asked to stop.
-    """
-    seen: list[Validation] = []
-
-    def progress(done: float) -> None:
-        work((len(seen) + done) / len(directions))
-
-    for direction, tokenize in zip(directions, position.tokenizers.split(), strict=False):
-        model, corpus = direction.model, direction.corpus
-        if not len(corpus.splits.get("dev") or ()):
-            continue
-        progress(0.0)
-        try:
-            seen.append(validate(model, corpus, config, position.update, watch, tokenize, how, progress))
-        except Abandoned:
-            return None
-    return seen
+def tokenizer_of(corpus: Corpus) -> str:
+    """The tokeniser of dev BLEU, by the target language."""
+    dev = corpus.splits.get("dev")
+    lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
+    return tokenizer_for(corpus.target_language, lines)
 
 
 @torch.no_grad()
@@ -129,35 +96,34 @@ def validate(
     model: TranslationModel,
     corpus: Corpus,
     config: TrainingConfig,
-    turn: int,
+    position: Position,
     watch: StopWatch,
-    tokenize: str,
     how: Activations,
     progress: Progress,
 ) -> Validation:
-    """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
+    """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; the update selects the sample.
 
-    `tokenize` is sacreBLEU's tokeniser.
-
-    Each process computes a part of the sentences; all receive the complete result.
+    Each process computes a part of the sentences; all receive the complete result. Raises Abandoned if a process was
+    asked to stop.
     """
+    progress(0.0)
     training, dev = model.training, corpus.splits["dev"]
     model.eval()
     translating = AS_SLOW * min(config.bleu_sentences, len(dev))
     first = len(dev) / (len(dev) + translating)  # share of the loss in the work
     complete = CopyIds(corpus, dev) if model.config.copy else None
     own = _loss(model, dev, config, watch, how, lambda done: progress(first * done), complete)
-    nll, words, sentences = watch.world.sum(own)
+    nll, words, sentences = watch.world.all_reduce_sum(own)
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
     translations, probabilities = translate_greedily(
         model, corpus, dev, count, watch, lambda done: progress(first + (1 - first) * done)
     )
     references = [dev.target_text(index) for index in range(count)]
-    score = bleu(translations, references, tokenize=tokenize) if count else None
+    score = bleu(translations, references, tokenize=position.tokenizer) if count else None
     sample = ("", "", "")
     if count:
-        pick = turn * 7919 % count
+        pick = position.update * 7919 % count
         sample = (dev.source_text(pick), translations[pick], references[pick])
     model.train(training)
     return Validation(nll, int(words), int(sentences), score, sample, probabilities, translations, references)
@@ -200,7 +166,7 @@ def translate_greedily(
     order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
     options = SearchOptions(beam=1, allow_unk=True)
     scorer, world = ModelScorer(Inference(model)), watch.world
-    mine, found, means = world.share(order), [], []
+    mine, found = world.share(order), list[tuple[str, float]]()
     starts = range(0, len(mine), BATCH)
     for start in watch.in_step(starts, len(starts)):
         progress(start / len(mine))
@@ -210,12 +176,11 @@ def translate_greedily(
         with contextlib.suppress(Abandoned), abandoned_if(watch.asked):  # all processes stop before the next batch
             for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
                 words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
-                found.append(corpus.tokenizers.target.detokenize(words))
-                means.append(repr(mean_probability(hypotheses[0])))
+                found.append((corpus.tokenizers.target.detokenize(words), mean_probability(hypotheses[0])))
     texts, probabilities = [""] * count, [1.0] * count
-    for rank, (translations, own) in enumerate(zip(world.gather(found), world.gather(means), strict=True)):
-        for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):
-            texts[index], probabilities[index] = text, float(probability)
+    for rank, translations in enumerate(world.all_gather(found)):
+        for index, (text, probability) in zip(order[rank :: world.size], translations, strict=True):
+            texts[index], probabilities[index] = text, probability
     return texts, probabilities
 
 
@@ -227,17 +192,12 @@ def _source(corpus: Corpus, dev: Split, index: int, copy: bool) -> tuple[Sequenc
     return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
 
 
-def judge(
-    validations: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
-) -> Validated:
+def judge(found: Validation, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
     """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-    With both directions the sum of their values counts; best_loss and best_bleu are those of the first one. If BLEU is
-    equal, as at the beginning, where it is 0, the lower loss is better.
+    If BLEU is equal, as at the beginning, where it is 0, the lower loss is better.
     """
-    first, *others = validations
-    loss, score = first.loss, first.score
-    value = sum(each.value(config) for each in validations)
+    loss, score, value = found.loss, found.score, found.value(config)
     least = math.inf if position.best_loss is None else position.best_loss
     best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
@@ -249,22 +209,13 @@ def judge(
     return Validated(
         *when,
         loss=loss,
-        loss_sentence=first.nll / max(1, first.sentences),
+        loss_sentence=found.nll / max(1, found.sentences),
         perplexity=perplexity(loss),
         bleu=score.value if score else None,
         signature=score.signature if score else None,
         best=best,
         patience_left=config.patience - position.since_best if config.patience else None,
-        sample_source=first.sample[0],
-        sample_translation=first.sample[1],
-        sample_reference=first.sample[2],
-        backward_loss=others[0].loss if others else None,
-        backward_bleu=others[0].score.value if others and others[0].score else None,
+        sample_source=found.sample[0],
+        sample_translation=found.sample[1],
+        sample_reference=found.sample[2],
     )
-
-
-def describe_average(updates: str, found: Validated) -> str:
-    """The result of the validation of averaged weights, in one line; `updates` are those of the weights."""
-    bleu = "" if found.bleu is None else f", BLEU {found.bleu:.2f}"
-    verdict = "the best, and kept" if found.best else "not better than the best"
-    return f"mean of the weights of updates {updates}: dev loss {found.loss:.3f}{bleu}; {verdict}"

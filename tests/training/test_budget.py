@@ -7,7 +7,7 @@ import pytest
 
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget, learning_rate, updates_needed
-from nmtalign.training.state import Position
+from nmtalign.training.checkpoints import Position
 
 
 def test_the_nearest_limit_counts():

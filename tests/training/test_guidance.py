@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -19,9 +20,9 @@ from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss
-from nmtalign.training.loop import Trainer
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss, Updater, cut_groups, guidance
+from nmtalign.training.train import Trainer
+from nmtalign.training.updates import BatchLoss, Updater, add_gradient, cut_groups, guidance
 
 CONFIG = trainings.CONFIG
 
@@ -130,7 +131,7 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(options):
 def test_padding_changes_nothing_and_graphs_replay_it(dtype):
     model = model_of(dtype)
     loss = BatchLoss(model, 0.1, 0.7)
-    eager = EagerLoss(loss, torch.device("cpu"))
+    eager = partial(add_gradient, loss, torch.device("cpu"))
     graphed = GraphedLoss(model, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
         batch, found = guided_batch(seed), []
