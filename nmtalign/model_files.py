@@ -25,6 +25,7 @@ LOG = "train.jsonl"
 _USUAL = Path("model")  # the folder of the model, unless another is given
 ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
+AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
 Which = Literal["best", "last"]
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
@@ -266,6 +267,8 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         facts: dict[str, Any] = {"parameters": counted, "update": int(metadata.get("update", 0)), "checksum": "matches"}
         if CALIBRATION in metadata:
             facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
+        if AVERAGED in metadata:
+            facts[AVERAGED] = int(metadata[AVERAGED])
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}

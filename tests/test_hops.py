@@ -32,7 +32,7 @@ from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.presets import preset, settings_of
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
-from nmtalign.training.train import TrainingSetup
+from nmtalign.training.trainer import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)

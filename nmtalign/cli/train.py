@@ -33,7 +33,7 @@ from nmtalign.training.events import Finished, Listener, Working
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World
-    from nmtalign.training.train import Trainer
+    from nmtalign.training.trainer import Trainer
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
@@ -131,7 +131,7 @@ def _train(
 ) -> tuple["Trainer", Finished]:
     from nmtalign.core.devices import keep_memory
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.train import Trainer
+    from nmtalign.training.trainer import Trainer
 
     keep_memory()
     listen(Working(0, 0.0, 0.0, "reading the corpus"))
@@ -166,7 +166,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
-    from nmtalign.training.train import TrainingSetup
+    from nmtalign.training.trainer import TrainingSetup
 
     keep_memory()
     with chosen.naming():

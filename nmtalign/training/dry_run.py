@@ -19,7 +19,7 @@ from nmtalign.data.batches import Indices, load_batches
 from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
 from nmtalign.training.checkpoints import Position, load_state
-from nmtalign.training.train import TrainingSetup
+from nmtalign.training.trainer import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU

@@ -22,7 +22,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
-from nmtalign.training.train import Trainer
+from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     learning_rate=5e-3,

@@ -13,7 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.distributed import World, open_world
-from nmtalign.training.train import Trainer
+from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     optimizer="adadelta",

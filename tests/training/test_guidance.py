@@ -21,7 +21,7 @@ from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.train import Trainer
+from nmtalign.training.trainer import Trainer
 from nmtalign.training.updates import BatchLoss, Updater, add_gradient, cut_groups, guidance
 
 CONFIG = trainings.CONFIG

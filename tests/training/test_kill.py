@@ -283,13 +283,13 @@ def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(rever
 HALTS = """
 import os, time
 from pathlib import Path
-from nmtalign.training import train
-def halted(*arguments, create_run=train.create_run):
+from nmtalign.training import trainer
+def halted(*arguments, create_run=trainer.create_run):
     Path("arrived").touch()
     while not Path("go").exists():
         time.sleep(0.02)
     create_run(*arguments)
-train.create_run = halted
+trainer.create_run = halted
 from nmtalign.cli.app import main
 main()
 """

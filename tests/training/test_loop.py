@@ -26,7 +26,7 @@ from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
-from nmtalign.training.train import Trainer, TrainingSetup
+from nmtalign.training.trainer import Trainer, TrainingSetup
 from nmtalign.training.validation import StopWatch
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator

@@ -8,7 +8,7 @@ from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.budget import TrainingBudget
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
-from nmtalign.training.train import Meter, Pace
+from nmtalign.training.trainer import Meter, Pace
 
 ALONE = World(torch.device("cpu"))
 
