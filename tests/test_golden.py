@@ -6,7 +6,6 @@ log-probabilities (`scores.txt`). To add files for a new format, run on 40 pairs
 the options `SIZES`, align, score-pairs, export --weights int8 and link.
 """
 
-import json
 import tarfile
 from pathlib import Path
 
@@ -18,8 +17,6 @@ from nmtalign.data.corpus import Corpus
 
 GOLDEN = Path(__file__).parent / "golden"
 SIZES = "--preset tiny --hidden 8 --embedding 4 --attention-hidden 8 --maxout 4 --max-updates 60 --validate-every 30"
-
-ORDER = ("--order", "look-update-generate")  # of the preset in that version
 
 
 def unpack(version, folder):
@@ -61,11 +58,14 @@ def test_models_and_corpora_are_used(version, tmp_path, nmtalign):
     assert corpus.splits["dev"].source_text(1)
 
 
-def test_trainings_resume(version, tmp_path, nmtalign):
-    nmtalign("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62", *ORDER)
-    updates = [json.loads(line)["update"] for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]
-    assert updates[-1] == 62
-    assert 60 in updates  # of the version before
+def test_a_training_of_an_earlier_version_is_refused_in_one_line(version, tmp_path, nmtalign):
+    train = ("train", "data", "-o", "model", *SIZES.split(), "--max-updates", "62")
+    done = nmtalign(*train, check=False)
+    assert done.returncode == 2
+    said = [line for line in done.stderr.decode().splitlines() if not line.endswith(" ...")]
+    assert len(said) == 1
+    assert "model: contains a model of another version of nmtalign" in said[0]
+    nmtalign(*train, "--restart")
 
 
 def test_the_model_in_eight_bits_and_the_aligner_are_used(tmp_path, nmtalign):

@@ -37,7 +37,7 @@ from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (17, 136), "small": (17, 139), "luong-global": (19, 131)}  # files, functions
+UPDATE = {"rnnsearch-50": (16, 128), "small": (16, 131), "luong-global": (18, 123)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 74)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),

@@ -48,103 +48,77 @@ class ConnectionLostError(TrainingError):
 
 
 class World:
-    """A single process, which does all the work."""
+    """A single process, which does all the work, or one of several processes, connected by torch.distributed."""
 
-    rank, size = 0, 1
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.update = device, 0
+    def __init__(self, device: torch.device, rank: int = 0, size: int = 1, store: Any = None) -> None:
+        """`store` is that of torchrun; it tells whether another process has failed."""
+        self.device, self.rank, self.size, self._store = device, rank, size, store
+        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)
+        self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     @property
     def is_main(self) -> bool:
         """Whether this is the process that writes files and emits events."""
         return self.rank == 0
 
+    def connect(self, device: Device) -> None:
+        """Chooses the device and connects all processes.
+
+        Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs.
+        """
+        from torch.distributed.distributed_c10d import PrefixStore
+
+        self.device = _local_device(device)
+        cuda, timeout = self.device.type == "cuda", _timeout()
+        with _connecting():
+            distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                timeout=timeout,
+                store=PrefixStore("group", self._store),
+                rank=self.rank,
+                world_size=self.size,
+                device_id=self.device if cuda else None,
+            )
+
     def share(self, indices: Indices) -> Indices:
         """Every `size`-th row of a minibatch, so that all processes have equally many short and long sentences."""
         return indices[self.rank :: self.size]
 
     def begin(self, update: int) -> None:
-        """Notes the number of the update that begins, for error messages."""
-        self.update = update
-
-    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over the processes."""
-        return list(values)
-
-    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
-        """The highest values over the processes."""
-        return list(values)
-
-    def all_gather(self, value: T) -> list[T]:
-        """The values of all processes, by rank."""
-        return [value]
-
-    def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Gives all processes the weights and the optimiser state of rank 0."""
-
-    def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Sums the gradients over the processes."""
-
-    @contextlib.contextmanager
-    def reporting_once(self) -> Iterator[None]:
-        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
-        yield
-
-    def close(self) -> None:
-        """Waits until all processes are done, and disconnects from them."""
-
-
-class Ranks(World):
-    """One of several processes, connected by torch.distributed."""
-
-    def __init__(self, store: Any, rank: int, size: int, device: Device) -> None:
-        """Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs."""
-        from torch.distributed.distributed_c10d import PrefixStore
-
-        # torchrun may start the processes again, with the same store.
-        store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        self.rank, self.size, self._store = rank, size, store
-        self._parent, self._flat = os.getppid(), torch.empty(0)
-        self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
-        with self.reporting_once():
-            super().__init__(_local_device(device))
-            cuda, timeout = self.device.type == "cuda", _timeout()
-            with _connecting():
-                distributed.init_process_group(
-                    "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                    timeout=timeout,
-                    store=PrefixStore("group", store),
-                    rank=rank,
-                    world_size=size,
-                    device_id=self.device if cuda else None,
-                )
-
-    def begin(self, update: int) -> None:
         """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
         self.update = update
-        if os.getppid() != self._parent:
+        if self._store is not None and os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
     def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
+        """The sums over the processes."""
         return self._all_reduce(values, distributed.ReduceOp.SUM)
 
     def all_reduce_max(self, values: Sequence[float]) -> list[float]:
+        """The highest values over the processes."""
         return self._all_reduce(values, distributed.ReduceOp.MAX)
 
     def _all_reduce(self, values: Sequence[float], operation: Any) -> list[float]:
+        if self._store is None:
+            return list(values)
         numbers = torch.tensor(list(values), dtype=torch.float64)
         with self._connected():
             distributed.all_reduce(numbers, operation)
         return numbers.tolist()
 
     def all_gather(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        if self._store is None:
+            return [value]
         values: list[Any] = [None] * self.size
         with self._connected():
             distributed.all_gather_object(values, value)
         return values
 
     def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
+        """Gives all processes the weights and the optimiser state of rank 0."""
+        if self._store is None:
+            return
         # The state of an optimiser is made when it is first needed: the others make theirs like that of rank 0.
         like = {
             number: {name: (value.device.type, value.to("meta")) for name, value in values.items()}
@@ -169,6 +143,8 @@ class Ranks(World):
 
     def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
+        if self._store is None:
+            return
         parts = [torch.zeros_like(w).view(-1) if w.grad is None else w.grad.reshape(-1) for w in parameters]
         total = sum(map(len, parts))
         if len(self._flat) != total:
@@ -195,11 +171,14 @@ class Ranks(World):
 
     @contextlib.contextmanager
     def reporting_once(self) -> Iterator[None]:
+        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
         try:
             yield
         except FailedElsewhereError:
             raise
         except BaseException as error:
+            if self._store is None:
+                raise
             code = _exit_code(error)
             if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
@@ -219,6 +198,9 @@ class Ranks(World):
         return True
 
     def close(self) -> None:
+        """Waits until all processes are done, and disconnects from them."""
+        if self._store is None:
+            return
         # A thread of PyTorch may still use the tensors of the last operation. As their only owner, it would wait for
         # Python's lock to free them, and `destroy_process_group`, which holds the lock, would wait for the thread.
         last = torch.zeros(1)
@@ -236,11 +218,17 @@ def open_world(device: Device) -> World:
         return World(pick_device(device))
     if not distributed.is_available():
         raise UsageError("this PyTorch is built without torch.distributed; train with one process")
+    from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     with _connecting():
         store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
-    return Ranks(store, rank, size, device)
+    # torchrun may start the processes again, with the same store.
+    store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    world = World(torch.device("cpu"), rank, size, store)
+    with world.reporting_once():
+        world.connect(device)
+    return world
 
 
 def _timeout() -> timedelta:

@@ -208,23 +208,17 @@ def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-class Half(World):
-    """One of two processes, as far as its share of a minibatch goes."""
-
-    def __init__(self, rank):
-        super().__init__(torch.device("cpu"))
-        self.rank, self.size = rank, 2
-
-
 def test_shares_of_a_batch_make_up_the_whole(reversal, links):
     """The summed gradients of two processes' shares are those of one."""
     guide, found = read_guide(links, reversal), []
     pairs, plan = reversal.splits["train"], [torch.arange(11).numpy()]
-    for world in (World(torch.device("cpu")), Half(0), Half(1)):
+    for rank, size in ((0, 1), (0, 2), (1, 2)):
         torch.manual_seed(1)
         model = TranslationModel(sizes(reversal)).double()
         config = replace(CONFIG, accumulate=1)
-        updater = Updater(model, make_optimizer(model.parameters(), config), config, world, print)
+        updater = Updater(
+            model, make_optimizer(model.parameters(), config), config, World(torch.device("cpu"), rank, size), print
+        )
         (group,) = cut_groups(pairs, plan, 1)
         updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide))
         found.append([parameter.grad for parameter in model.parameters()])

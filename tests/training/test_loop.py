@@ -265,10 +265,6 @@ def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
     barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
 
     class Thread(World):
-        def __init__(self, rank):
-            super().__init__(torch.device("cpu"))
-            self.rank, self.size = rank, 2
-
         def all_reduce_max(self, values):
             told[self.rank] = values
             barrier.wait()
@@ -277,7 +273,7 @@ def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
             return highest
 
     def work(rank, count):
-        watch = StopWatch(Thread(rank), lambda: rank == 0 and len(done[0]) == asked)
+        watch = StopWatch(Thread(torch.device("cpu"), rank, 2), lambda: rank == 0 and len(done[0]) == asked)
         for part in watch.in_step(iter(range(count)), count):
             done[rank].append(part)
 
