@@ -43,7 +43,7 @@ from nmtalign.training.distributed import World
 from nmtalign.training.events import Event, EventLog, Figures, Finished, Listener, Progressed, Started, Underway
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, Updater, cut_groups, seed_dropout
-from nmtalign.training.validation import StopWatch, Validation, judge, tokenizer_of, validate
+from nmtalign.training.validation import Validator, judge, tokenizer_of
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
@@ -215,12 +215,14 @@ class Trainer:
         self._join_others()
         self.budget = TrainingBudget.of(self.config)
         self._schedule = Schedule(self.config, self.budget, self._notice)
-        self._meters, self._pace = (Meter(Progressed), Meter(Underway)), Pace()
-        self._planned: tuple[int, Sequence[Indices]] | None = None
-        self._batches_in_epoch = len(self._plan())
+        self._planned = self.position.epoch, setup.plan(self.position.epoch)
+        self._batches_in_epoch = len(self._planned[1])
         self._updates_in_epoch = math.ceil(self._batches_in_epoch / self.config.accumulate)
         words = count_words(self.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, self._notice)
+        asked, work = (lambda: self._stop_asked is not None), functools.partial(self._work, "validating")
+        parts = self.model, self.corpus, self.config, setup.how, self.world, asked, work
+        self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
         self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     def _join_others(self) -> None:
@@ -282,9 +284,7 @@ class Trainer:
         self._glances = Every("glances", "1s", -math.inf)
         self._work("computing the first update")
         self.model.train()
-        self._pace.start(position.seconds)
-        for meter in self._meters:
-            meter.reset()
+        self._meters, self._pace = (Meter(Progressed), Meter(Underway)), Pace(position.seconds)
 
     def _train_epoch(self) -> str | None:
         """Trains on the rest of the current epoch; returns the reason to end, if there is one."""
@@ -305,10 +305,9 @@ class Trainer:
     def _plan(self) -> Sequence[Indices]:
         """The minibatches of the current epoch, planned once, because this takes seconds for millions of pairs."""
         epoch = self.position.epoch
-        if self._planned is None or self._planned[0] != epoch:
+        if self._planned[0] != epoch:
             began = time.perf_counter()
-            if self._planned is not None:
-                self._work("planning the minibatches of an epoch")
+            self._work("planning the minibatches of an epoch")
             self._planned = epoch, self.setup.plan(epoch)
             self._pause(began)
         return self._planned[1]
@@ -408,9 +407,9 @@ class Trainer:
             position.validation_due = True
             self._save()
         began, when = time.perf_counter(), self._when()
-        if len(self.corpus.splits.get("dev") or ()):
+        if self._validator:
             try:
-                found = self._validation()
+                found = self._validator.validate(position)
             except Abandoned:
                 self._agree()
                 return
@@ -426,12 +425,6 @@ class Trainer:
             self._advice.hear(event.loss, on_dev=True)
             self._emit(event)
         self._pause(began)
-
-    def _validation(self) -> Validation:
-        """Validates the model; raises Abandoned if a process was asked to stop."""
-        watch = StopWatch(self.world, lambda: self._stop_asked is not None)
-        work = functools.partial(self._work, "validating")
-        return validate(self.model, self.corpus, self.config, self.position, watch, self.setup.how, work)
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
@@ -514,10 +507,9 @@ class Meter:
     def __init__(self, kind: type[Figures]) -> None:
         """`kind` is the event that it reports."""
         self.kind = kind
-        self.reset()
+        self._reset()
 
-    def reset(self) -> None:
-        """Starts again at zero."""
+    def _reset(self) -> None:
         self._sums: Tensor | None = None
         self._norm = 0.0
         self._source_words = self._words = self._linked = self._positions = self._sentences = self._updates = 0
@@ -576,19 +568,16 @@ class Meter:
             seconds_left=seconds_left,
             skipped=skipped,
         )
-        self.reset()
+        self._reset()
         return event
 
 
 class Pace:
     """The seconds per update of this run, with the validations and checkpoints between the updates."""
 
-    def __init__(self) -> None:
-        self._updates, self._since = 0, 0.0
-
-    def start(self, elapsed: float) -> None:
+    def __init__(self, elapsed: float) -> None:
         """The run begins after this training time, which is that of the runs that it resumes."""
-        self._since = elapsed
+        self._updates, self._since = 0, elapsed
 
     def begin(self, elapsed: float) -> None:
         """An update begins. The first one takes longer: it is left out as soon as there is another."""

@@ -27,7 +27,7 @@ from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.trainer import Trainer, TrainingSetup
-from nmtalign.training.validation import StopWatch
+from nmtalign.training.validation import Validator
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
@@ -261,7 +261,7 @@ def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
             assert same(load_tensors(path)[0], found), path
 
 
-def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
+def test_all_processes_end_a_validation_when_one_is_asked_to_stop(reversal):
     barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
 
     class Thread(World):
@@ -273,8 +273,8 @@ def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
             return highest
 
     def work(rank, count):
-        watch = StopWatch(Thread(torch.device("cpu"), rank, 2), lambda: rank == 0 and len(done[0]) == asked)
-        for part in watch.in_step(iter(range(count)), count):
+        world, stop = Thread(torch.device("cpu"), rank, 2), lambda: rank == 0 and len(done[0]) == asked
+        for part in Validator(None, reversal, CONFIG, None, world, stop, print).in_step(iter(range(count)), count):
             done[rank].append(part)
 
     for asked, counts in ((2, (5, 3)), (3, (3, 2)), (1, (1, 4))):

@@ -35,8 +35,7 @@ def test_means_are_of_the_updates_that_were_made():
 
 
 def test_the_pace_leaves_out_the_first_update_as_soon_as_there_is_another():
-    pace = Pace()
-    pace.start(100.0)  # of earlier runs
+    pace = Pace(100.0)  # of earlier runs
     pace.begin(100.0)
     assert pace.seconds_per_update(130.0) == 30.0
     pace.begin(130.0)
