@@ -130,11 +130,11 @@ class BudgetAdvice:
         self._losses: dict[bool, list[float]] = {False: [], True: []}  # whether on dev
         self._update_seconds, self._known, self._short = 0.0, False, False
 
-    def hear(self, loss: float, on_dev: bool) -> None:
+    def add_loss(self, loss: float, on_dev: bool) -> None:
         """Takes a loss per word, of a report or of a validation."""
         self._losses[on_dev].append(loss)
 
-    def look(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
+    def check_budget(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
         """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
 
         `seconds` is the time of all runs so far; `update_seconds` is the time of an update, which is reliable if it

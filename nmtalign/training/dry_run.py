@@ -64,11 +64,12 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
     total = max(position.update, total)
-    look = BudgetAdvice(config, preset, count_words(setup.corpus), updates_in_epoch, advice.append).look
     if position.diverged:
         advice.append(setup.describe_divergence(position))
     else:
-        look(position.update, position.seconds, update_seconds, is_known=True)
+        words = count_words(setup.corpus)
+        adviser = BudgetAdvice(config, preset, words, updates_in_epoch, advice.append)
+        adviser.check_budget(position.update, position.seconds, update_seconds, is_known=True)
     return DryRun(
         _parameters(setup),
         memory,
@@ -100,16 +101,16 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mappin
         tensors = torch.cuda.max_memory_allocated(setup.device)
     else:
         process = _process_peak()  # before the memory of tensors is followed, which takes more than 100 MB itself
-        with TensorMemory([*weights, *values]) as memory:
+        with TensorMemory([*weights, *values]) as followed:
             _update(setup, largest)
-        tensors = memory.peak
-    found = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
-    found["activations and gradients of the largest batch"] = tensors - sum(found.values())
-    found["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
+        tensors = followed.peak
+    memory = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
+    memory["activations and gradients of the largest batch"] = tensors - sum(memory.values())
+    memory["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
-        found["Python and PyTorch"] = begun - found["parameters"] if begun else _PROCESS
-        found["kernels in bf16"] = max(_KERNELS, process - tensors - found["Python and PyTorch"])
-    return found
+        memory["Python and PyTorch"] = begun - memory["parameters"] if begun else _PROCESS
+        memory["kernels in bf16"] = max(_KERNELS, process - tensors - memory["Python and PyTorch"])
+    return memory
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:

@@ -281,7 +281,7 @@ class Trainer:
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
-        self._glances = Every("glances", "1s", -math.inf)
+        self._displays = Every("displays", "1s", -math.inf)
         self._work("computing the first update")
         self.model.train()
         self._meters, self._pace = (Meter(Progressed), Meter(Underway)), Pace(position.seconds)
@@ -331,11 +331,11 @@ class Trainer:
         if position.update % self.config.log_every == 0:
             self._count()
             self._report(Progressed)
-        self._agree()
+        self._synchronise()
         self._schedule.measure(position.seconds - before)
         self._advise()
         now = position.update, position.seconds, epoch_ended
-        if self._glances.due(*now):
+        if self._displays.due(*now):
             self._report(Underway)
         validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
         if validates:
@@ -373,7 +373,7 @@ class Trainer:
                 f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
             )
 
-    def _agree(self) -> None:
+    def _synchronise(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
         elapsed = time.perf_counter() - self._clock
         self.position.seconds, stop = self.world.all_reduce_max([elapsed, self._stop_asked is not None])
@@ -394,7 +394,9 @@ class Trainer:
         """Reports a budget that is too small."""
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
         if not position.diverged:
-            self._advice.look(position.update, position.seconds, self._schedule.update_seconds(position), is_known)
+            self._advice.check_budget(
+                position.update, position.seconds, self._schedule.update_seconds(position), is_known
+            )
 
     def _validate(self) -> None:
         """Validates on the dev set; without a dev set, the last weights count as the best.
@@ -411,9 +413,9 @@ class Trainer:
             try:
                 found = self._validator.validate(position)
             except Abandoned:
-                self._agree()
+                self._synchronise()
                 return
-        self._agree()
+        self._synchronise()
         if position.best is None and found and found.score and found.score.too_short:
             self._notice("no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, and the loss decides")
         position.validated, position.validation_due = position.update, False
@@ -422,7 +424,7 @@ class Trainer:
             calibration = found.calibration() if found else ""
             save_best(self.folder, self.model, position.update, self.setup.fingerprint, calibration)
         if event:
-            self._advice.hear(event.loss, on_dev=True)
+            self._advice.add_loss(event.loss, on_dev=True)
             self._emit(event)
         self._pause(began)
 
@@ -431,7 +433,7 @@ class Trainer:
         began = time.perf_counter()
         self._work("saving a checkpoint")
         self._count()
-        self._agree()
+        self._synchronise()
         if self.world.is_main:
             save_last(self.folder, self.model, self.position.update, self.setup.fingerprint)
             path = save_state(self.folder, self.model, self.optimizer, self.position, self.setup.fingerprint)
@@ -470,7 +472,7 @@ class Trainer:
         left = self.budget.seconds_left(at.update, at.seconds, self._updates_in_epoch, pace)
         event = meter.report(self._when(), self.world, self._schedule.last_rate, self._done(), left, at.skipped)
         if kind is Progressed:
-            self._advice.hear(event.loss, on_dev=False)
+            self._advice.add_loss(event.loss, on_dev=False)
             at.note_excess(event.loss - math.log(self.setup.model_config.target_vocabulary_size))
         self._emit(event)
 

@@ -395,7 +395,7 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
 ):
     config, events = replace(CONFIG, max_updates=18, log_every=1, patience=patience), []
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
-    monkeypatch.setattr(BudgetAdvice, "look", lambda *arguments, **keywords: None)
+    monkeypatch.setattr(BudgetAdvice, "check_budget", lambda *arguments, **keywords: None)
     whole = trainer.model.loss
 
     def loss(*arguments, **options):
