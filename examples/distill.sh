@@ -27,7 +27,7 @@ nmtalign translate -m teacher1/ -m teacher2/ "$train.$src" --beam 5 -o "taught.$
 awk 1 "$train.$src" "$train.$src" > "twice.$src" # like cat, but each file ends with a line break
 awk 1 "$train.$tgt" "taught.$tgt" > "twice.$tgt"
 nmtalign prep "twice.$src" "twice.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary-from data-teachers/ -o data-student/
-nmtalign train data-student/ -o student/ "${recipe[@]}" "${large[@]}" --dropout 0.25 --epochs 11 --average 5 "$@"
+nmtalign train data-student/ -o student/ "${recipe[@]}" "${large[@]}" --dropout 0.25 --epochs 11 "$@"
 
 nmtalign translate -m teacher1/ < "$test.$src" > "out-teacher1.$tgt"
 nmtalign translate -m teacher1/ -m teacher2/ < "$test.$src" > "out-teachers.$tgt"

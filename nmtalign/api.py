@@ -92,11 +92,11 @@ def train(
     settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
     from nmtalign.core.devices import keeping_generators, pick_device
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.fit import fit_preset
-    from nmtalign.training.loop import Trainer
+    from nmtalign.training.budget import fit_preset
+    from nmtalign.training.trainer import Trainer
 
     corpus = Corpus.open(Path(data))
-    layers = fit_preset(layers, preset, corpus, Path(folder), restart)
+    layers = fit_preset(layers, preset, corpus)
     model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
 
     def listen(event: "Event") -> None:
@@ -263,16 +263,19 @@ def application(
     return make_application(ServedModels(translators, AlignConfig()), config, notify)
 
 
-def export_model(model: StrPath, folder: StrPath, *, force: bool = False, **settings: Any) -> None:
+def export_model(
+    model: StrPath, folder: StrPath, *, force: bool = False, average: Iterable[StrPath] = (), **settings: Any
+) -> None:
     """Writes a small copy of a model, without the files of its training, as `nmtalign export` does.
 
     `settings` are those of section [export], such as weights="int8". `force` replaces an earlier export in `folder`.
+    With `average` the weights are the mean of those of `model` and of these model directories or files of weights.
     Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
     """
     config = settings_of(ExportConfig, _layer("export_model", settings, ExportConfig))
     from nmtalign.model_directory import export_model as copy_model
 
-    copy_model(Path(model), Path(folder), config.weights, force)
+    copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:

@@ -306,7 +306,7 @@ class PartialFile:
 
 
 @contextlib.contextmanager
-def locked_folder(folder: Path) -> Iterator[None]:
+def folder_lock(folder: Path) -> Iterator[None]:
     """Locks a folder for this process and makes it if it does not exist. The lock ends with the process.
 
     Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has

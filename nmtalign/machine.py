@@ -104,8 +104,8 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
 
     from nmtalign.core.model import Activations, TranslationModel
     from nmtalign.data.batches import make_batch
-    from nmtalign.training.optimizers import Descent, make_optimizer
-    from nmtalign.training.updates import BatchLoss, EagerLoss
+    from nmtalign.training.optimizers import descend, make_optimizer
+    from nmtalign.training.updates import BatchLoss, add_gradient
 
     layer = "preset tiny", preset("tiny")
     config = settings_of(ModelConfig, layer)
@@ -115,12 +115,12 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
         model = TranslationModel(config)
         ids = torch.randint(4, _VOCABULARY, (_PAIRS, 2, _WORDS)).tolist()
     batch = make_batch([(source, target) for source, target in ids])
-    compute = EagerLoss(BatchLoss(model, 0.0, how=Activations(dtype)), torch.device("cpu"))
-    descent = Descent(make_optimizer(model.parameters(), settings_of(TrainingConfig, layer)), 1.0)
+    loss = BatchLoss(model, 0.0, how=Activations(dtype))
+    optimizer = make_optimizer(model.parameters(), settings_of(TrainingConfig, layer))
     updates, began = -1, 0.0  # the first one is not measured
     while updates < 1 or time.perf_counter() - began < _SECONDS:
-        compute(batch, 1 / _PAIRS)
-        descent.step(1e-4)
+        add_gradient(loss, torch.device("cpu"), batch, 1 / _PAIRS)
+        descend(optimizer, 1e-4, 1.0)
         updates += 1
         began = began or time.perf_counter()
     return round(updates * (batch.source_words + batch.target_words) / (time.perf_counter() - began))

@@ -10,12 +10,10 @@
 | best.safetensors                    | the weights of the best validation                                     |
 | best.previous.safetensors           | the weights of the previous best validation                            |
 | last.safetensors                    | the weights of the last checkpoint                                     |
-| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.state)      |
+| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)      |
 | training_state.previous.safetensors | the previous checkpoint                                                |
-| validated.N.safetensors             | with --average, the weights of the validation at update N, until the end|
 | train.jsonl                         | the events of the training, one per line                               |
 | translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
-| backward                            | the model of the other direction, if both were trained together        |
 
 `export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
 """
@@ -40,11 +38,12 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
 from nmtalign.model_files import (
-    BACKWARD,
+    AVERAGED,
     BEST,
     CALIBRATION,
     CONFIG,
     LOG,
+    MAY_DIFFER,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
     SOURCE_VOCABULARY,
@@ -205,10 +204,13 @@ def assign_weights(model: TranslationModel, path: Path, device: torch.device) ->
     return metadata
 
 
-def export_model(model: Path, folder: Path, weights: StoredWeights = "fp32", force: bool = False) -> None:
+def export_model(
+    model: Path, folder: Path, weights: StoredWeights = "fp32", force: bool = False, average: Sequence[Path] = ()
+) -> None:
     """Writes a copy of a model without the files of its training; `folder` appears only when it is complete.
 
     The copy has the best weights: exactly, or with `weights` = int8 in eight bits (`nmtalign.tensor_file.int8_rows`).
+    With `average` it has the mean of these weights and of those of other model directories or files of weights.
     The other files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json
     does not name.
     An earlier export in `folder` is replaced with `force`; any other folder with files is never replaced. Raises
@@ -220,17 +222,19 @@ def export_model(model: Path, folder: Path, weights: StoredWeights = "fp32", for
     make_folder(target.parent)
     with disk_errors(folder), tempfile.TemporaryDirectory(".partial", f".{target.name}.", target.parent) as work:
         new = Path(work) / "new"
-        _export(model, new, weights)
+        _export(model, new, weights, average)
         if not target.exists() or _may_replace(folder, new, force):
             if target.exists():
                 target.replace(Path(work) / "old")
             new.replace(target)
 
 
-def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
+def _export(model: Path, folder: Path, weights: StoredWeights, average: Sequence[Path]) -> None:
     loaded = load_model(model, device="cpu")
     tensors, metadata = loaded.model.state_dict(), read_metadata(loaded.weights_file)
     metadata.pop("weights", None)
+    if average:  # its confidence is not calibrated
+        tensors, metadata = _mean_of(loaded, average), {AVERAGED: str(1 + len(average))}
     if weights == "int8":
         try:
             tensors, metadata["weights"] = int8_rows(tensors), weights
@@ -243,9 +247,31 @@ def _export(model: Path, folder: Path, weights: StoredWeights) -> None:
         if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
             with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
-    if (model / BACKWARD / CONFIG).is_file():
-        _export(model / BACKWARD, folder / BACKWARD, weights)
     _write_settings(folder, {**loaded.settings, "exported": weights})
+
+
+def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Tensor]:
+    """The mean of the weights, summed in float64 and rounded once; raises UsageError for weights of another model."""
+    own = loaded.model.state_dict()
+    total = {name: tensor.double() for name, tensor in own.items()}
+    for path in others:
+        if path.is_dir():
+            other = load_model(path, device="cpu")
+            tensors, fits = other.model.state_dict(), _identity(other) == _identity(loaded)
+        else:
+            tensors, _ = load_tensors(path)
+            fits = {name: x.shape for name, x in tensors.items()} == {name: x.shape for name, x in own.items()}
+        if not fits:
+            raise UsageError(f"{path}: is of another model than {loaded.folder}, so their weights have no mean")
+        for name, tensor in tensors.items():
+            total[name] += tensor
+    return {name: (value / (1 + len(others))).to(own[name].dtype) for name, value in total.items()}
+
+
+def _identity(loaded: LoadedModel) -> tuple[Any, ...]:
+    """What must be equal for weights to have the same meaning."""
+    settings = {name: value for name, value in asdict(loaded.model.config).items() if name not in MAY_DIFFER}
+    return settings, loaded.source_vocabulary, loaded.target_vocabulary
 
 
 def _is_of_training(path: Path) -> bool:

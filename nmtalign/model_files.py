@@ -20,10 +20,9 @@ BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "la
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 LOG = "train.jsonl"
 _USUAL = Path("model")  # the folder of the model, unless another is given
-BACKWARD = "backward"  # the folder of the other direction, inside that of the first one
 ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
-AVERAGED = "averaged"  # in the metadata of best.safetensors: the updates of the weights whose mean they are
+AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
 Which = Literal["best", "last"]
 
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
@@ -240,7 +239,7 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         if CALIBRATION in metadata:
             facts[CALIBRATION] = parse_json(metadata[CALIBRATION])
         if AVERAGED in metadata:
-            facts[AVERAGED] = [int(update) for update in metadata[AVERAGED].split()]
+            facts[AVERAGED] = int(metadata[AVERAGED])
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}

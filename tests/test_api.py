@@ -106,7 +106,7 @@ STATES = """if True:
     torch.manual_seed(99)
     random.seed(9)
     before, seen = states(), []
-    import nmtalign, nmtalign.core, nmtalign.training.loop
+    import nmtalign, nmtalign.core, nmtalign.training.trainer
     changed("import")
     pair, tiny = ("a.en", "a.fr"), dict(hidden=8, embedding=4, attention_hidden=4, maxout=4, device="cpu", dropout=0.1)
     nmtalign.prepare(*pair, "data", languages=("en", "fr"), dev=pair, shortlist="9", workers=1)

@@ -43,7 +43,6 @@ def model(tmp_path, random_model_directory):
     (tmp_path / "secret").write_text("")
     (folder / "link").symlink_to(tmp_path / "secret")
     os.mkfifo(folder / "pipe")
-    shutil.copytree(tmp_path / "other/model", folder / "backward")
     return folder
 
 
@@ -70,14 +69,13 @@ def translations(folder):
 def test_an_exact_copy(model, tmp_path):
     export_model(model, tmp_path / "new/slim")
     assert names(tmp_path / "new") == ["slim"]
-    assert names(tmp_path / "new/slim") == sorted(["backward", *KEPT])
-    for folder in ("", "backward"):
-        there, here = model / folder, tmp_path / "new/slim" / folder
-        assert (here / "best.safetensors").read_bytes() == (there / "best.safetensors").read_bytes()
-        settings = json.loads((here / "config.json").read_text())
-        assert settings.pop("exported") == "fp32"
-        assert settings == json.loads((there / "config.json").read_text())
-        assert translations(here) == translations(there)
+    assert names(tmp_path / "new/slim") == sorted(KEPT)
+    slim = tmp_path / "new/slim"
+    assert (slim / "best.safetensors").read_bytes() == (model / "best.safetensors").read_bytes()
+    settings = json.loads((slim / "config.json").read_text())
+    assert settings.pop("exported") == "fp32"
+    assert settings == json.loads((model / "config.json").read_text())
+    assert translations(slim) == translations(model)
     facts = describe(tmp_path / "new/slim")
     assert (facts["weights"], facts["training_state"]) == ("fp32", "none; it was exported")
     assert describe(model)["training_state"] == "kept"
@@ -87,7 +85,7 @@ def test_an_exact_copy(model, tmp_path):
 def test_a_copy_in_eight_bits(model, tmp_path):
     export_model(model, tmp_path / "slim", weights="int8")
     exact, rough = (load_model(folder, device="cpu") for folder in (model, tmp_path / "slim"))
-    assert names(tmp_path / "slim") == sorted(["backward", *KEPT])
+    assert names(tmp_path / "slim") == sorted(KEPT)
     assert exact.hash != rough.hash
     assert weights(tmp_path / "slim")[1] == weights(model)[1] == {"more": "metadata"}
     for (name, tensor), other in zip(exact.model.state_dict().items(), rough.model.state_dict().values(), strict=True):
@@ -114,6 +112,26 @@ def test_every_system_in_eight_bits_gives_nearly_the_same_log_probabilities(rand
     found, near = (each.model.force(*arguments).log_probs[batch.target_mask] for each in (exact, rough))
     assert stored[1] < 0.35 * stored[0]
     assert 0 < (near - found).norm() < 0.03 * (found - found.mean()).norm()
+
+
+def test_the_mean_of_several_weights(model, tmp_path):
+    parts = [weights(model)[0]]
+    for number in range(2):
+        torch.manual_seed(number)
+        parts.append({name: torch.randn_like(tensor) for name, tensor in parts[0].items()})
+    save_tensors(model / "last.safetensors", parts[1], {})
+    shutil.copytree(model, tmp_path / "second", ignore=shutil.ignore_patterns("pipe"))
+    save_tensors(tmp_path / "second/best.safetensors", parts[2], {})
+    export_model(model, tmp_path / "mean", average=[model / "last.safetensors", tmp_path / "second"])
+    for name, tensor in weights(tmp_path / "mean")[0].items():
+        assert torch.equal(tensor, (sum(part[name].double() for part in parts) / 3).float())
+    assert describe(tmp_path / "mean")["files"]["best.safetensors"]["averaged"] == 3
+    assert len(translations(tmp_path / "mean")) == 4
+    done = run_nmtalign("export", "made/model", "-o", "two", "--average", "second", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    for other in (model / "best.previous.safetensors", tmp_path / "other/model"):
+        with pytest.raises(UsageError, match=r"is of another model than .*, so their weights have no mean"):
+            export_model(model, tmp_path / "none", average=[other])
 
 
 def test_what_exists_is_replaced_only_if_nothing_is_lost(model, tmp_path):
@@ -148,7 +166,7 @@ def test_what_exists_is_replaced_only_if_nothing_is_lost(model, tmp_path):
             "best.safetensors: ",
         ),
         (lambda m: (m / "source.vocabulary.txt").write_text("</s>\n<unk>\n"), "was changed after training"),
-        (lambda m: (m / "backward/tokenizer.json").unlink(), "tokenizer.json: missing"),
+        (lambda m: (m / "tokenizer.json").unlink(), "tokenizer.json: missing"),
         (lambda m: [path.unlink() for path in m.glob("*.safetensors")], "has no weights yet"),
         (lambda m: (m / "config.json").write_text("{}"), "not a model of nmtalign"),
     ],

@@ -20,10 +20,10 @@ from nmtalign.files import (
     atomic_path,
     atomic_text,
     disk_errors,
+    folder_lock,
     free_space,
     keep_mode,
     lock,
-    locked_folder,
     make_folder,
     refusal,
     sha256_of,
@@ -184,26 +184,29 @@ def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
     (tmp_path / "there").mkdir()
     folder = tmp_path / "there" / "new" / "model"
     for reason in (None, ValueError):
-        with contextlib.suppress(ValueError), locked_folder(folder):
+        with contextlib.suppress(ValueError), folder_lock(folder):
             assert folder.is_dir()
             if reason:
                 raise reason
         assert [path.name for path in tmp_path.rglob("*")] == ["there"]
-    with locked_folder(folder):
+    with folder_lock(folder):
         (folder / "config.json").touch()
-    with locked_folder(folder):
+    with folder_lock(folder):
         pass
     assert (folder / "config.json").exists()
 
 
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
-    with locked_folder(tmp_path / "model"):
-        with pytest.raises(UsageError, match="is working in this folder"), locked_folder(tmp_path / "model"):
+    with folder_lock(tmp_path / "model"):
+        with (
+            pytest.raises(UsageError, match="another process is working in this folder"),
+            folder_lock(tmp_path / "model"),
+        ):
             pass
         assert (tmp_path / "model").is_dir()
-        with locked_folder(tmp_path / "other"):
+        with folder_lock(tmp_path / "other"):
             pass
-    with locked_folder(tmp_path / "model"):
+    with folder_lock(tmp_path / "model"):
         pass
 
 
@@ -217,10 +220,10 @@ def test_the_lock_of_a_folder_that_was_removed_meanwhile_is_not_taken(tmp_path, 
         flock(descriptor, operation)
 
     monkeypatch.setattr(fcntl, "flock", late)
-    with locked_folder(folder):
+    with folder_lock(folder):
         assert len(times) == 2
         assert folder.is_dir()
-        with pytest.raises(UsageError), locked_folder(folder):
+        with pytest.raises(UsageError), folder_lock(folder):
             pass
 
 
@@ -240,13 +243,13 @@ def test_a_partial_file_that_another_run_finished_meanwhile_is_not_written(tmp_p
 
 def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "fcntl", None)
-    with locked_folder(tmp_path / "model"), locked_folder(tmp_path / "model"):
+    with folder_lock(tmp_path / "model"), folder_lock(tmp_path / "model"):
         assert (tmp_path / "model").is_dir()
 
 
 def test_a_folder_to_lock_that_cannot_be_made_is_one_line(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match="file"), locked_folder(tmp_path / "file"):
+    with pytest.raises(ResourceError, match="file"), folder_lock(tmp_path / "file"):
         pass
 
 

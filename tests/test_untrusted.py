@@ -102,7 +102,6 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
     sizes = ["--preset", "tiny", "--hidden", "8", "--embedding", "8", "--attention-hidden", "8", "--maxout", "4"]
     command = ["train", *sizes, "--max-updates", "4", "--validate-every", "2", "--bleu-sentences", "5"]
     nmtalign(*command, "--checkpoint-every", "2")
-    (tmp_path / "model/validated.2.safetensors").touch()
     for path in sorted((tmp_path / "model").iterdir()):
         secrets(path)
     nmtalign(*command, "--restart", "--checkpoint-every", "2")
@@ -111,15 +110,9 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
     nmtalign("info", "model")
 
 
-def test_training_of_both_directions_and_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
+def test_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
     nmtalign("sample", tmp_path, "--pairs", "300")
-    nmtalign("prep")
-    (tmp_path / "model").mkdir()
     (tmp_path / "elsewhere").mkdir()
-    (tmp_path / "model/backward").symlink_to(tmp_path / "elsewhere")
-    done = nmtalign("train", "--preset", "tiny", "--agreement", "--max-updates", "2", check=False)
-    assert done.returncode == 5
-    assert done.stderr.decode().strip().splitlines()[-1].endswith("does not write; replace it by a copy")
     (tmp_path / "aligner").mkdir()
     for name in ("work", "links.txt", "links.txt.partial", "link.json"):
         secrets(tmp_path / "aligner" / name)

@@ -38,7 +38,7 @@ from nmtalign.files import (
     PartialFile,
     atomic_text,
     check_no_link,
-    locked_folder,
+    folder_lock,
     read_json,
     sha256_of,
     sweep,
@@ -116,7 +116,7 @@ class LinkRun:
             return True
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             check_no_link(path)
-        with contextlib.suppress(_Halted), locked_folder(self._work), using_threads(self.config.threads):
+        with contextlib.suppress(_Halted), folder_lock(self._work), using_threads(self.config.threads):
             sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
                 names, sides = self._read()

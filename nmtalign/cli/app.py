@@ -116,7 +116,7 @@ ADDRESS_SPACE: dict[str, tuple[str, int, int]] = {
     "numpy": ("NumPy", 300, 0),
     "h5py": ("h5py with NumPy", 300, 0),  # HDF5 starts before NumPy, and prints messages of its own
     "torch": ("PyTorch", 1200, 20),
-    "nmtalign.training.loop": ("training with PyTorch", 1700, 50),
+    "nmtalign.training.trainer": ("training with PyTorch", 1700, 50),
 }
 
 

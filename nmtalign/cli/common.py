@@ -284,12 +284,11 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 
 def _parts(path: Path) -> tuple[str, ...]:
-    """The parts of a path; train.jsonl means its folder, and `model/backward` (the other direction) is one part."""
+    """The parts of a path; train.jsonl means its folder."""
     if path == STDIN:
         return ("stdin",)
     path = path.parent if path.name == "train.jsonl" else path
-    parts = (path if path.name not in ("", "..") else path.resolve()).parts
-    return (*parts[:-2], "/".join(parts[-2:])) if parts[-1] == "backward" else parts
+    return (path if path.name not in ("", "..") else path.resolve()).parts
 
 
 def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:

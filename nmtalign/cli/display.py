@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.live import Live
 
 from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
-from nmtalign.cli.panel import Latest, TrainingPanel, describe_skipped, describe_start, further_losses, short
+from nmtalign.cli.panel import Latest, TrainingPanel, describe_skipped, describe_start, short
 from nmtalign.errors import UsageError
 from nmtalign.training.events import (
     Damaged,
@@ -58,19 +58,17 @@ def describe(event: Event) -> str:
         case Started():
             return f"{f'resuming from update {event.update}' if event.resumed else 'training'}: {describe_start(event)}"
         case Figures():
-            both = "".join(f"{name} {value:.3f}  " for name, value in further_losses(event))
+            links = f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
             left = f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
             left += f"  left out {event.skipped}" if event.skipped else ""
             return (
                 f"update {event.update}  epoch {event.epoch:.2f}  {event.done:.0%}  loss {event.loss:.3f}  "
-                f"ppl {short(event.perplexity)}  {both}"
+                f"ppl {short(event.perplexity)}  {links}"
                 f"words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
                 f"norm {short(event.gradient_norm)}  rate {event.learning_rate:.2g}  {clock(event.seconds)}{left}"
             )
         case Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
-            bleu += f"  backward {event.backward_loss:.3f}" if event.backward_loss is not None else ""
-            bleu += f" BLEU {event.backward_bleu:.2f}" if event.backward_bleu is not None else ""
             patience = "" if event.patience_left is None else f"  patience {event.patience_left} left"
             best = "  best" if event.best else patience
             return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {short(event.perplexity)}{bleu}{best}"

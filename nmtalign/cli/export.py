@@ -1,7 +1,7 @@
 """`nmtalign export`: an alignment file in another format, or a model without the files of its training."""
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,6 +30,14 @@ Entries = Annotated[
     Literal["best", "all"] | None,
     own_option("Of n-best lists: one line per sentence, or per entry [dim](default: all for json and numpy)[/dim]."),
 ]
+Average = Annotated[
+    list[Path] | None,
+    own_option(
+        "Of a model: write the mean of its weights and these, of another model or a file; may be repeated.",
+        "MODEL|FILE",
+        "--average",
+    ),
+]
 Force = Annotated[bool, own_option("Of a model: replace another exported model.", names="--force")]
 
 
@@ -40,6 +48,7 @@ def export(
     format: Format = None,
     output: Output = None,
     entries: Entries = None,
+    average: Average = None,
     force: Force = False,
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.
@@ -63,12 +72,15 @@ def export(
       nmtalign export model/ -o slim/
 
       nmtalign export model/ -o slim/ --weights int8
+
+      nmtalign export model/ -o mean/ --average model/last.safetensors
     """
     if source.is_dir():
         _refuse(source, "is a model directory", {"--format": format, "--entries": entries})
-        _export_model(source, output, chosen.settings, force)
+        _export_model(source, output, chosen.settings, average or [], force)
     else:
-        _refuse(source, "is no model directory", {"--weights": chosen.typed.get("weights"), "--force": force})
+        of_models = {"--weights": chosen.typed.get("weights"), "--average": average, "--force": force}
+        _refuse(source, "is no model directory", of_models)
         _export_alignments(source, format or "pharaoh", output, entries)
 
 
@@ -77,10 +89,12 @@ def _refuse(source: Path, reason: str, options: Mapping[str, object]) -> None:
         raise UsageError(f"{source}: {reason}; leave out {' and '.join(given)}")
 
 
-def _export_model(model: Path, folder: Path | None, settings: ExportConfig, force: bool) -> None:
+def _export_model(
+    model: Path, folder: Path | None, settings: ExportConfig, average: Sequence[Path], force: bool
+) -> None:
     if folder is None or folder == STDOUT:
         raise UsageError(f"{model}: the copy of a model needs a folder: give -o FOLDER")
-    export_model(model, folder, force=force, weights=settings.weights)
+    export_model(model, folder, force=force, average=average, weights=settings.weights)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     say(f"wrote {folder}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: nmtalign translate -m {folder}")
 

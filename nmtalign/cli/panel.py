@@ -29,8 +29,7 @@ from nmtalign.training.events import (
 
 WIDEST = 120  # columns; longer rows are hard to read
 MOST_VALIDATIONS = 8
-_LOSSES = ("loss", "alignment_loss", "backward_loss", "disagreement")
-_SMOOTHED = (*_LOSSES, "source_words_per_second", "target_words_per_second", "gradient_norm")
+_SMOOTHED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
 _SHARE = 0.1  # of the newest figures in the smoothed ones
 _GAP = "  "
 
@@ -171,8 +170,8 @@ class TrainingPanel:
         yield "words/s", f"{figures.source_words_per_second:,.0f} + {figures.target_words_per_second:,.0f}"
         yield "loss", f"{figures.loss:.3f}"
         yield "ppl", short(figures.perplexity)
-        for name, value in further_losses(figures):
-            yield name, f"{value:.3f}"
+        if figures.alignment_loss is not None:
+            yield "alignment", f"{figures.alignment_loss:.3f}"
         yield "norm", short(figures.gradient_norm)
         yield "rate", f"{figures.learning_rate:.2g}"
         if figures.skipped:
@@ -194,12 +193,6 @@ def describe_start(event: Started) -> str:
 def describe_skipped(event: Skipped) -> str:
     """One line for an update that was left out."""
     return f"update {event.update}: the loss is not finite; left out ({event.in_a_row} in a row)"
-
-
-def further_losses(event: Figures) -> Iterator[tuple[str, float]]:
-    """The losses of the links that guide the training, and of the other direction."""
-    losses = {"alignment": event.alignment_loss, "backward": event.backward_loss, "disagreement": event.disagreement}
-    return ((name, value) for name, value in losses.items() if value is not None)
 
 
 def short(value: float) -> str:
@@ -226,11 +219,9 @@ def _fitted(row: Text, width: int) -> Text:
 
 def _table(events: Sequence[Validated], width: int) -> Iterator[Text]:
     """A row of names, and one for each validation."""
-    both = any(event.backward_loss is not None for event in events)
-    cells = [["update", "dev loss", "ppl", "BLEU", *(["backward", "BLEU"] if both else []), ""]]
+    cells = [["update", "dev loss", "ppl", "BLEU", ""]]
     for event in events:
         values = [f"{event.update:,}", f"{event.loss:.3f}", short(event.perplexity), _bleu(event.bleu)]
-        values += [f"{event.backward_loss or 0:.3f}", _bleu(event.backward_bleu)] if both else []
         cells.append([*values, "best" if event.best else ""])
     widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
     gap = _GAP if sum(widths) + len(_GAP) * len(widths) <= width + len(_GAP) else " "

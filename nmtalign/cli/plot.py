@@ -172,9 +172,6 @@ def _plot_training(
 
     named = name_files(models)
     names, curves = [name for name, _ in named], [read_curves(path) for _, path in named]
-    if len(named) == 1 and curves[0].has_backward:
-        ((name, path),) = named
-        tell(f"{name} was trained with the other direction: its curves are drawn with {path / 'backward'}")
     if output:
         from nmtalign.training.curve_figure import draw_curves
 

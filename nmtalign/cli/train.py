@@ -33,7 +33,7 @@ from nmtalign.training.events import Finished, Listener, Working
 
 if TYPE_CHECKING:
     from nmtalign.training.distributed import World
-    from nmtalign.training.loop import Trainer
+    from nmtalign.training.trainer import Trainer
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
@@ -61,12 +61,12 @@ def _fit(
 ) -> tuple[Layer, ...]:
     """Adds the settings that the preset has for the size of the corpus, if the corpus is there."""
     from nmtalign.data.corpus import CORPUS_FILE, Corpus
-    from nmtalign.training.fit import fit_preset
+    from nmtalign.training.budget import fit_preset
 
-    data, folder = arguments["data"] or workspace.data, arguments["output"] or workspace.model
+    data = arguments["data"] or workspace.data
     if not (data.is_file() or (data / CORPUS_FILE).is_file()):
         return layers
-    return fit_preset(layers, preset, Corpus.open(data), folder, arguments["restart"])
+    return fit_preset(layers, preset, Corpus.open(data))
 
 
 _connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
@@ -107,8 +107,6 @@ def train(
 
       nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
 
-      nmtalign train data/ -o model/ --agreement
-
       nmtalign train --preset tiny --dry-run
     """
     choose_wait_policy()
@@ -133,7 +131,7 @@ def _train(
 ) -> tuple["Trainer", Finished]:
     from nmtalign.core.devices import keep_memory
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.loop import Trainer
+    from nmtalign.training.trainer import Trainer
 
     keep_memory()
     listen(Working(0, 0.0, 0.0, "reading the corpus"))
@@ -168,7 +166,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
-    from nmtalign.training.setup import TrainingSetup
+    from nmtalign.training.trainer import TrainingSetup
 
     keep_memory()
     with chosen.naming():
@@ -219,7 +217,7 @@ def _world(device: Device) -> Iterator["World"]:
     try:
         world = open_world(device)
         _connected = world.size > 1
-        with world.together():
+        with world.reporting_once():
             yield world
             world.close()
     except FailedElsewhereError as error:

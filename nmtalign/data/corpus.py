@@ -146,10 +146,6 @@ class Split:
         """The raw target line (dev and test only)."""
         return self.target.text(index)
 
-    def reversed(self) -> "Split":
-        """The same pairs with source and target exchanged."""
-        return replace(self, source=self.target, target=self.source)
-
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
         if len(self.source) != len(self.target):
@@ -240,34 +236,6 @@ class Corpus:
             for split in splits.values():
                 split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
         return corpus
-
-
-class ReversedCorpus(Corpus):
-    """A prepared corpus with source and target exchanged, for a model of the other direction."""
-
-    def __init__(self, corpus: Corpus, folder: Path) -> None:
-        """`folder` is where `write` writes its vocabularies and tokenisers."""
-        self.folder, self.attributes, self.settings = folder, corpus.attributes, corpus.settings
-        self.splits = {name: split.reversed() for name, split in corpus.splits.items()}
-        self.source_language, self.target_language = corpus.target_language, corpus.source_language
-        self.source_vocabulary, self.target_vocabulary = corpus.target_vocabulary, corpus.source_vocabulary
-        self._corpus = corpus
-
-    @functools.cached_property
-    def tokenizers(self) -> Tokenizers:
-        """The tokenisers, exchanged."""
-        return self._corpus.tokenizers.reversed()
-
-    @functools.cached_property
-    def hash(self) -> str:
-        """The hash of the corpus, since the text is the same."""
-        return self._corpus.hash
-
-    def write(self) -> None:
-        """Writes the vocabularies and tokenisers, as `nmtalign prep` would for this direction."""
-        self.tokenizers.save(self.folder)
-        for name, words in zip(VOCABULARY_FILES, (self.source_vocabulary, self.target_vocabulary), strict=True):
-            words.save(self.folder / name)
 
 
 def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:

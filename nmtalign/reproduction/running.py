@@ -26,7 +26,7 @@ from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Finished, Listener
-from nmtalign.training.loop import Trainer
+from nmtalign.training.trainer import Trainer
 from nmtalign.translating.keeping import KeepingTranslator
 
 Key = tuple[str, int]  # name of the system, seed

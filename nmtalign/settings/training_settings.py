@@ -231,17 +231,12 @@ class TrainingConfig(Settings, section="train"):
     patience: int = common(10, "Stop after this many validations without progress; 0 = never.", BUDGET)
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
     validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    average: int = setting(
-        0, "At the end, also validate the mean of the weights of this many last validations; 0 = none.", BUDGET
-    )
     bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
     checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
     log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
     init_from: str = setting("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
     guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
-    agreement: bool = setting(False, "Also train the other direction, so that both alignments agree.", ALIGNMENT)
-    agreement_weight: float = setting(1.0, "Weight of the disagreement's loss.", ALIGNMENT, at_most=1e6)
     seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
     device: Device = common("auto", DEVICE_HELP, MACHINE)
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)

@@ -255,12 +255,6 @@ class Tokenizers:
         """The same with the spacing of the target text; only Moses words lose spacing and need it."""
         return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
 
-    def reversed(self) -> "Tokenizers":
-        """The tokenisers of the reverse direction, without a learned spacing."""
-        if isinstance(self.source, MosesWords):
-            return Tokenizers.moses(self.target_language, self.source_language, None, self.source.joins_marks)
-        return Tokenizers(self.target, self.source, self.target_language, self.source_language)
-
     @property
     def kind(self) -> str:
         """ "moses", "sentencepiece", "bytes" or "spaced"."""

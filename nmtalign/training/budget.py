@@ -1,13 +1,21 @@
-"""The budget of a training (updates, epochs, time), advice on it, intervals, and the schedule of the learning rate."""
+"""The budget of a training (updates, epochs, time), advice on it, intervals, and the schedule of the learning rate.
+
+This module needs no PyTorch.
+"""
 
 import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from nmtalign.settings.definition import interval, seconds
+from nmtalign.data.corpus import Corpus
+from nmtalign.settings.definition import Layer, interval, seconds
+from nmtalign.settings.presets import fitted_to_corpus
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training.state import Position
+
+if TYPE_CHECKING:
+    from nmtalign.training.checkpoints import Position
 
 
 @dataclass(frozen=True)
@@ -67,6 +75,24 @@ class TrainingBudget:
         return (" or ".join(limits) or "no limit") + early
 
 
+def count_words(corpus: Corpus) -> int:
+    """The target words of the training text, `</s>` included."""
+    train = corpus.splits["train"]
+    return int(train.target_lengths.sum()) + len(train)
+
+
+def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:
+    """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
+
+    A training that starts from another model gets no such settings: this model has learned from another corpus before.
+    """
+    words = count_words(corpus)
+    values = fitted_to_corpus(preset, words)
+    if not values or any(given.get("init_from") for _, given in layers):
+        return layers
+    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
+
+
 def updates_needed(words: int, updates_in_epoch: int) -> int:
     """About how many updates a useful model needs on a corpus with `words` target words.
 
@@ -104,11 +130,11 @@ class BudgetAdvice:
         self._losses: dict[bool, list[float]] = {False: [], True: []}  # whether on dev
         self._update_seconds, self._known, self._short = 0.0, False, False
 
-    def hear(self, loss: float, on_dev: bool) -> None:
+    def add_loss(self, loss: float, on_dev: bool) -> None:
         """Takes a loss per word, of a report or of a validation."""
         self._losses[on_dev].append(loss)
 
-    def look(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
+    def check_budget(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
         """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
 
         `seconds` is the time of all runs so far; `update_seconds` is the time of an update, which is reliable if it
@@ -214,13 +240,13 @@ class Schedule:
         """Adds the time of one update."""
         self._times.append(seconds)
 
-    def rate(self, position: Position, done: float, batches_in_epoch: int) -> float:
+    def rate(self, position: "Position", done: float, batches_in_epoch: int) -> float:
         """The learning rate of the update of the position, whose time and epoch are those before the update."""
         warmup = self._warmup(position, math.ceil(batches_in_epoch / self._config.accumulate))
         self.last_rate = learning_rate(self._config, position.update, done, warmup)
         return self.last_rate
 
-    def _warmup(self, position: Position, updates_in_epoch: int) -> int:
+    def _warmup(self, position: "Position", updates_in_epoch: int) -> int:
         """The current estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
         setting = self._config.warmup
         if position.warmup or not setting:
@@ -238,7 +264,7 @@ class Schedule:
                 )
         return warmup
 
-    def update_seconds(self, position: Position) -> float:
+    def update_seconds(self, position: "Position") -> float:
         """The time of an update; 0 where too few have been measured."""
         before = position.update - 1
         if len(self._times) >= self._ENOUGH:

@@ -5,14 +5,14 @@ losses that are not finite, or from an earlier version. Values that it does not 
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import parse_json
-from nmtalign.model_files import BACKWARD, LOG
+from nmtalign.model_files import LOG
 from nmtalign.training.events import perplexity
 
 Axis = Literal["updates", "epochs", "hours", "words"]
@@ -22,61 +22,46 @@ _FIX = "give a model directory that `nmtalign train` has written, or its train.j
 
 @dataclass(frozen=True)
 class Point:
-    """A moment of a training; `words` is the approximate number of target words until then, nan if unknown."""
+    """A moment of a training: a report of means over some updates, a validation, or its last event."""
 
     update: int
     epoch: float
     seconds: float
-    words: float
-
-    def at(self, axis: Axis) -> float:
-        """The coordinate on an axis."""
-        return {"updates": self.update, "epochs": self.epoch, "hours": self.seconds / 3600, "words": self.words}[axis]
-
-
-@dataclass(frozen=True)
-class _LossPoint(Point):
-    loss: float  # in nats per target word
-    loss_sentence: float
+    words: float  # the approximate number of target words until then
+    loss: float = math.nan  # in nats per target word
+    loss_sentence: float = math.nan
+    words_per_second: float = math.nan  # target words
+    learning_rate: float = math.nan
+    bleu: float = math.nan
+    signature: str = ""
+    best: bool = False  # the best validation so far, by the metric of the training
 
     @property
     def perplexity(self) -> float:
         """exp of the loss."""
         return perplexity(self.loss) if math.isfinite(self.loss) else math.nan
 
-
-@dataclass(frozen=True)
-class ProgressPoint(_LossPoint):
-    """Means over the updates since the last such point."""
-
-    words_per_second: float  # target words
-    learning_rate: float
+    def at(self, axis: Axis) -> float:
+        """The coordinate on an axis."""
+        return {"updates": self.update, "epochs": self.epoch, "hours": self.seconds / 3600, "words": self.words}[axis]
 
 
-@dataclass(frozen=True)
-class ValidationPoint(_LossPoint):
-    """One validation."""
-
-    bleu: float
-    signature: str
-    best: bool  # the best so far, by the metric of the training
-
-
-@dataclass(frozen=True)
+@dataclass
 class Curves:
-    """All curves of one model, in the order of the updates."""
+    """All curves of one model, in the order of the updates; `take` adds an event of the log."""
 
     path: Path
-    progress: Sequence[ProgressPoint]
-    validations: Sequence[ValidationPoint]
-    last: Point  # the last event
-    ended: str  # the reason, or "" for a training that runs or was interrupted
-    has_backward: bool  # the log also has the curves of the other direction
-    start: Mapping[str, Any]  # the last event of a start: device, parameters, versions
-    ends: Sequence[int]  # updates at which a budget was used up; several if the budget was increased afterwards
+    progress: list[Point] = field(default_factory=list)
+    validations: list[Point] = field(default_factory=list)
+    last: Point = Point(0, 0.0, 0.0, 0.0)  # the last event
+    ended: str = ""  # the reason, or "" for a training that runs or was interrupted
+    start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
+    ends: list[int] = field(default_factory=list)  # updates at which a budget was used up; several if it was increased
+    _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words until then)
+    _words_per_sentence: float = math.nan
 
     @property
-    def best(self) -> ValidationPoint | None:
+    def best(self) -> Point | None:
         """The validation whose weights were kept as the best."""
         return next((point for point in reversed(self.validations) if point.best), None)
 
@@ -84,6 +69,45 @@ class Curves:
     def signature(self) -> str:
         """The signature of dev BLEU, or ""."""
         return next((point.signature for point in reversed(self.validations) if point.signature), "")
+
+    def take(self, event: Mapping[str, Any]) -> None:
+        """Adds one event; raises KeyError, TypeError or ValueError if it is not an event."""
+        name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
+        if name == "started":  # drops what an earlier run wrote after the checkpoint from which this one resumes
+            self.start = dict(event)
+            self.progress = [point for point in self.progress if point.update <= when[0]]
+            self.validations = [point for point in self.validations if point.update <= when[0]]
+            self._counted = (self.progress[-1].epoch, self.progress[-1].words) if self.progress else (0.0, 0.0)
+        elif name in ("progressed", "validated"):
+            loss, loss_sentence = _number(event, "loss"), _number(event, "loss_sentence")
+            if name == "progressed" and loss > 0 and math.isfinite(loss_sentence):
+                self._words_per_sentence = loss_sentence / loss
+            point = Point(
+                *when,
+                self._words(when[1]),
+                loss,
+                loss_sentence,
+                _number(event, "target_words_per_second"),
+                _number(event, "learning_rate"),
+                _number(event, "bleu"),
+                str(event.get("signature") or ""),
+                bool(event.get("best")),
+            )
+            if name == "progressed":
+                self._counted = (point.epoch, point.words)
+                self.progress.append(point)
+            else:
+                self.validations.append(point)
+        self.last = Point(*when, self._words(when[1]))
+        self.ended = str(event.get("reason", "")) if name == "finished" else ""
+        self.ended += ", diverged" if event.get("diverged") else ""
+        if name == "finished" and event.get("complete"):
+            self.ends = sorted({*self.ends, when[0]})
+
+    def _words(self, epoch: float) -> float:
+        since, words = self._counted
+        pairs = _number(self.start, "pairs")
+        return words if epoch <= since else words + (epoch - since) * pairs * self._words_per_sentence
 
 
 @dataclass(frozen=True)
@@ -120,33 +144,24 @@ def panels(curves: Sequence[Curves], axis: Axis = "updates") -> list[CurvePanel]
     for each in curves:
         if axis == "words" and all(math.isnan(point.words) for point in (*each.progress, *each.validations)):
             raise UsageError(f"{each.path}: has too little to count words; give --x updates, epochs or hours")
-    loss = _trained(curves, axis, lambda point: point.loss) + _dev(curves, axis, lambda point: point.loss)
-    perplexity = _trained(curves, axis, lambda point: point.perplexity)
-    perplexity += _dev(curves, axis, lambda point: point.perplexity)
-    speed = _trained(curves, axis, lambda point: point.words_per_second)
     drawn = [
-        CurvePanel("loss per word", loss),
-        CurvePanel("perplexity", perplexity, log=True),
-        CurvePanel("dev BLEU", _dev(curves, axis, lambda point: point.bleu)),
-        CurvePanel("target words per second", speed, from_zero=True),
+        CurvePanel("loss per word", _traces(curves, axis, "loss", "loss")),
+        CurvePanel("perplexity", _traces(curves, axis, "perplexity", "perplexity"), log=True),
+        CurvePanel("dev BLEU", _traces(curves, axis, "", "bleu")),
+        CurvePanel("target words per second", _traces(curves, axis, "words_per_second", ""), from_zero=True),
     ]
     return [panel for panel in drawn if panel.values]
 
 
-def _trained(curves: Sequence[Curves], axis: Axis, value: Callable[[ProgressPoint], float]) -> list[CurveTrace]:
-    return [
-        CurveTrace(model, False, [point.at(axis) for point in each.progress], [value(point) for point in each.progress])
-        for model, each in enumerate(curves)
-    ]
-
-
-def _dev(curves: Sequence[Curves], axis: Axis, value: Callable[[ValidationPoint], float]) -> list[CurveTrace]:
+def _traces(curves: Sequence[Curves], axis: Axis, of_training: str, of_dev: str) -> list[CurveTrace]:
+    """The lines of a panel, first all of training, then all of dev; the names are those of values of a point."""
     traces = []
-    for model, each in enumerate(curves):
-        best = (each.best.at(axis), value(each.best)) if each.best else None
-        points = each.validations
-        xs, ys = [point.at(axis) for point in points], [value(point) for point in points]
-        traces.append(CurveTrace(model, True, xs, ys, best if best and math.isfinite(best[1]) else None))
+    for dev, name in ((False, of_training), (True, of_dev)):
+        for model, each in enumerate(curves if name else ()):
+            points = each.validations if dev else each.progress
+            best = (each.best.at(axis), getattr(each.best, name)) if dev and each.best else None
+            x, y = [point.at(axis) for point in points], [getattr(point, name) for point in points]
+            traces.append(CurveTrace(model, dev, x, y, best if best and math.isfinite(best[1]) else None))
     return traces
 
 
@@ -170,48 +185,26 @@ def short(value: float) -> str:
 
 
 def read_curves(path: Path) -> Curves:
-    """The curves of a model directory, of its train.jsonl, or of model/backward if both directions were trained.
+    """The curves of a model directory, or of its train.jsonl.
 
     Raises FormatError with the file and the line if it is not such a log.
     """
-    file, backward = _log_of(path)
-    reader = _Reader(backward)
-    try:
-        for line, event in _events(file):
-            try:
-                reader.take(event)
-            except (KeyError, TypeError, ValueError, OverflowError):
-                raise FormatError(f"{file}: line {line}: not an event of a training; {_FIX}") from None
-    except OSError as error:
-        raise FormatError(f"{file}: cannot read: {error.strerror}; {_FIX}") from None
-    if reader.last is None:
-        raise FormatError(f"{file}: has no event yet; {_FIX}")
-    if backward and not reader.has_backward:
-        raise FormatError(f"{file}: has no curves of the other direction; {_FIX}")
-    return Curves(
-        file,
-        reader.progress,
-        reader.validations,
-        reader.last,
-        reader.ended,
-        reader.has_backward and not backward,
-        reader.start,
-        sorted(reader.ends),
-    )
-
-
-def _log_of(path: Path) -> tuple[Path, bool]:
-    """(the log, whether the curves of the other direction are requested)."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder; {_FIX}")
-    if not path.is_dir():
-        return path, False
-    if (path / LOG).is_file():
-        return path / LOG, False
-    folder = path.resolve()
-    if folder.name == BACKWARD and (folder.parent / LOG).is_file():
-        return path.parent / LOG if path.name == BACKWARD else folder.parent / LOG, True
-    raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
+    curves, line = Curves(path / LOG if path.is_dir() else path), 0
+    if not curves.path.is_file() and path.is_dir():
+        raise FormatError(f"{path}: no {LOG} in it; {_FIX}")
+    try:
+        for line, event in _events(curves.path):
+            try:
+                curves.take(event)
+            except (KeyError, TypeError, ValueError, OverflowError):
+                raise FormatError(f"{curves.path}: line {line}: not an event of a training; {_FIX}") from None
+    except OSError as error:
+        raise FormatError(f"{curves.path}: cannot read: {error.strerror}; {_FIX}") from None
+    if not line:
+        raise FormatError(f"{curves.path}: has no event yet; {_FIX}")
+    return curves
 
 
 def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -229,73 +222,6 @@ def _events(file: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
             if not isinstance(event, dict):
                 raise FormatError(f"{file}: line {number}: not an event of a training; {_FIX}")
             yield number, event
-
-
-@dataclass
-class _Reader:
-    """Takes the events of a log in order."""
-
-    backward: bool
-    progress: list[ProgressPoint] = field(default_factory=list)
-    validations: list[ValidationPoint] = field(default_factory=list)
-    last: Point | None = None
-    ended: str = ""
-    has_backward: bool = False
-    start: Mapping[str, Any] = field(default_factory=dict)
-    ends: set[int] = field(default_factory=set)
-    _pairs: float = math.nan
-    _counted: tuple[float, float] = (0.0, 0.0)  # (epoch, words until then)
-    _words_per_sentence: float = math.nan
-
-    def take(self, event: Mapping[str, Any]) -> None:
-        """Adds one event; raises KeyError, TypeError or ValueError if it is not an event."""
-        name, when = event["event"], (int(event["update"]), float(event["epoch"]), float(event["seconds"]))
-        self.has_backward |= event.get("backward_loss") is not None
-        if name == "started":
-            self._start(event, when[0])
-        elif name == "progressed":
-            self._progress(event, when)
-        elif name == "validated":
-            prefix = "backward_" if self.backward else ""
-            self.validations.append(
-                ValidationPoint(
-                    *when,
-                    words=self._words(when[1]),
-                    loss=_number(event, f"{prefix}loss"),
-                    loss_sentence=math.nan if self.backward else _number(event, "loss_sentence"),
-                    bleu=_number(event, f"{prefix}bleu"),
-                    signature=str(event.get("signature") or ""),
-                    best=bool(event.get("best")),
-                )
-            )
-        self.last = Point(*when, self._words(when[1]))
-        self.ended = str(event.get("reason", "")) if name == "finished" else ""
-        self.ended += ", diverged" if event.get("diverged") else ""
-        if name == "finished" and event.get("complete"):
-            self.ends.add(when[0])
-
-    def _start(self, event: Mapping[str, Any], update: int) -> None:
-        """Drops what an earlier run wrote after the checkpoint from which this one resumes."""
-        self._pairs, self.start = _number(event, "pairs"), dict(event)
-        self.progress = [point for point in self.progress if point.update <= update]
-        self.validations = [point for point in self.validations if point.update <= update]
-        self._counted = (self.progress[-1].epoch, self.progress[-1].words) if self.progress else (0.0, 0.0)
-
-    def _progress(self, event: Mapping[str, Any], when: tuple[int, float, float]) -> None:
-        """Adds a point. Words per sentence are the ratio of the two losses."""
-        loss, loss_sentence = _number(event, "loss"), _number(event, "loss_sentence")
-        speed, source_speed = _number(event, "target_words_per_second"), _number(event, "source_words_per_second")
-        if loss > 0 and math.isfinite(loss_sentence):
-            self._words_per_sentence = loss_sentence / loss * (source_speed / speed if self.backward and speed else 1)
-        words = self._words(when[1])
-        self._counted = (when[1], words)
-        if self.backward:
-            loss, speed, loss_sentence = _number(event, "backward_loss"), source_speed, math.nan
-        self.progress.append(ProgressPoint(*when, words, loss, loss_sentence, speed, _number(event, "learning_rate")))
-
-    def _words(self, epoch: float) -> float:
-        since, words = self._counted
-        return words if epoch <= since else words + (epoch - since) * self._pairs * self._words_per_sentence
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:

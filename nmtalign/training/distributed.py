@@ -9,7 +9,6 @@ One process reports an error: rank 0 if it failed too, else the first that faile
 """
 
 import contextlib
-import json
 import os
 import re
 import signal
@@ -17,10 +16,10 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch import Tensor, distributed, nn
+from torch import distributed, nn
 
 from nmtalign.core.devices import pick_device
 from nmtalign.data.batches import Indices
@@ -28,6 +27,7 @@ from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageEr
 from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
+T = TypeVar("T")
 TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
 TIMEOUT = "21600"
 ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
@@ -48,135 +48,104 @@ class ConnectionLostError(TrainingError):
 
 
 class World:
-    """A single process, which does all the work."""
+    """A single process, which does all the work, or one of several processes, connected by torch.distributed."""
 
-    rank, size = 0, 1
-
-    def __init__(self, device: torch.device) -> None:
-        self.device, self.update = device, 0
+    def __init__(self, device: torch.device, rank: int = 0, size: int = 1, store: Any = None) -> None:
+        """`store` is that of torchrun; it tells whether another process has failed."""
+        self.device, self.rank, self.size, self._store = device, rank, size, store
+        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)
+        self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     @property
-    def first(self) -> bool:
+    def is_main(self) -> bool:
         """Whether this is the process that writes files and emits events."""
         return self.rank == 0
+
+    def connect(self, device: Device) -> None:
+        """Chooses the device and connects all processes.
+
+        Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs.
+        """
+        from torch.distributed.distributed_c10d import PrefixStore
+
+        self.device = _local_device(device)
+        cuda, timeout = self.device.type == "cuda", _timeout()
+        with _connecting():
+            distributed.init_process_group(
+                "cpu:gloo,cuda:nccl" if cuda else "gloo",
+                timeout=timeout,
+                store=PrefixStore("group", self._store),
+                rank=self.rank,
+                world_size=self.size,
+                device_id=self.device if cuda else None,
+            )
 
     def share(self, indices: Indices) -> Indices:
         """Every `size`-th row of a minibatch, so that all processes have equally many short and long sentences."""
         return indices[self.rank :: self.size]
 
     def begin(self, update: int) -> None:
-        """Notes the number of the update that begins, for error messages."""
-        self.update = update
-
-    def sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over the processes."""
-        return list(values)
-
-    def highest(self, values: Sequence[float]) -> list[float]:
-        """The highest values over the processes."""
-        return list(values)
-
-    def gather(self, texts: Sequence[str]) -> list[list[str]]:
-        """The texts of all processes, by rank."""
-        return [list(texts)]
-
-    def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
-        """Gives all processes the weights and the optimiser state of rank 0."""
-
-    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
-        """Sums the gradients over the processes."""
-
-    @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
-        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
-        yield
-
-    def close(self) -> None:
-        """Waits until all processes are done, and disconnects from them."""
-
-
-class Ranks(World):
-    """One of several processes, connected by torch.distributed."""
-
-    def __init__(self, store: Any, rank: int, size: int, device: Device) -> None:
-        """Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs."""
-        from torch.distributed.distributed_c10d import PrefixStore
-
-        # torchrun may start the processes again, with the same store.
-        store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-        self.rank, self.size, self._store = rank, size, store
-        self._parent, self._flat = os.getppid(), torch.empty(0)
-        with self.together():
-            super().__init__(_local_device(device))
-            cuda, timeout = self.device.type == "cuda", _timeout()
-            with _connecting():
-                distributed.init_process_group(
-                    "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                    timeout=timeout,
-                    store=PrefixStore("group", store),
-                    rank=rank,
-                    world_size=size,
-                    device_id=self.device if cuda else None,
-                )
-
-    def begin(self, update: int) -> None:
         """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
         self.update = update
-        if os.getppid() != self._parent:
+        if self._store is not None and os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
 
-    def sum(self, values: Sequence[float]) -> list[float]:
-        return self._combined(values, distributed.ReduceOp.SUM)
+    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
+        """The sums over the processes."""
+        return self._all_reduce(values, distributed.ReduceOp.SUM)
 
-    def highest(self, values: Sequence[float]) -> list[float]:
-        return self._combined(values, distributed.ReduceOp.MAX)
+    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
+        """The highest values over the processes."""
+        return self._all_reduce(values, distributed.ReduceOp.MAX)
 
-    def _combined(self, values: Sequence[float], operation: Any) -> list[float]:
+    def _all_reduce(self, values: Sequence[float], operation: Any) -> list[float]:
+        if self._store is None:
+            return list(values)
         numbers = torch.tensor(list(values), dtype=torch.float64)
         with self._connected():
             distributed.all_reduce(numbers, operation)
         return numbers.tolist()
 
-    def gather(self, texts: Sequence[str]) -> list[list[str]]:
-        data = torch.frombuffer(bytearray(json.dumps(list(texts)).encode()), dtype=torch.uint8)
-        lengths = [torch.zeros(1, dtype=torch.int64) for _ in range(self.size)]
+    def all_gather(self, value: T) -> list[T]:
+        """The values of all processes, by rank."""
+        if self._store is None:
+            return [value]
+        values: list[Any] = [None] * self.size
         with self._connected():
-            distributed.all_gather(lengths, torch.tensor([len(data)]))
-            longest = max(int(length) for length in lengths)
-            parts = [torch.zeros(longest, dtype=torch.uint8) for _ in range(self.size)]
-            distributed.all_gather(parts, nn.functional.pad(data, (0, longest - len(data))))
-        return [json.loads(bytes(part[: int(length)].numpy())) for part, length in zip(parts, lengths, strict=True)]
+            distributed.all_gather_object(values, value)
+        return values
 
     def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
-        for weight in model.state_dict().values():
-            self._receive(weight)
-        mine = optimizer.state()
-        described = [
-            (number, name, [str(value.dtype), value.device.type, *value.shape])
-            for number, values in mine.items()
-            for name, value in values.items()
-        ]
-        state: dict[int, dict[str, Tensor]] = {}
-        for number, name, like in json.loads(self.gather([json.dumps(described)])[0][0]):
-            values = state.setdefault(number, {})
-            values[name] = mine[number][name] if self.first else self._empty(*like)
-            self._receive(values[name])
-        if not self.first:
-            optimizer.restore(state)
-
-    def _empty(self, dtype: str, kind: str, *shape: int) -> Tensor:
-        """A tensor like one of rank 0, to receive it."""
-        place = torch.device("cpu") if kind == "cpu" else self.device
-        return torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")), device=place)
-
-    def _receive(self, tensor: Tensor) -> None:
+        """Gives all processes the weights and the optimiser state of rank 0."""
+        if self._store is None:
+            return
+        # The state of an optimiser is made when it is first needed: the others make theirs like that of rank 0.
+        like = {
+            number: {name: (value.device.type, value.to("meta")) for name, value in values.items()}
+            for number, values in optimizer.values().items()
+        }
+        told: list[Any] = [like]
         with self._connected():
-            distributed.broadcast(tensor, 0)
+            distributed.broadcast_object_list(told, 0)
+        if not self.is_main:
+            state = {
+                number: {
+                    name: torch.zeros_like(value, device="cpu" if kind == "cpu" else self.device)
+                    for name, (kind, value) in values.items()
+                }
+                for number, values in told[0].items()
+            }
+            optimizer.restore(state)
+        kept = [value for _, values in sorted(optimizer.values().items()) for _, value in sorted(values.items())]
+        with self._connected():
+            for tensor in [*model.state_dict().values(), *kept]:
+                distributed.broadcast(tensor, 0)
 
-    def reduce(self, parameters: Sequence[nn.Parameter]) -> None:
+    def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
-        gradients = [torch.zeros_like(w) if w.grad is None else w.grad.to_dense() for w in parameters]
-        parts = [gradient.reshape(-1) for gradient in gradients]
+        if self._store is None:
+            return
+        parts = [torch.zeros_like(w).view(-1) if w.grad is None else w.grad.reshape(-1) for w in parameters]
         total = sum(map(len, parts))
         if len(self._flat) != total:
             self._flat = parts[0].new_empty(total)  # kept, because to allocate it takes longer than to fill it
@@ -185,10 +154,6 @@ class Ranks(World):
             distributed.all_reduce(self._flat)
         for weight, part in zip(parameters, self._flat.split([weight.numel() for weight in parameters]), strict=True):
             weight.grad = part.view_as(weight)
-
-    @property
-    def _name(self) -> str:
-        return f"rank {self.rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     @contextlib.contextmanager
     def _connected(self) -> Iterator[None]:
@@ -205,16 +170,19 @@ class Ranks(World):
             ) from None
 
     @contextlib.contextmanager
-    def together(self) -> Iterator[None]:
+    def reporting_once(self) -> Iterator[None]:
+        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
         try:
             yield
         except FailedElsewhereError:
             raise
         except BaseException as error:
+            if self._store is None:
+                raise
             code = _exit_code(error)
             if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
-            if self.first or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
+            if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
                 raise
             named = NmtalignError(f"{self._name}: {error}")
             named.exit_code = code
@@ -222,7 +190,7 @@ class Ranks(World):
 
     def _is_first_to_fail(self) -> bool:
         """Whether no other process failed before; if the store does not answer, the process reports its error."""
-        if not self.first:
+        if not self.is_main:
             time.sleep(TURN)
         with contextlib.suppress(RuntimeError):
             self._store.set_timeout(ANSWER)
@@ -230,6 +198,9 @@ class Ranks(World):
         return True
 
     def close(self) -> None:
+        """Waits until all processes are done, and disconnects from them."""
+        if self._store is None:
+            return
         # A thread of PyTorch may still use the tensors of the last operation. As their only owner, it would wait for
         # Python's lock to free them, and `destroy_process_group`, which holds the lock, would wait for the thread.
         last = torch.zeros(1)
@@ -247,11 +218,17 @@ def open_world(device: Device) -> World:
         return World(pick_device(device))
     if not distributed.is_available():
         raise UsageError("this PyTorch is built without torch.distributed; train with one process")
+    from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 
     with _connecting():
         store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
-    return Ranks(store, rank, size, device)
+    # torchrun may start the processes again, with the same store.
+    store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    world = World(torch.device("cpu"), rank, size, store)
+    with world.reporting_once():
+        world.connect(device)
+    return world
 
 
 def _timeout() -> timedelta:

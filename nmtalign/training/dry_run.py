@@ -17,10 +17,9 @@ from torch.utils._pytree import tree_leaves
 
 from nmtalign.data.batches import Indices, load_batches
 from nmtalign.processor import lines_of
-from nmtalign.training.budget import BudgetAdvice, TrainingBudget
-from nmtalign.training.fit import count_words
-from nmtalign.training.setup import TrainingSetup
-from nmtalign.training.state import Position, load_state
+from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
+from nmtalign.training.checkpoints import Position, load_state
+from nmtalign.training.trainer import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
@@ -51,9 +50,9 @@ class DryRun:
 def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
     """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`."""
     config, advice = setup.config, list[str]()
-    found = None if restart else setup.found()
+    found = None if restart else setup.find_run()
     setup.build(advice.append)
-    advice += setup.given.notes()
+    advice += [setup.guide.note] if setup.guide and setup.guide.note else []
     begun = _process_peak()
     position = load_state(found, setup.model, setup.optimizer) if found else Position()
     plan = setup.plan(position.epoch)
@@ -65,11 +64,12 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
     total = max(position.update, total)
-    look = BudgetAdvice(config, preset, count_words(setup.corpus), updates_in_epoch, advice.append).look
     if position.diverged:
         advice.append(setup.describe_divergence(position))
     else:
-        look(position.update, position.seconds, update_seconds, is_known=True)
+        words = count_words(setup.corpus)
+        adviser = BudgetAdvice(config, preset, words, updates_in_epoch, advice.append)
+        adviser.check_budget(position.update, position.seconds, update_seconds, is_known=True)
     return DryRun(
         _parameters(setup),
         memory,
@@ -95,22 +95,22 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mappin
     for share in (0.5, 0.9, 1.0):
         _update(setup, [by_size[int(share * (len(plan) - 1))]] * len(largest))
     weights = list(setup.model.parameters())
-    values = [value for kept in setup.optimizer.state().values() for value in kept.values()]
+    values = [value for kept in setup.optimizer.values().values() for value in kept.values()]
     if setup.device.type == "cuda":
         process = torch.cuda.max_memory_reserved(setup.device) + _PROCESS
         tensors = torch.cuda.max_memory_allocated(setup.device)
     else:
         process = _process_peak()  # before the memory of tensors is followed, which takes more than 100 MB itself
-        with TensorMemory([*weights, *values]) as memory:
+        with TensorMemory([*weights, *values]) as followed:
             _update(setup, largest)
-        tensors = memory.peak
-    found = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
-    found["activations and gradients of the largest batch"] = tensors - sum(found.values())
-    found["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
+        tensors = followed.peak
+    memory = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
+    memory["activations and gradients of the largest batch"] = tensors - sum(memory.values())
+    memory["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
-        found["Python and PyTorch"] = begun - found["parameters"] if begun else _PROCESS
-        found["kernels in bf16"] = max(_KERNELS, process - tensors - found["Python and PyTorch"])
-    return found
+        memory["Python and PyTorch"] = begun - memory["parameters"] if begun else _PROCESS
+        memory["kernels in bf16"] = max(_KERNELS, process - tensors - memory["Python and PyTorch"])
+    return memory
 
 
 def _bytes(tensors: Iterable[Tensor]) -> int:
@@ -183,7 +183,6 @@ def _positions(setup: TrainingSetup, indices: Indices) -> int:
 def _parameters(setup: TrainingSetup) -> Mapping[str, int]:
     """The number of parameters of each part of the model, for example of the encoder."""
     counts = Counter[str]()
-    for direction in setup.directions:
-        for name, weight in direction.model.named_parameters():
-            counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
+    for name, weight in setup.model.named_parameters():
+        counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
     return counts

@@ -60,8 +60,6 @@ class Figures(Event):
     seconds_left: float | None
     skipped: int  # updates left out since the start because the loss was not finite
     alignment_loss: float | None = None  # loss of the attention weights per linked target token, in guided training
-    backward_loss: float | None = None  # per source word, of the other direction where both are trained
-    disagreement: float | None = None  # per sentence, of the attention weights of both directions
 
 
 @dataclass(frozen=True)
@@ -99,8 +97,6 @@ class Validated(Event):
     sample_source: str
     sample_translation: str
     sample_reference: str
-    backward_loss: float | None = None  # per source word, of the other direction where both are trained
-    backward_bleu: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """The optimisers and the clipping of gradients."""
 
+import inspect
 import math
-from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 
 import torch
@@ -20,157 +20,100 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -
     weights = list(parameters)
     if config.optimizer == "adadelta":
         return Adadelta(weights, config.rho, config.epsilon)
-    decay = 0.0
-    if config.optimizer == "adamw":
-        weights.sort(key=lambda weight: weight.dim() <= 1)  # matrices first, in which order checkpoints number them
-        decay = config.weight_decay
+    decay = config.weight_decay if config.optimizer == "adamw" else 0.0
     return Adam(weights, config.beta1, config.beta2, config.epsilon, decay)
 
 
-class Optimizer(ABC):
-    """Steps of weights along their gradients, and the means that they keep for each weight.
+class Optimizer(torch.optim.Optimizer):
+    """Steps of weights along their gradients, and the values that are kept for each weight.
 
-    It is not a `torch.optim.Optimizer`: making one of those imports PyTorch's compiler, which takes more than a second
-    and 140 MB.
+    `inspect.unwrap` removes decorators of PyTorch that would import its compiler, which takes a second and 146 MB.
     """
 
-    def __init__(self, weights: Sequence[nn.Parameter]) -> None:
-        self.weights = weights
-        self._kept: dict[nn.Parameter, dict[str, Tensor]] = {}
+    add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
+    kept: tuple[str, ...]  # names of the values that are kept, each with the shape of its weight; "step" is a number
 
-    @abstractmethod
-    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
         """Makes one step with a learning rate on the gradients times `scale`.
 
         A scale that is not finite changes nothing.
         """
+        raise NotImplementedError
 
-    @abstractmethod
-    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
-        """The values that are kept for a weight before its first step."""
+    def weights(self) -> list[nn.Parameter]:
+        """All weights, in the order of their numbers."""
+        return [weight for group in self.param_groups for weight in group["params"]]
 
-    def _values(self, weight: nn.Parameter) -> dict[str, Tensor]:
-        if weight not in self._kept:
-            self._kept[weight] = self._begin(weight)
-        return self._kept[weight]
-
-    def state(self) -> dict[int, dict[str, Tensor]]:
+    def values(self) -> dict[int, dict[str, Tensor]]:
         """The values that are kept, by the number of the weight and their name."""
-        return {number: self._kept[weight] for number, weight in enumerate(self.weights) if weight in self._kept}
+        return {number: self.state[weight] for number, weight in enumerate(self.weights()) if weight in self.state}
 
-    def restore(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """Continues from the values of an earlier `state`; raises ValueError if they do not fit the weights."""
-        kept = {}
-        for number, values in state.items():
-            if not 0 <= number < len(self.weights):
-                raise ValueError(f"the optimiser has {len(self.weights)} weights, so there is no number {number}")
-            weight = self.weights[number]
-            kept[weight] = self._begin(weight)
-            shapes = [{name: tensor.shape for name, tensor in of.items()} for of in (values, kept[weight])]
-            if shapes[0] != shapes[1]:
-                raise ValueError(f"the optimiser has {shapes[0]} for weight {number}, not {shapes[1]}")
-            for name, value in values.items():
-                kept[weight][name].copy_(value)
-        self._kept = kept
+    def restore(self, values: Mapping[int, Mapping[str, Tensor]]) -> None:
+        """Continues from earlier `values`; raises ValueError if they do not fit the weights."""
+        weights, state = self.weights(), dict[Tensor, dict[str, Tensor]]()
+        for number, kept in values.items():
+            if not 0 <= number < len(weights):
+                raise ValueError(f"the optimiser has {len(weights)} weights, so there is no number {number}")
+            weight = weights[number]
+            expected = {name: torch.Size() if name == "step" else weight.shape for name in self.kept}
+            if (shapes := {name: value.shape for name, value in kept.items()}) != expected:
+                raise ValueError(f"the optimiser has {expected} for weight {number}, not {shapes}")
+            state[weight] = {
+                name: value.to(weight.device, torch.float32 if name == "step" else weight.dtype, copy=True)
+                for name, value in kept.items()
+            }
+        self.state.clear()
+        self.state.update(state)
 
 
-class Descent:
-    """Steps of an optimiser along clipped gradients.
+def descend(optimizer: Optimizer, rate: float, clip_norm: float, on_device: bool | None = None) -> Tensor:
+    """Makes one step along the clipped gradients and removes them; returns the norm that they had.
 
-    The gradient is read once for its norm and once by the step: the step multiplies it by the factor that clips it.
+    The gradient is read once for its norm and once by the step, which multiplies it by the factor that clips it. A
+    gradient whose norm is not finite changes nothing. `clip_norm` 0 = no clipping. With `on_device`, the default on a
+    GPU, the host does not wait for the norm: PyTorch's fused Adam and the Triton kernel of Adadelta can do this;
+    Adadelta without the kernel waits.
     """
-
-    def __init__(self, optimizer: Optimizer, clip_norm: float, on_device: bool | None = None) -> None:
-        """`clip_norm` 0 = no clipping. With `on_device`, the default on a GPU, the host does not wait for the norm.
-
-        The step itself then changes nothing if the norm is not finite. PyTorch's fused Adam and the Triton kernel of
-        Adadelta can do this; Adadelta without the kernel waits.
-        """
-        self._optimizer, self._clip_norm = optimizer, clip_norm
-        self._on_device = optimizer.weights[0].is_cuda if on_device is None else on_device
-
-    def step(self, rate: float) -> Tensor:
-        """Makes one step at a learning rate and removes the gradients; returns the norm that they had.
-
-        A gradient whose norm is not finite changes nothing.
-        """
-        norm = get_total_norm([weight.grad for weight in self._optimizer.weights if weight.grad is not None])
-        if self._on_device:
-            scale = (self._clip_norm / (norm + 1e-6)).clamp(max=1.0) if self._clip_norm else torch.ones_like(norm)
-            self._optimizer.step(rate, torch.where(norm.isfinite(), scale, torch.nan))
-        elif math.isfinite(length := float(norm)):
-            self._optimizer.step(rate, min(1.0, self._clip_norm / (length + 1e-6)) if self._clip_norm else 1.0)
-        for weight in self._optimizer.weights:
-            weight.grad = None
-        return norm
+    weights = optimizer.weights()
+    norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
+    if norm.is_cuda if on_device is None else on_device:
+        scale = (clip_norm / (norm + 1e-6)).clamp(max=1.0) if clip_norm else torch.ones_like(norm)
+        optimizer.descend(rate, torch.where(norm.isfinite(), scale, torch.nan))
+    elif math.isfinite(length := float(norm)):
+        optimizer.descend(rate, min(1.0, clip_norm / (length + 1e-6)) if clip_norm else 1.0)
+    for weight in weights:
+        weight.grad = None
+    return norm
 
 
-class Adam(Optimizer):
-    """Adam (Kingma & Ba 2015) by PyTorch's fused kernel.
+class Adam(Optimizer, torch.optim.AdamW):
+    """Adam (Kingma & Ba 2015) and AdamW (Loshchilov & Hutter 2019), which decays matrices only; PyTorch's kernel."""
 
-    Each step also multiplies the matrices by 1 - rate * `decay` (AdamW, Loshchilov & Hutter 2019).
-    """
+    kept = ("step", "exp_avg", "exp_avg_sq")
+    step = torch.no_grad()(inspect.unwrap(torch.optim.AdamW.step))
 
     def __init__(
-        self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float = 0.0
+        self, weights: Sequence[nn.Parameter], beta1: float, beta2: float, epsilon: float, decay: float
     ) -> None:
-        super().__init__(weights)
-        self._beta1, self._beta2, self._epsilon = beta1, beta2, epsilon
-        self._decay = decay
+        parts = [w for w in weights if w.dim() > 1], [w for w in weights if w.dim() <= 1]
+        groups = [
+            {"params": part, "weight_decay": share} for part, share in zip(parts, (decay, 0.0), strict=True) if part
+        ]
+        super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
-    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
-        means = {name: torch.zeros_like(weight) for name in ("exp_avg", "exp_avg_sq")}
-        return {"step": torch.zeros((), device=weight.device), **means}
-
-    @torch.no_grad()
-    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
         if isinstance(scale, float) and not math.isfinite(scale):
             return
-        moved = [(weight, weight.grad) for weight in self.weights if weight.grad is not None]
-        device = self.weights[0].device
+        device = self.param_groups[0]["params"][0].device
         if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
-            torch._foreach_mul_([gradient for _, gradient in moved], scale)
+            torch._foreach_mul_([weight.grad for weight in self.weights() if weight.grad is not None], scale)
             scale = 1.0
         # The kernel divides the gradient by `grad_scale` as it reads it; `found_inf` 1 changes nothing.
-        unscaled = isinstance(scale, float) and scale == 1
-        inverse = None if unscaled else torch.as_tensor(1 / scale, device=device)
-        bad = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
-        self._step([pair for pair in moved if pair[0].dim() > 1], rate, self._decay, inverse, bad)
-        self._step([pair for pair in moved if pair[0].dim() <= 1], rate, 0.0, inverse, bad)
-
-    def _step(
-        self,
-        moved: Sequence[tuple[nn.Parameter, Tensor]],
-        rate: float,
-        decay: float,
-        inverse: Tensor | None,
-        bad: Tensor | None,
-    ) -> None:
-        """One step of pairs of weights and gradients, if there are any, with the same decay."""
-        if not moved:
-            return
-        kept = [self._values(weight) for weight, _ in moved]
-        steps = [values["step"] for values in kept]
-        torch._foreach_add_(steps, 1)
-        torch._fused_adamw_(
-            [weight for weight, _ in moved],
-            [gradient for _, gradient in moved],
-            [values["exp_avg"] for values in kept],
-            [values["exp_avg_sq"] for values in kept],
-            [],
-            steps,
-            lr=rate,
-            beta1=self._beta1,
-            beta2=self._beta2,
-            weight_decay=decay,
-            eps=self._epsilon,
-            amsgrad=False,
-            maximize=False,
-            grad_scale=inverse,
-            found_inf=bad,
-        )
-        if bad is not None:
-            torch._foreach_sub_(steps, [bad] * len(steps))
+        self.grad_scale = None if isinstance(scale, float) and scale == 1 else torch.as_tensor(1 / scale, device=device)
+        self.found_inf = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
+        for group in self.param_groups:
+            group["lr"] = rate
+        self.step()
 
 
 class Adadelta(Optimizer):
@@ -180,49 +123,36 @@ class Adadelta(Optimizer):
     over 80 million weights takes a quarter of the time of PyTorch's Adadelta.
     """
 
-    def __init__(self, weights: Sequence[nn.Parameter], rho: float = 0.95, epsilon: float = 1e-6) -> None:
-        super().__init__(weights)
+    kept = ("square_avg", "acc_delta")
+
+    def __init__(self, weights: Iterable[nn.Parameter], rho: float = 0.95, epsilon: float = 1e-6) -> None:
+        super().__init__(weights, {})
         self._rho, self._epsilon = rho, epsilon
 
-    def _begin(self, weight: Tensor) -> dict[str, Tensor]:
-        values = {name: torch.zeros_like(weight) for name in ("square_avg", "acc_delta")}
-        return {"step": torch.zeros((), dtype=torch.float64), **values}
-
-    def restore(self, state: Mapping[int, Mapping[str, Tensor]]) -> None:
-        """As in `Optimizer`; completes the decay of rows that version 0.2 had put off until their next gradient."""
-        complete = {}
-        for number, values in state.items():
-            complete[number] = dict(values)
-            if (seen := complete[number].pop("seen", None)) is not None:
-                decay = torch.pow(self._rho, float(values["step"]) - seen)[:, None]
-                complete[number] |= {name: values[name] * decay for name in ("square_avg", "acc_delta")}
-        super().restore(complete)
-
     @torch.no_grad()
-    def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
         if isinstance(scale, Tensor) and missing(scale.device):
             scale = float(scale)
         if isinstance(scale, float) and not math.isfinite(scale):
             return
-        for weight in self.weights:
-            if weight.grad is not None:
-                self._step(weight, weight.grad, rate, scale)
+        for weight in self.weights():
+            if weight.grad is None:
+                continue
+            values = self.state[weight]
+            if not values:
+                values |= {name: torch.zeros_like(weight) for name in self.kept}
+            means = values["square_avg"], values["acc_delta"]
+            if isinstance(scale, Tensor):
+                from nmtalign.core.gpu.one_pass import adadelta_
 
-    def _step(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float | Tensor) -> None:
-        values = self._values(weight)
-        values["step"] += 1
-        means = values["square_avg"], values["acc_delta"]
-        if isinstance(scale, Tensor):
-            from nmtalign.core.gpu.one_pass import adadelta_
-
-            factor = scale.reshape(1)
-            adadelta_(weight, gradient, *means, rate=rate, rho=self._rho, epsilon=self._epsilon, scale=factor)
-            return
-        flat = [x.view(-1) for x in (weight, gradient.contiguous(), *means)]
-        piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
-        room = weight.new_empty(2, piece)
-        for parts in zip(*(x.split(piece) for x in flat), strict=True):
-            self._update(*parts, *room[:, : len(parts[0])], rate=rate, scale=scale)
+                factor = scale.reshape(1)
+                adadelta_(weight, weight.grad, *means, rate=rate, rho=self._rho, epsilon=self._epsilon, scale=factor)
+                continue
+            flat = [x.view(-1) for x in (weight, weight.grad.contiguous(), *means)]
+            piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
+            buffers = weight.new_empty(2, piece)
+            for parts in zip(*(x.split(piece) for x in flat), strict=True):
+                self._update(*parts, *buffers[:, : len(parts[0])], rate=rate, scale=scale)
 
     def _update(
         self,

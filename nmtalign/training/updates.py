@@ -1,22 +1,21 @@
-"""One update: the loss of a group of minibatches, with guidance and agreement, its gradient, the optimiser's step."""
+"""One update: the loss of a group of minibatches, with guidance, its gradient, the optimiser's step."""
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
+from nmtalign.core.model import DEFAULT, Activations, TranslationModel
 from nmtalign.data.batches import Batch, Indices
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training.directions import BothWays
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
-from nmtalign.training.optimizers import Descent, Optimizer
+from nmtalign.training.optimizers import Optimizer, descend
 
 LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is taken
 
@@ -59,66 +58,14 @@ class BatchLoss:
         return objective + self.guided_weight * cost, torch.stack([nll, cost.detach()])
 
 
-class BothLoss:
-    """The losses of the models of both directions, and the cost of the disagreement of their attention weights."""
+def add_gradient(loss: Objective, device: torch.device, batch: Batch, weight: float = 1.0) -> Tensor:
+    """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss.
 
-    def __init__(self, models: BothWays, config: TrainingConfig, how: Activations = DEFAULT) -> None:
-        self.models, self.guided_weight, self.how = models, config.guided_weight, how
-        self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
-
-    def __call__(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """(objective, sums (4,)): nll, guidance of both directions, nll of the other direction, disagreement.
-
-        The sums over the batch are over target words, linked tokens, source words, and sentences.
-        """
-        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
-        # A row of padding has no target word. The other direction reads its first position, and generates nothing.
-        real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
-        read = target_mask | (first & ~real)
-        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing, self.how)
-        apart = disagreement(there, back, source_mask, target_mask)
-        guided = torch.zeros_like(apart)
-        if guide is not None and there.weights is not None and back.weights is not None:
-            turned = guide.transpose(1, 2)
-            guided = guidance(there.weights, guide) + guidance(back.weights, turned)
-        objective = there.objective + back.objective + self.agreement_weight * apart + self.guided_weight * guided
-        return objective, torch.stack([there.nll, guided, back.nll, apart]).detach()
-
-
-def disagreement(there: Loss, back: Loss, source_mask: Tensor, target_mask: Tensor) -> Tensor:
-    """-log of the sum over i, j of there[j, i] * back[i, j], summed over the sentences of a batch.
-
-    It is the "multiplication" of Cheng et al. (2015), the best of their functions. `</s>` is left out on both sides,
-    because two models that both attend to `</s>` only would agree.
+    If the loss is not finite, no part of the gradient is finite.
     """
-    if there.weights is None or back.weights is None:
-        raise ValueError("models without attention cannot agree")
-    cells = _words(target_mask)[:, :, None] & _words(source_mask)[:, None]
-    together = (there.weights.permute(1, 0, 2) * back.weights.permute(1, 2, 0) * cells).sum((1, 2))
-    return -(together.clamp_min(LEAST).log() * cells.any(2).any(1)).sum()
-
-
-def _words(mask: Tensor) -> Tensor:
-    """(B, T) the tokens before `</s>`, which are those that another token follows."""
-    return torch.cat([mask[:, 1:], torch.zeros_like(mask[:, :1])], 1)
-
-
-class EagerLoss:
-    """Computes the loss and the gradient of a batch operation by operation."""
-
-    def __init__(self, loss: Objective, device: torch.device) -> None:
-        self._loss, self._device = loss, device
-
-    def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
-        """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss.
-
-        If the loss is not finite, no part of the gradient is finite.
-        """
-        objective, sums = self._loss(*batch.to(self._device).inputs())
-        (objective * (objective.detach() * 0 + weight)).backward()  # `backward(gradient)` would import SymPy
-        return sums.detach()
+    objective, sums = loss(*(tensor.to(device, non_blocking=True) for tensor in batch.inputs()))
+    (objective * (objective.detach() * 0 + weight)).backward()  # `backward(gradient)` would import SymPy
+    return sums.detach()
 
 
 @dataclass(frozen=True)
@@ -128,10 +75,6 @@ class MinibatchGroup:
     plan: Sequence[Indices]
     words: int  # target words, `</s>` counted
     sentences: int
-
-    def denominator(self, normalization: str) -> int:
-        """The number by which the summed loss of the group is divided."""
-        return {"sentences": self.sentences, "tokens": self.words, "sum": 1}[normalization]
 
 
 def cut_groups(pairs: Split, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
@@ -154,15 +97,10 @@ class UpdateOutcome:
 
     @property
     def norm(self) -> float:
-        """The norm before clipping."""
+        """The norm before clipping; if it is not finite, the update changed nothing."""
         if self._copied is not None:
             self._copied.synchronize()
         return float(self._norm)
-
-    @property
-    def finite(self) -> bool:
-        """Whether the gradient was finite; if not, the update changed nothing."""
-        return math.isfinite(self.norm)
 
 
 class Updater:
@@ -170,7 +108,7 @@ class Updater:
 
     def __init__(
         self,
-        model: TranslationModel | BothWays,
+        model: TranslationModel,
         optimizer: Optimizer,
         config: TrainingConfig,
         world: World,
@@ -178,37 +116,36 @@ class Updater:
         how: Activations = DEFAULT,
     ) -> None:
         """`notice` is called with one line if training is slower than it could be."""
-        self._config, self._world, self._parameters = config, world, list(model.parameters())
-        self._descent = Descent(optimizer, config.clip_norm)
-        loss: Objective = (
-            BothLoss(model, config, how)
-            if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, config.guided_weight, how)
-        )
-        eager = EagerLoss(loss, world.device)
-        self._compute = GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager
+        self._optimizer, self._config, self._world = optimizer, config, world
+        self._parameters = list(model.parameters())
+        loss = BatchLoss(model, config.label_smoothing, config.guided_weight, how)
+        self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
+        if world.device.type == "cuda":
+            self._compute = GraphedLoss(model, loss, self._compute, notice)
 
     def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
         """The rows of each planned minibatch that this process computes.
 
         Minibatches without such rows are left out: a minibatch may have fewer pairs than there are processes.
         """
-        return (mine for indices in plan if len(mine := self._world.share(indices)))
+        return (mine for indices in plan if len(mine := indices[self._world.rank :: self._world.size]))
 
     def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
         """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
         minibatches = self.gradient(group, batches)
-        return UpdateOutcome(group, minibatches, self._descent.step(rate))
+        return UpdateOutcome(group, minibatches, descend(self._optimizer, rate, self._config.clip_norm))
 
     def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters.
 
         Returns the minibatches of this process, each with the sums of its loss.
         """
-        weight = 1 / group.denominator(self._config.loss_normalization)
-        mine = sum(1 for _ in self.shares(group.plan))
+        counts = {"sentences": group.sentences, "tokens": group.words, "sum": 1}
+        weight = 1 / counts[self._config.loss_normalization]
+        mine = sum(len(indices) > self._world.rank for indices in group.plan)  # minibatches with rows for this process
         minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, mine)]
-        self._world.reduce(self._parameters)
+        if self._world.size > 1:
+            self._world.reduce_gradients(self._parameters)
         return minibatches
 
 

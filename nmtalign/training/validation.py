@@ -22,36 +22,14 @@ from nmtalign.search.hypotheses import SearchOptions
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.vocabulary import pair_ids
-from nmtalign.training.directions import Direction
+from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
-from nmtalign.training.state import Position
 from nmtalign.translating.confidence import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
-Progress = Callable[[float], None]  # called with the share of the work that is done, 0 to 1
 T = TypeVar("T")
-
-
-class StopWatch:
-    """Ends a validation in all processes soon after one of them was asked to stop."""
-
-    def __init__(self, world: World, asked: Callable[[], bool]) -> None:
-        """`asked` returns whether this process was asked to stop."""
-        self.world, self.asked = world, asked
-
-    def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
-        """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
-
-        Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
-        """
-        rest = iter(parts)
-        for number in range(int(self.world.highest([count])[0]) + 1):
-            if self.world.highest([self.asked()])[0]:
-                raise Abandoned
-            if number < count:
-                yield next(rest)
 
 
 @dataclass(frozen=True)
@@ -85,104 +63,105 @@ class Validation:
         return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
 
 
-def tokenizers_of(directions: Sequence[Direction]) -> str:
-    """The tokeniser of dev BLEU for each direction, by its target language, for `Position`."""
-    names = []
-    for corpus in (direction.corpus for direction in directions):
-        dev = corpus.splits.get("dev")
-        lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
-        names.append(tokenizer_for(corpus.target_language, lines))
-    return " ".join(names)
+class Validator:
+    """Validates a model on the dev set; each process computes a part of the sentences, and all receive the result."""
 
+    def __init__(
+        self,
+        model: TranslationModel,
+        corpus: Corpus,
+        config: TrainingConfig,
+        how: Activations,
+        world: World,
+        asked: Callable[[], bool],
+        progress: Callable[[float], None],
+    ) -> None:
+        """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
+        self._model, self._corpus, self._config, self._how = model, corpus, config, how
+        self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
 
-def validate_all(
-    directions: Sequence[Direction],
-    config: TrainingConfig,
-    position: Position,
-    watch: StopWatch,
-    how: Activations,
-    work: Progress,
-) -> list[Validation] | None:
-    """Validates the models of all directions; the update selects the sample.
+    @torch.no_grad()
+    def validate(self, position: Position) -> Validation:
+        """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; the update selects the sample.
 
-    Returns no validations without a dev set, and None if a process was asked to stop.
-    """
-    seen: list[Validation] = []
+        Raises Abandoned in all processes soon after one was asked to stop.
+        """
+        training, dev = self._model.training, self._dev
+        count = min(self._config.bleu_sentences, len(dev))
+        share = len(dev) / (len(dev) + AS_SLOW * count)  # of the loss in the work
+        self._progress(0.0)
+        self._model.eval()
+        nll, words, sentences = self._world.all_reduce_sum(self._loss(share))
+        # A model that has diverged has no best word; the training loop notices this itself.
+        count = count if math.isfinite(nll) else 0
+        translations, probabilities = self._translate_greedily(count, share)
+        references = [dev.target_text(index) for index in range(count)]
+        score = bleu(translations, references, tokenize=position.tokenizer) if count else None
+        sample = ("", "", "")
+        if count:
+            pick = position.update * 7919 % count
+            sample = (dev.source_text(pick), translations[pick], references[pick])
+        self._model.train(training)
+        return Validation(nll, int(words), int(sentences), score, sample, probabilities, translations, references)
 
-    def progress(done: float) -> None:
-        work((len(seen) + done) / len(directions))
+    def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
+        """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
 
-    for direction, tokenize in zip(directions, position.tokenizers.split(), strict=False):
-        model, corpus = direction.model, direction.corpus
-        if not len(corpus.splits.get("dev") or ()):
-            continue
-        progress(0.0)
-        try:
-            seen.append(validate(model, corpus, config, position.update, watch, tokenize, how, progress))
-        except Abandoned:
-            return None
-    return seen
+        Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
+        """
+        rest = iter(parts)
+        for number in range(int(self._world.all_reduce_max([count])[0]) + 1):
+            if self._world.all_reduce_max([self._asked()])[0]:
+                raise Abandoned
+            if number < count:
+                yield next(rest)
 
+    def _loss(self, share: float) -> tuple[float, int, int]:
+        """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
+        nll, words, sentences, dev = 0.0, 0, 0, self._dev
+        mine = self._world.share(_by_length(dev, eligible(dev, 0)))
+        policy = BatchPolicy(self._config.batch_size, self._config.batch_unit, 1000, "once")
+        plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
+        complete = CopyIds(self._corpus, dev) if self._model.config.copy else None
+        for batch in self.in_step(load_batches(dev, plan, complete=complete), len(plan)):
+            there = batch.to(self._world.device)
+            loss = self._model.loss(there.source, there.source_mask, there.target, there.target_mask, how=self._how)
+            nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
+            self._progress(share * sentences / len(mine))
+        return nll, words, sentences
 
-@torch.no_grad()
-def validate(
-    model: TranslationModel,
-    corpus: Corpus,
-    config: TrainingConfig,
-    turn: int,
-    watch: StopWatch,
-    tokenize: str,
-    how: Activations,
-    progress: Progress,
-) -> Validation:
-    """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
+    def _translate_greedily(self, count: int, done: float) -> tuple[list[str], list[float]]:
+        """The first `count` dev sentences in the target language, as text, and the mean probability of each.
 
-    `tokenize` is sacreBLEU's tokeniser.
+        Beam 1, `<unk>` allowed. An empty sentence has an empty translation. `done` is the share of the earlier work.
+        """
+        corpus, dev, world = self._corpus, self._dev, self._world
+        order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
+        scorer, options = ModelScorer(Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
+        mine, found = world.share(order), list[tuple[str, float]]()
+        starts = range(0, len(mine), BATCH)
+        for start in self.in_step(starts, len(starts)):
+            self._progress(done + (1 - done) * start / len(mine))
+            part = mine[start : start + BATCH]
+            tokens, ids = zip(*(self._source(int(index)) for index in part), strict=True)
+            source, mask = (each.to(world.device) for each in make_source(ids))
+            with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
+                for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+                    words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
+                    found.append((corpus.tokenizers.target.detokenize(words), mean_probability(hypotheses[0])))
+        texts, probabilities = [""] * count, [1.0] * count
+        for rank, translations in enumerate(world.all_gather(found)):
+            for index, (text, probability) in zip(order[rank :: world.size], translations, strict=True):
+                texts[index], probabilities[index] = text, probability
+        return texts, probabilities
 
-    Each process computes a part of the sentences; all receive the complete result.
-    """
-    training, dev = model.training, corpus.splits["dev"]
-    model.eval()
-    translating = AS_SLOW * min(config.bleu_sentences, len(dev))
-    first = len(dev) / (len(dev) + translating)  # share of the loss in the work
-    complete = CopyIds(corpus, dev) if model.config.copy else None
-    own = _loss(model, dev, config, watch, how, lambda done: progress(first * done), complete)
-    nll, words, sentences = watch.world.sum(own)
-    # A model that has diverged has no best word; the training loop notices this itself.
-    count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
-    translations, probabilities = translate_greedily(
-        model, corpus, dev, count, watch, lambda done: progress(first + (1 - first) * done)
-    )
-    references = [dev.target_text(index) for index in range(count)]
-    score = bleu(translations, references, tokenize=tokenize) if count else None
-    sample = ("", "", "")
-    if count:
-        pick = turn * 7919 % count
-        sample = (dev.source_text(pick), translations[pick], references[pick])
-    model.train(training)
-    return Validation(nll, int(words), int(sentences), score, sample, probabilities, translations, references)
-
-
-def _loss(
-    model: TranslationModel,
-    dev: Split,
-    config: TrainingConfig,
-    watch: StopWatch,
-    how: Activations,
-    progress: Progress,
-    complete: CopyIds | None,
-) -> tuple[float, int, int]:
-    """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
-    nll, words, sentences = 0.0, 0, 0
-    mine = watch.world.share(_by_length(dev, eligible(dev, 0)))
-    policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
-    plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
-    for batch in watch.in_step(load_batches(dev, plan, complete=complete), len(plan)):
-        there = batch.to(watch.world.device)
-        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
-        nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
-        progress(sentences / len(mine))
-    return nll, words, sentences
+    def _source(self, index: int) -> tuple[Sequence[str], Ids]:
+        """(tokens, ids) of a source sentence; the ids of a model that does not copy need no tokens."""
+        if not self._model.config.copy:
+            return (), self._dev.pair(index)[0]
+        corpus = self._corpus
+        tokens = corpus.tokenizers.source.tokenize(self._dev.source_text(index))
+        return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
 
 
 def _by_length(dev: Split, indices: Indices) -> Indices:
@@ -190,54 +169,19 @@ def _by_length(dev: Split, indices: Indices) -> Indices:
     return order
 
 
-def translate_greedily(
-    model: TranslationModel, corpus: Corpus, dev: Split, count: int, watch: StopWatch, progress: Progress
-) -> tuple[list[str], list[float]]:
-    """The first `count` dev sentences in the target language, as text, and the mean probability of each.
-
-    Beam 1, `<unk>` allowed. An empty sentence has an empty translation.
-    """
-    order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
-    options = SearchOptions(beam=1, allow_unk=True)
-    scorer, world = ModelScorer(Inference(model)), watch.world
-    mine, found, means = world.share(order), [], []
-    starts = range(0, len(mine), BATCH)
-    for start in watch.in_step(starts, len(starts)):
-        progress(start / len(mine))
-        part = mine[start : start + BATCH]
-        tokens, ids = zip(*(_source(corpus, dev, int(index), model.config.copy) for index in part), strict=True)
-        source, mask = (each.to(world.device) for each in make_source(ids))
-        with contextlib.suppress(Abandoned), abandoned_if(watch.asked):  # all processes stop before the next batch
-            for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
-                words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
-                found.append(corpus.tokenizers.target.detokenize(words))
-                means.append(repr(mean_probability(hypotheses[0])))
-    texts, probabilities = [""] * count, [1.0] * count
-    for rank, (translations, own) in enumerate(zip(world.gather(found), world.gather(means), strict=True)):
-        for index, text, probability in zip(order[rank :: world.size], translations, own, strict=True):
-            texts[index], probabilities[index] = text, float(probability)
-    return texts, probabilities
+def tokenizer_of(corpus: Corpus) -> str:
+    """The tokeniser of dev BLEU, by the target language."""
+    dev = corpus.splits.get("dev")
+    lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
+    return tokenizer_for(corpus.target_language, lines)
 
 
-def _source(corpus: Corpus, dev: Split, index: int, copy: bool) -> tuple[Sequence[str], Ids]:
-    """(tokens, ids) of a source sentence; the ids of a model that does not copy need no tokens."""
-    if not copy:
-        return (), dev.pair(index)[0]
-    tokens = corpus.tokenizers.source.tokenize(dev.source_text(index))
-    return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
-
-
-def judge(
-    validations: Sequence[Validation], position: Position, config: TrainingConfig, when: tuple[int, float, float]
-) -> Validated:
+def judge(found: Validation, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
     """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-    With both directions the sum of their values counts; best_loss and best_bleu are those of the first one. If BLEU is
-    equal, as at the beginning, where it is 0, the lower loss is better.
+    If BLEU is equal, as at the beginning, where it is 0, the lower loss is better.
     """
-    first, *others = validations
-    loss, score = first.loss, first.score
-    value = sum(each.value(config) for each in validations)
+    loss, score, value = found.loss, found.score, found.value(config)
     least = math.inf if position.best_loss is None else position.best_loss
     best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
     if best:
@@ -249,22 +193,13 @@ def judge(
     return Validated(
         *when,
         loss=loss,
-        loss_sentence=first.nll / max(1, first.sentences),
+        loss_sentence=found.nll / max(1, found.sentences),
         perplexity=perplexity(loss),
         bleu=score.value if score else None,
         signature=score.signature if score else None,
         best=best,
         patience_left=config.patience - position.since_best if config.patience else None,
-        sample_source=first.sample[0],
-        sample_translation=first.sample[1],
-        sample_reference=first.sample[2],
-        backward_loss=others[0].loss if others else None,
-        backward_bleu=others[0].score.value if others and others[0].score else None,
+        sample_source=found.sample[0],
+        sample_translation=found.sample[1],
+        sample_reference=found.sample[2],
     )
-
-
-def describe_average(updates: str, found: Validated) -> str:
-    """The result of the validation of averaged weights, in one line; `updates` are those of the weights."""
-    bleu = "" if found.bleu is None else f", BLEU {found.bleu:.2f}"
-    verdict = "the best, and kept" if found.best else "not better than the best"
-    return f"mean of the weights of updates {updates}: dev loss {found.loss:.3f}{bleu}; {verdict}"

@@ -27,7 +27,7 @@ def measure(task: str) -> None:
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
     from nmtalign.core.devices import keep_memory, use_threads
-    from nmtalign.training.optimizers import Descent, make_optimizer
+    from nmtalign.training.optimizers import descend, make_optimizer
 
     given = json.loads(task)
     use_threads(given["threads"] or 0)
@@ -40,9 +40,9 @@ def measure(task: str) -> None:
     loss_and_gradients(variant, model, workload)
     peaks["loss_and_gradients"] = own_peak_mb()
     training = workload.size.training
-    descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
+    optimizer = make_optimizer(model.parameters(), training)
     for batch in [*workload.batches, *workload.batches][:2]:
         (variant.loss(model, batch) / len(batch.source)).backward()
-        descent.step(training.learning_rate)
+        descend(optimizer, training.learning_rate, training.clip_norm)
     peaks["update"] = own_peak_mb()
     sys.stdout.write(json.dumps(peaks))

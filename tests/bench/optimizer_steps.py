@@ -12,7 +12,7 @@ from bench.variants import as_training, make_model
 from bench.workload import Workload
 from nmtalign.core.model import TranslationModel
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.training.optimizers import Descent, make_optimizer
+from nmtalign.training.optimizers import descend, make_optimizer
 
 
 def step_seconds(workload: Workload, repeats: int) -> dict[str, float]:
@@ -29,14 +29,14 @@ def _ours(workload: Workload) -> dict[str, Task]:
     training = workload.size.training
     alone = make_optimizer(_with_gradients(workload).parameters(), training)
     model = _with_gradients(workload)
-    descent = Descent(make_optimizer(model.parameters(), training), training.clip_norm)
+    optimizer = make_optimizer(model.parameters(), training)
     give_again = _keep_gradients(model)
 
     def clipped() -> None:
         give_again()  # one assignment per weight, because a step of nmtalign's optimiser removes the gradients
-        descent.step(training.learning_rate)
+        descend(optimizer, training.learning_rate, training.clip_norm)
 
-    return {"ours": partial(alone.step, training.learning_rate), "ours with clipping": clipped}
+    return {"ours": partial(alone.descend, training.learning_rate), "ours with clipping": clipped}
 
 
 def _of_torch(workload: Workload) -> dict[str, Task]:

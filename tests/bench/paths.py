@@ -4,6 +4,7 @@ import importlib.util
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 import torch
@@ -13,8 +14,8 @@ from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.graphs import GraphedLoss
-from nmtalign.training.optimizers import Descent, Optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss
+from nmtalign.training.optimizers import Optimizer, descend
+from nmtalign.training.updates import BatchLoss, add_gradient
 
 PATHS = ("graphs", "kernels", "plain")
 TITLES = {"graphs": "kernels in CUDA graphs", "kernels": "fused kernels", "plain": "PyTorch's operations"}
@@ -51,21 +52,21 @@ def make_update(
     path: str, model: TranslationModel, how: Activations, optimizer: Optimizer, training: TrainingConfig
 ) -> Callable[[Batch], None]:
     """Returns a function that makes one update as in training: loss, gradients, clipping, optimiser step."""
-    loss, descent = make_loss(path, model, how), Descent(optimizer, training.clip_norm)
+    loss = make_loss(path, model, how)
 
     def update(batch: Batch) -> None:
         loss(batch, 1 / batch.sentences)
-        descent.step(training.learning_rate)
+        descend(optimizer, training.learning_rate, training.clip_norm)
 
     return update
 
 
-def make_loss(path: str, model: TranslationModel, how: Activations) -> EagerLoss | GraphedLoss:
+def make_loss(path: str, model: TranslationModel, how: Activations) -> Callable[..., Tensor]:
     """Returns a function that computes loss and gradients of a batch by a path; raises RuntimeError if no CUDA graph
     can be captured."""
     device = next(model.parameters()).device
     loss = BatchLoss(model, 0.0, how=how)
-    eager = EagerLoss(loss, device)
+    eager = partial(add_gradient, loss, device)
     return GraphedLoss(model, loss, eager, _refuse) if path == "graphs" else eager
 
 

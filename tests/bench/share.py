@@ -8,32 +8,31 @@ from bench.variants import as_training, make_model
 from bench.workload import Workload
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.training.distributed import World, open_world
-from nmtalign.training.optimizers import Descent, make_optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss
+from nmtalign.training.optimizers import descend, make_optimizer
+from nmtalign.training.updates import BatchLoss, add_gradient
 
 
 def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float] | None:
     """Returns the seconds of each update after a warm-up update; None on all ranks except the first."""
     world = open_world("cpu")
-    with world.together():
+    with world.reporting_once():
         model, training = make_model(workload), workload.size.training
         parameters = list(model.parameters())
-        descent = Descent(make_optimizer(parameters, training), training.clip_norm)
-        compute = EagerLoss(BatchLoss(model, 0.0, how=as_training(bf16)), world.device)
+        optimizer, loss = make_optimizer(parameters, training), BatchLoss(model, 0.0, how=as_training(bf16))
         mine = [_share(batch, world) for batch in workload.batches]
         seconds = []
         for number in range(repeats + 1):
-            world.highest([0.0])
+            world.all_reduce_max([0.0])
             began = time.perf_counter()
             for batch, whole in zip(mine, workload.batches, strict=True):
-                compute(batch, 1 / whole.sentences)
-                world.reduce(parameters)
-                descent.step(training.learning_rate)
-            world.highest([0.0])
+                add_gradient(loss, world.device, batch, 1 / whole.sentences)
+                world.reduce_gradients(parameters)
+                descend(optimizer, training.learning_rate, training.clip_norm)
+            world.all_reduce_max([0.0])
             if number:
                 seconds.append(time.perf_counter() - began)
         world.close()
-    return seconds if world.first else None
+    return seconds if world.is_main else None
 
 
 def _share(batch: Batch, world: World) -> Batch:

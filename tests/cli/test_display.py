@@ -129,7 +129,7 @@ def full_panel(clock, validations=12, **changes):
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (200, 50), (40, 10), (20, 5), (60, 15), (10, 3)])
-@pytest.mark.parametrize("more", [{}, {"alignment_loss": 0.5, "backward_loss": 3.0, "disagreement": 2.0, "skipped": 3}])
+@pytest.mark.parametrize("more", [{}, {"alignment_loss": 0.5, "skipped": 3}])
 def test_the_panel_fits_the_terminal(clock, width, height, more):
     panel = full_panel(clock, **more)
     panel.take(Skipped(*AT, 2))

@@ -281,8 +281,8 @@ def test_languages_without_spaces_get_subwords(run, folder):
 
 # Parameters with the path of an input. Every other path is an output, and is tested as one.
 INPUTS = (
-    "alignments attention_from backward config data dev files fixed forward glossary gold guided_alignment hypotheses "
-    "init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
+    "alignments attention_from average backward config data dev files fixed forward glossary gold guided_alignment "
+    "hypotheses init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
     "segment_scores source target test train_source train_target train_text vocabulary_from"
 )
 COMMANDS = typer.main.get_command(app)

@@ -86,19 +86,6 @@ def test_pictures(folder: Path) -> None:
     assert run(folder, "--training", "-o", "d.png", "-q").stderr == ""
 
 
-def test_the_other_direction_of_a_training_for_agreement(folder: Path) -> None:
-    both = events(3.0, 20.0, backward_loss=3.25, backward_bleu=18.75)
-    (folder / "model" / "train.jsonl").write_text("".join(json.dumps(event) + "\n" for event in both))
-    (folder / "model" / "backward").mkdir()
-    done = run(folder, "--training", "model")
-    assert "model was trained with the other direction: its curves are drawn with model/backward" in done.stderr
-    done = run(folder, "--training", "model", "model/backward")
-    assert (done.returncode, done.stderr) == (0, "")
-    rows = [line.split() for line in done.stdout.splitlines()]
-    assert ["model", "model/backward"] in rows
-    assert ["dev", "BLEU", "20.00", "18.75"] in rows
-
-
 def test_colour_depends_on_the_environment(folder: Path) -> None:
     both = ("--training", "a=model", "b=other/model")
     assert "\x1b" not in run(folder, *both).stdout

@@ -17,7 +17,7 @@ from nmtalign.cli.app import main
 from nmtalign.reproduction.experiments import SCALES, ablations
 from nmtalign.reproduction.reproduction_report import begin_folder
 from nmtalign.sample.sample_corpus import write_sample
-from nmtalign.training.loop import Trainer
+from nmtalign.training.trainer import Trainer
 
 QUICK = ("--scale", "tiny", "--models", "RNNencdec-50,RNNsearch-50", "--beam", "1", "--threads", "1")
 

@@ -207,7 +207,6 @@ def commands(workspace: Workspace) -> list[Command]:
         make("prep over a corpus", f"{prep} --shortlist 200 --force", (*texts, "data"), ("data",)),
         train("train", f"{TRAIN} data -o trained"),
         train("train, guided", f"{TRAIN} data -o trained --guided-alignment train.align"),
-        train("train, agreement", f"{TRAIN} data -o trained --agreement"),
         train("train, two processes", f"{TRAIN} data -o trained --accumulate 2", processes=2),
         make("translate -o", f"{search} -o new.fr --resume", (*test, *model), ("new.fr",)),
         make(

@@ -243,8 +243,8 @@ def _read_state(folder: Path) -> object:
     from nmtalign.core.model import TranslationModel
     from nmtalign.model_files import model_config, read_settings
     from nmtalign.settings.training_settings import TrainingConfig
+    from nmtalign.training.checkpoints import find_checkpoint, load_state
     from nmtalign.training.optimizers import make_optimizer
-    from nmtalign.training.state import find_checkpoint, load_state
 
     path = folder / "model"
     if not _models:

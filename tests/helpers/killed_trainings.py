@@ -21,8 +21,8 @@ import torch
 from nmtalign.data.corpus import Corpus
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
-from nmtalign.training.loop import Trainer
-from nmtalign.training.state import find_checkpoint
+from nmtalign.training.checkpoints import find_checkpoint
+from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     learning_rate=5e-3,
@@ -34,7 +34,6 @@ CONFIG = TrainingConfig(
     validate_every="4",
     checkpoint_every="3",
     patience=1000,
-    average=3,
     log_every=1,
     bleu_sentences=2,
     precision="fp32",

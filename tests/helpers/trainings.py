@@ -3,7 +3,7 @@
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training.events import Progressed
-from nmtalign.training.loop import Trainer
+from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     optimizer="adamw",

@@ -13,7 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.distributed import World, open_world
-from nmtalign.training.loop import Trainer
+from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     optimizer="adadelta",
@@ -41,7 +41,6 @@ CASES = {
     "a sentence a batch": replace(CONFIG, batch_size=1, epochs=0.2),
     "accumulated": replace(CONFIG, accumulate=3),
     "accumulated, a sentence a batch": replace(CONFIG, batch_size=1, accumulate=4, epochs=0.4),
-    "averaged": replace(CONFIG, average=2),
     "best by bleu": replace(CONFIG, metric="bleu", patience=1, epochs=4.0),
 }
 HALF, WHOLE = replace(CONFIG, epochs=0.0, max_updates=3), replace(CONFIG, epochs=0.0, max_updates=7)
@@ -54,7 +53,6 @@ def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     return {
         **CASES,
         "guided": replace(CONFIG, guided_alignment=links, accumulate=2),
-        "agreeing": replace(CONFIG, guided_alignment=links, agreement=True),
     }
 
 
@@ -78,7 +76,7 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
     trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus, **model), config, events.append, world=world)
     trainer.run()
     weights = b"".join(tensor.numpy().tobytes() for tensor in trainer.model.state_dict().values())
-    if len({digest for (digest,) in trainer.world.gather([hashlib.sha256(weights).hexdigest()])}) > 1:
+    if len({*trainer.world.all_gather(hashlib.sha256(weights).hexdigest())}) > 1:
         raise SystemExit(f"{folder.name}: the processes have drifted apart")
     return events
 
@@ -109,7 +107,7 @@ def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
 def main(corpus: Corpus, folder: Path) -> None:
     """All that several processes are to leave."""
     world = open_world("cpu")
-    with world.together():
+    with world.reporting_once():
         for name, config in cases(corpus).items():
             train(corpus, folder / name, config, world)
         train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)

@@ -21,7 +21,7 @@ from nmtalign.reproduction.reproduction_report import begin_folder
 from nmtalign.reproduction.running import UNKNOWN, Halted
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Started
-from nmtalign.training.loop import Trainer
+from nmtalign.training.trainer import Trainer
 
 NAMES = [experiment.name for experiment in PAPER_MODELS]
 LINK = re.compile(r"!\[[^\]]*\]\(([^)]+)\)")

@@ -1,13 +1,9 @@
 """Presets with a budget in epochs fit a small corpus; the presets of the article never change."""
 
-from dataclasses import replace
-from types import SimpleNamespace
-
 import pytest
-from helpers.trainings import CONFIG, sizes, train
 
 from nmtalign.settings.presets import PRESETS, budget_of, fitted_to_corpus, preset
-from nmtalign.training.fit import count_words, fit_preset
+from nmtalign.training.budget import count_words, fit_preset
 
 
 @pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
@@ -47,17 +43,17 @@ def test_the_budget_of_a_preset_in_words():
     assert budget_of("small") == "20 epochs, on a small corpus 5,000 updates"
 
 
-def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal, tmp_path):
+def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
     layers = ("preset tiny", preset("tiny")), ("command line", {"epochs": 3.0})
-    found = fit_preset(layers, "tiny", reversal, tmp_path / "model")
+    found = fit_preset(layers, "tiny", reversal)
     assert [found[0], found[2]] == [*layers]
     assert found[1][0] == f"preset tiny for a corpus of {count_words(reversal):,} words"
     assert found[1][1] == fitted_to_corpus("tiny", count_words(reversal))
 
 
-def test_a_training_from_another_model_keeps_the_preset(reversal, tmp_path):
+def test_a_training_from_another_model_keeps_the_preset(reversal):
     layers = ("preset tiny", preset("tiny")), ("command line", {"init_from": "other"})
-    assert fit_preset(layers, "tiny", reversal, tmp_path / "model") == layers
+    assert fit_preset(layers, "tiny", reversal) == layers
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name)])
@@ -66,31 +62,3 @@ def test_every_size_of_corpus_has_settings(name):
         epochs = {**preset(name), **fitted_to_corpus(name, words)}["epochs"]
         assert 3 <= epochs <= 200
         assert epochs == 3 or epochs * words <= 1.1e8
-
-
-def test_a_run_of_an_earlier_version_keeps_its_settings(reversal, tmp_path):
-    """It began with the preset's own values, and with the defaults of other settings; otherwise it could not resume."""
-    layers = (("preset tiny", preset("tiny")),)
-    values = {name: preset("tiny")[name] for name in ("batch_size", "learning_rate", "epochs")}
-    train(reversal, tmp_path, sizes(reversal), replace(CONFIG, **values, max_updates=1, batch_unit="tokens"))
-    assert set(fit_preset(layers, "tiny", reversal, tmp_path)[1][1]) == {"epochs", "validate_every"}
-    whole = fitted_to_corpus("tiny", count_words(reversal))
-    assert fit_preset(layers, "tiny", reversal, tmp_path, restart=True)[1][1] == whole
-    other = SimpleNamespace(splits=reversal.splits, hash="another corpus")
-    assert fit_preset(layers, "tiny", other, tmp_path)[1][1] == whole
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "begun", "kept"),
-    [
-        ("small", 500_000, {"dropout": 0.3, "learning_rate": 0.002, "batch_size": 1000}, {"dropout": 0.3}),
-        ("tiny", 20_000_000, {"dropout": 0.0, "epochs": 5.0}, {"epochs": 5.0}),
-    ],
-    ids=["an earlier version fitted the dropout only", "fewer epochs of a large corpus"],
-)
-def test_a_run_keeps_what_was_fitted_when_it_began(name, words, begun, kept, reversal, tmp_path, monkeypatch):
-    monkeypatch.setattr("nmtalign.training.fit.count_words", lambda corpus: words)
-    training = {key: value for key, value in begun.items() if key != "dropout"}
-    model = replace(sizes(reversal), dropout=begun["dropout"])
-    train(reversal, tmp_path, model, replace(CONFIG, **training, max_updates=1), preset=name)
-    assert fit_preset((("preset", preset(name)),), name, reversal, tmp_path)[1][1] == kept

@@ -180,11 +180,11 @@ def test_a_corpus_of_an_earlier_version_keeps_its_tokens_and_a_new_one_joins_mar
     Tokenizers.moses("en", "yo").save(tmp_path)
     settings = json.loads((tmp_path / "tokenizer.json").read_text())
     now = Tokenizers.load(tmp_path)
-    assert now.target.tokenize("rọ̀") == now.reversed().source.tokenize("rọ̀") == ["rọ̀"]
+    assert now.target.tokenize("rọ̀") == ["rọ̀"]
     old = {key: settings[key] for key in ("kind", "source_language", "target_language")}
     (tmp_path / "tokenizer.json").write_text(json.dumps(old))
     before = Tokenizers.load(tmp_path)
-    assert before.target.tokenize("rọ̀") == before.reversed().source.tokenize("rọ̀") == ["rọ", "\u0300"]
+    assert before.target.tokenize("rọ̀") == ["rọ", "\u0300"]
     before.with_spacing(Counter()).save(tmp_path)
     assert json.loads((tmp_path / "tokenizer.json").read_text()) == old
 

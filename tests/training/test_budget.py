@@ -7,7 +7,7 @@ import pytest
 
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.budget import BudgetAdvice, Every, Schedule, TrainingBudget, learning_rate, updates_needed
-from nmtalign.training.state import Position
+from nmtalign.training.checkpoints import Position
 
 
 def test_the_nearest_limit_counts():
@@ -165,10 +165,10 @@ def advise(words=400_000, updates_in_epoch=400, preset="small", **settings):
 def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(settings, options):
     advice, notices = advise(**settings)
     timed = "max_time" in settings
-    advice.look(0, 0.0, 0.0, is_known=False)
+    advice.check_budget(0, 0.0, 0.0, is_known=False)
     assert bool(notices) != timed
     for update in (5, 6, 7):
-        advice.look(update, 2.0 * update, 2.0, is_known=update > 4)
+        advice.check_budget(update, 2.0 * update, 2.0, is_known=update > 4)
     (notice,) = notices
     assert notice.endswith(options)
     assert "a useful model needs about 2.5 (1,012 updates)" in notice
@@ -177,18 +177,18 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
 def test_the_time_of_earlier_runs_counts():
     for seconds, total in ((600.0, 1200), (10.0, 2183)):  # 1,000 updates of 0.6 s each, most of them earlier
         advice, notices = advise(max_time="12m")
-        advice.look(1000, seconds, 0.6, is_known=True)
+        advice.check_budget(1000, seconds, 0.6, is_known=True)
         assert bool(notices) == (total < updates_needed(400_000, 400)), notices
     advice, notices = advise(words=4_000_000, updates_in_epoch=4000, max_time="12m")
-    advice.look(1000, 600.0, 0.6, is_known=True)
+    advice.check_budget(1000, 600.0, 0.6, is_known=True)
     assert "(1,200 updates)" in notices[0]
 
 
 def test_the_advice_of_a_run_of_seconds_names_a_budget():
     advice, notices = advise(max_time="5s")
-    advice.look(0, 0.0, 0.0, is_known=False)
-    advice.look(3, 4.0, 1.3, is_known=False)
-    advice.hear(3.0, on_dev=True)
+    advice.check_budget(0, 0.0, 0.0, is_known=False)
+    advice.check_budget(3, 4.0, 1.3, is_known=False)
+    advice.add_loss(3.0, on_dev=True)
     advice.finish(4, 0.0)
     assert re.search(r"repeat the command with --max-time \d+m$", notices[0])
     advice, notices = advise(max_time="5s")
@@ -201,14 +201,14 @@ def test_the_paper_presets_on_the_paper_corpus_are_not_reported(preset):
     from nmtalign.settings.presets import PRESETS
 
     advice, notices = advise(348_000_000, 150_000, preset, max_updates=PRESETS[preset]["max_updates"])
-    advice.look(0, 0.0, 0.0, is_known=False)
+    advice.check_budget(0, 0.0, 0.0, is_known=False)
     advice.finish(PRESETS[preset]["max_updates"], 26.75)
     assert notices == []
 
 
 def test_a_training_from_another_model_may_be_short():
     advice, notices = advise(max_updates=10, init_from="model")
-    advice.look(0, 0.0, 0.0, is_known=False)
+    advice.check_budget(0, 0.0, 0.0, is_known=False)
     assert notices == []
 
 
@@ -228,10 +228,10 @@ def test_a_training_from_another_model_may_be_short():
 )
 def test_the_end_of_a_poor_training_says_whether_the_loss_has_risen(dev_losses, bleu, words):
     advice, notices = advise(epochs=20.0)
-    advice.look(0, 0.0, 0.0, is_known=False)
+    advice.check_budget(0, 0.0, 0.0, is_known=False)
     for loss in dev_losses:
-        advice.hear(loss, on_dev=True)
-        advice.hear(loss / 2, on_dev=False)
+        advice.add_loss(loss, on_dev=True)
+        advice.add_loss(loss / 2, on_dev=False)
     advice.finish(8000, bleu)
     assert bool(notices) == bool(words)
     assert words in "".join(notices)

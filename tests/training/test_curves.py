@@ -70,7 +70,7 @@ def test_what_a_log_says(run: Curves, tmp_path: Path) -> None:
     assert [(point.loss, point.bleu) for point in run.validations] == [(3.1, 10), (2.9, 20), (3.5, 25)]
     assert run.best is run.validations[1]
     assert run.validations[0].perplexity == pytest.approx(math.exp(3.1))
-    assert (run.ended, run.last.seconds, run.signature, run.has_backward) == ("40 updates", 41, SIGNATURE, False)
+    assert (run.ended, run.last.seconds, run.signature) == ("40 updates", 41, SIGNATURE)
     assert read_curves(tmp_path / "model" / "train.jsonl") == run
 
 
@@ -135,24 +135,6 @@ def test_an_old_log_says_less(tmp_path: Path) -> None:
     assert [panel.title for panel in panels([curves])] == ["loss per word", "perplexity"]
     with pytest.raises(UsageError, match=r"train\.jsonl: has too little to count words; give --x updates"):
         panels([curves], "words")
-
-
-def test_the_other_direction_is_in_the_log_of_the_first(tmp_path: Path) -> None:
-    events = [
-        started(),
-        progressed(10, 4.0, backward_loss=4.5),
-        validated(10, 3.0, 20.0, backward_loss=3.5, backward_bleu=15.0),
-    ]
-    there = read_curves(write(tmp_path / "model", events))
-    (tmp_path / "model" / "backward").mkdir()
-    back = read_curves(tmp_path / "model" / "backward")
-    assert there.has_backward
-    assert (back.progress[0].loss, back.progress[0].words_per_second) == (4.5, 400)
-    assert (back.validations[0].loss, back.validations[0].bleu, back.validations[0].best) == (3.5, 15, True)
-    assert (there.progress[0].words, back.progress[0].words) == (pytest.approx(1000), pytest.approx(800))
-    (write(tmp_path / "plain", RUN) / "backward").mkdir()
-    with pytest.raises(FormatError, match=r"plain/train\.jsonl: has no curves of the other direction"):
-        read_curves(tmp_path / "plain" / "backward")
 
 
 WRONG = [

@@ -18,7 +18,7 @@ from nmtalign.errors import UsageError
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
-from nmtalign.training.setup import TrainingSetup
+from nmtalign.training.trainer import TrainingSetup
 from nmtalign.training.updates import cut_groups
 
 BATCH = "activations and gradients of the largest batch"
@@ -100,7 +100,7 @@ def peak_of(work):
         (SYSTEMS["gnmt"], {}),
         (SYSTEMS["luong-local-p"], {"label_smoothing": 0.1}),
         ({**SYSTEMS["transformer"], "embedding": 64}, {}),
-        ({"attention_kind": "marginal"}, {"agreement": True}),
+        ({"attention_kind": "marginal"}, {}),
     ],
     ids=str,
 )
@@ -126,7 +126,7 @@ MEMORY = """if True:
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
-    from nmtalign.training.setup import TrainingSetup
+    from nmtalign.training.trainer import TrainingSetup
     corpus, folder = Corpus.open(Path(sys.argv[1])), Path(sys.argv[2])
     keep_memory()
     config = replace(CONFIG, batch_size=300, max_updates=3, threads=1, validate_every="1000")

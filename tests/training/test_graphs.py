@@ -3,6 +3,8 @@
 The recorder of these tests does the work again where CUDA would replay it; the last tests record real graphs.
 """
 
+from functools import partial
+
 import numpy as np
 import pytest
 import torch
@@ -12,7 +14,7 @@ from nmtalign.core.model import Activations, TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.graphs import BatchBucket, GraphedLoss
-from nmtalign.training.updates import EagerLoss
+from nmtalign.training.updates import add_gradient
 
 CPU = torch.device("cpu")
 
@@ -51,9 +53,8 @@ def assert_same(found, expected, **tolerance):
 
 
 def graphs_of(model, loss, notice=pytest.fail, **options):
-    return GraphedLoss(
-        model, loss, EagerLoss(loss, CPU), notice, recorder=options.pop("recorder", None) or Again(), **options
-    )
+    eager, recorder = partial(add_gradient, loss, CPU), options.pop("recorder", None) or Again()
+    return GraphedLoss(model, loss, eager, notice, recorder=recorder, **options)
 
 
 SMALL = ([3, 5, 2], [4, 1, 6])
@@ -102,7 +103,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
 def test_replays_leave_what_the_plain_way_leaves():
     model, said, recorder = model_of(), [], Again()
     graphed = graphs_of(model, loss_of(model, 0.1, static=True), said.append, recorder=recorder)
-    eager = EagerLoss(loss_of(model, 0.1), CPU)
+    eager = partial(add_gradient, loss_of(model, 0.1), CPU)
     for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
         batch, weight = batch_of(*shape, seed=number), 1 / (number + 1)
         expected = eager(batch, weight), *gradients_of(model)
@@ -121,7 +122,7 @@ def test_a_loss_that_was_returned_is_not_changed_by_the_next_replay():
 def test_gradients_add_up_to_those_that_were_there():
     model = model_of()
     graphed = graphs_of(model, loss_of(model, static=True))
-    eager = EagerLoss(loss_of(model), CPU)
+    eager = partial(add_gradient, loss_of(model), CPU)
     for _ in range(3):
         batches = [batch_of(*SMALL, seed=1), batch_of(*LARGE, seed=2), batch_of(*SMALL, seed=3)]
         for batch in batches:
@@ -170,7 +171,7 @@ def test_a_graph_that_cannot_be_had_or_is_wrong_is_given_up_and_said_once(fault,
 
     recorder = Again(spoil)
     graphed = graphs_of(model, loss_of(model, static=True), said.append, recorder=recorder)
-    eager = EagerLoss(loss_of(twin, static=True), CPU)
+    eager = partial(add_gradient, loss_of(twin, static=True), CPU)
     for number in range(4):
         batch = batch_of(*SMALL, seed=number)
         torch.manual_seed(number)
@@ -213,7 +214,7 @@ def test_a_batch_without_a_finite_loss_neither_gives_graphs_up_nor_passes_as_a_c
     assert all(gradient.isnan().any() for gradient in gradients_of(model))
     with torch.no_grad():
         bias[0] = 0.0
-    expected = EagerLoss(loss_of(model), CPU)(batch), *gradients_of(model)
+    expected = partial(add_gradient, loss_of(model), CPU)(batch), *gradients_of(model)
     assert_same((graphed(batch), *gradients_of(model)), expected)
     assert (said, recorder.recorded) == ([], 2)
 
@@ -250,7 +251,7 @@ def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
     device, said = torch.device("cuda"), []
     model = model_of(device, torch.float32, dropout=dropout, **options)
     loss = loss_of(model, 0.1)
-    eager = EagerLoss(loss, device)
+    eager = partial(add_gradient, loss, device)
     graphed = GraphedLoss(model, loss, eager, said.append)
     for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
         batch = batch_of(*shape, seed=number)
@@ -269,7 +270,7 @@ def test_real_graphs_draw_new_dropout_at_every_replay():
     device, said = torch.device("cuda"), []
     model = model_of(device, torch.float32, dropout=0.4)
     loss = loss_of(model)
-    graphed = GraphedLoss(model, loss, EagerLoss(loss, device), said.append)
+    graphed = GraphedLoss(model, loss, partial(add_gradient, loss, device), said.append)
     batch, seen = batch_of(*SMALL), []
     graphed(batch)
     for seed in (1, 2, 3, 1):

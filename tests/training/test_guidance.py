@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -19,9 +20,9 @@ from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss
-from nmtalign.training.loop import Trainer
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss, Updater, cut_groups, guidance
+from nmtalign.training.trainer import Trainer
+from nmtalign.training.updates import BatchLoss, Updater, add_gradient, cut_groups, guidance
 
 CONFIG = trainings.CONFIG
 
@@ -130,7 +131,7 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(options):
 def test_padding_changes_nothing_and_graphs_replay_it(dtype):
     model = model_of(dtype)
     loss = BatchLoss(model, 0.1, 0.7)
-    eager = EagerLoss(loss, torch.device("cpu"))
+    eager = partial(add_gradient, loss, torch.device("cpu"))
     graphed = GraphedLoss(model, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
         batch, found = guided_batch(seed), []
@@ -207,23 +208,17 @@ def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-class Half(World):
-    """One of two processes, as far as its share of a minibatch goes."""
-
-    def __init__(self, rank):
-        super().__init__(torch.device("cpu"))
-        self.rank, self.size = rank, 2
-
-
 def test_shares_of_a_batch_make_up_the_whole(reversal, links):
     """The summed gradients of two processes' shares are those of one."""
     guide, found = read_guide(links, reversal), []
     pairs, plan = reversal.splits["train"], [torch.arange(11).numpy()]
-    for world in (World(torch.device("cpu")), Half(0), Half(1)):
+    for rank, size in ((0, 1), (0, 2), (1, 2)):
         torch.manual_seed(1)
         model = TranslationModel(sizes(reversal)).double()
         config = replace(CONFIG, accumulate=1)
-        updater = Updater(model, make_optimizer(model.parameters(), config), config, world, print)
+        updater = Updater(
+            model, make_optimizer(model.parameters(), config), config, World(torch.device("cpu"), rank, size), print
+        )
         (group,) = cut_groups(pairs, plan, 1)
         updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide))
         found.append([parameter.grad for parameter in model.parameters()])

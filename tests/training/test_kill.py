@@ -20,7 +20,7 @@ from helpers import killed_trainings
 
 from nmtalign.cli.app import main
 from nmtalign.tensor_file import load_tensors
-from nmtalign.training.state import find_checkpoint
+from nmtalign.training.checkpoints import find_checkpoint
 
 SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
 FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--dropout", "0.2", "--patience", "1000"]
@@ -222,7 +222,7 @@ def test_a_full_disk_ends_the_run_in_one_line(reversal, tmp_path, small_disk, he
     fill(small_disk, 60_000)
     capfd.readouterr()
     # The check at the start, which is tested below, would otherwise refuse it.
-    monkeypatch.setattr("nmtalign.training.state.free_space", lambda folder: None)
+    monkeypatch.setattr("nmtalign.training.checkpoints.free_space", lambda folder: None)
     code = here(command(reversal, folder, *ENDLESS))
     check_full_disk(code, capfd.readouterr().err, folder, 6)
     (small_disk / "filler").unlink()
@@ -283,13 +283,13 @@ def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(rever
 HALTS = """
 import os, time
 from pathlib import Path
-from nmtalign.training import loop
-def halted(*arguments, lay_down=loop.lay_down):
+from nmtalign.training import trainer
+def halted(*arguments, create_run=trainer.create_run):
     Path("arrived").touch()
     while not Path("go").exists():
         time.sleep(0.02)
-    lay_down(*arguments)
-loop.lay_down = halted
+    create_run(*arguments)
+trainer.create_run = halted
 from nmtalign.cli.app import main
 main()
 """

@@ -15,20 +15,19 @@ from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import Abandoned, FormatError, ResourceError, TrainingError, UsageError
-from nmtalign.files import locked_folder
+from nmtalign.files import folder_lock
 from nmtalign.model_directory import load_model
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.tensor_file import load_tensors
-from nmtalign.training import state
+from nmtalign.training import checkpoints
 from nmtalign.training.budget import BudgetAdvice
+from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
 from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
-from nmtalign.training.loop import Trainer
-from nmtalign.training.setup import TrainingSetup
-from nmtalign.training.state import find_checkpoint
-from nmtalign.training.validation import StopWatch
+from nmtalign.training.trainer import Trainer, TrainingSetup
+from nmtalign.training.validation import Validator
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
@@ -75,7 +74,7 @@ def test_events_files_and_settings(reversal, tmp_path):
 def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
     train(reversal, tmp_path / "model", stop_at=3)
     before = {path.name: path.read_bytes() for path in (tmp_path / "model").iterdir()}
-    with locked_folder(tmp_path / "model"):
+    with folder_lock(tmp_path / "model"):
         for restart in (False, True):
             with pytest.raises(UsageError, match="another process is working in this folder; wait for it"):
                 train(reversal, tmp_path / "model", restart=restart)
@@ -86,13 +85,13 @@ def test_two_trainings_at_once_in_one_folder_are_refused(reversal, tmp_path):
 
 def test_a_training_that_is_refused_leaves_no_folder_and_no_lock(reversal, tmp_path, monkeypatch):
     folder = tmp_path / "new" / "model"
-    with pytest.raises(UsageError, match="agree"):
-        train(reversal, folder, replace(CONFIG, agreement=True), attention="none")
-    monkeypatch.setattr(state, "free_space", lambda folder: 0)
+    with pytest.raises(UsageError, match="links can guide only"):
+        train(reversal, folder, replace(CONFIG, guided_alignment="links"), attention="none")
+    monkeypatch.setattr(checkpoints, "free_space", lambda folder: 0)
     with pytest.raises(ResourceError, match=r"need \d\.\d MB more on the disk, and 0\.0 MB are free"):
         train(reversal, folder)
     assert not list(tmp_path.iterdir())
-    monkeypatch.setattr(state, "free_space", lambda folder: None)
+    monkeypatch.setattr(checkpoints, "free_space", lambda folder: None)
     assert train(reversal, folder)[-1].complete
 
 
@@ -240,9 +239,7 @@ def interrupt(corpus, folder, config, number, kill, **model):
         (1, 6, {}),  # in the loss
         (4, 6, {"bleu_sentences": 60}),  # in the translations
         (7, 12, {}),  # at the end
-        (4, 6, {"agreement": True}),  # of the other direction
         (4, 6, {"validate_every": "6", "metric": "bleu", "patience": 1, "learning_rate": 1e-12}),
-        (10, 12, {"average": 2}),  # of the mean
     ],
     ids=str,
 )
@@ -264,15 +261,11 @@ def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
             assert same(load_tensors(path)[0], found), path
 
 
-def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
+def test_all_processes_end_a_validation_when_one_is_asked_to_stop(reversal):
     barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
 
     class Thread(World):
-        def __init__(self, rank):
-            super().__init__(torch.device("cpu"))
-            self.rank, self.size = rank, 2
-
-        def highest(self, values):
+        def all_reduce_max(self, values):
             told[self.rank] = values
             barrier.wait()
             highest = [max(pair) for pair in zip(*told, strict=True)]
@@ -280,8 +273,8 @@ def test_all_processes_end_a_validation_when_one_is_asked_to_stop():
             return highest
 
     def work(rank, count):
-        watch = StopWatch(Thread(rank), lambda: rank == 0 and len(done[0]) == asked)
-        for part in watch.in_step(iter(range(count)), count):
+        world, stop = Thread(torch.device("cpu"), rank, 2), lambda: rank == 0 and len(done[0]) == asked
+        for part in Validator(None, reversal, CONFIG, None, world, stop, print).in_step(iter(range(count)), count):
             done[rank].append(part)
 
     for asked, counts in ((2, (5, 3)), (3, (3, 2)), (1, (1, 4))):
@@ -379,9 +372,8 @@ def advice(events):
     return [event.text for event in events if isinstance(event, Noticed) and "--" in event.text]
 
 
-@pytest.mark.parametrize("agreement", [False, True])
-def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path, agreement):
-    config = replace(CONFIG, learning_rate=30.0, agreement=agreement)
+def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
+    config = replace(CONFIG, learning_rate=30.0)
     events = train(reversal, tmp_path / "model", config, stop_at=9)
     assert (events[-1].complete, events[-1].diverged) == (False, True)
     events = train(reversal, tmp_path / "model", config)
@@ -403,7 +395,7 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
 ):
     config, events = replace(CONFIG, max_updates=18, log_every=1, patience=patience), []
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
-    monkeypatch.setattr(BudgetAdvice, "look", lambda *arguments, **keywords: None)
+    monkeypatch.setattr(BudgetAdvice, "check_budget", lambda *arguments, **keywords: None)
     whole = trainer.model.loss
 
     def loss(*arguments, **options):

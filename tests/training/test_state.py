@@ -15,19 +15,17 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import load_tensors
-from nmtalign.training.events import EventLog, Finished
-from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.state import (
+from nmtalign.training.checkpoints import (
     Position,
     find_checkpoint,
-    forget,
     load_state,
+    restore_folder,
     save_best,
     save_last,
     save_state,
-    save_validated,
-    take_over,
 )
+from nmtalign.training.events import EventLog, Finished
+from nmtalign.training.optimizers import make_optimizer
 
 RUN = "f" * 64
 NEWEST, BEFORE = "training_state.safetensors", "training_state.previous.safetensors"
@@ -43,7 +41,7 @@ def updated(model, optimizer, times=1):
     for _ in range(times):
         for weight in model.parameters():
             weight.grad = torch.randn_like(weight)
-        optimizer.step(0.1)
+        optimizer.descend(0.1)
 
 
 def checkpoints(folder, *updates, fingerprint=RUN, seed=0):
@@ -78,7 +76,7 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, None)
     assert load_state(found, other, others) == position
     assert equal(other.state_dict(), model.state_dict())
-    assert equal(others.state(), steps.state())
+    assert equal(others.values(), steps.values())
     for each in ((model, steps), (other, others)):
         torch.manual_seed(5)
         updated(*each)
@@ -104,7 +102,7 @@ def test_a_loss_above_guessing_or_far_above_its_lowest_value_has_diverged(tmp_pa
     position = Position()
     assert not position.diverged
     for excess in excesses:
-        position.hear(excess)
+        position.note_excess(excess)
     assert position.diverged is diverged
     model, optimizer = made()
     save_state(tmp_path, model, optimizer, position, RUN)
@@ -116,11 +114,11 @@ def test_what_was_loaded_does_not_hold_on_to_the_file(tmp_path):
     model, optimizer = made(seed=1)
     load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    accumulated = optimizer.state()[0]["square_avg"].clone()
+    accumulated = optimizer.values()[0]["square_avg"].clone()
     with (tmp_path / NEWEST).open("r+b") as stream:
         stream.write(b"\xff" * (tmp_path / NEWEST).stat().st_size)
     assert equal(before, dict(model.state_dict()))
-    assert torch.equal(accumulated, optimizer.state()[0]["square_avg"])
+    assert torch.equal(accumulated, optimizer.values()[0]["square_avg"])
 
 
 def test_the_newest_two_are_kept(tmp_path):
@@ -207,13 +205,13 @@ def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
 @pytest.mark.parametrize(
     "values",
     [
-        {"x.step": ()},
-        {"99.step": ()},
-        {"-1.step": ()},
-        {"0.step": ()},
-        {"0.step": (), "0.square_avg": (7, 3), "0.acc_delta": (7, 2)},
-        {"0.step": (), "0.square_avg": (7, 3), "0.acc_delta": (7, 3), "0.other": (7, 3)},
-        {"0.step": (2,), "0.square_avg": (7, 3), "0.acc_delta": (7, 3)},
+        {"x.square_avg": ()},
+        {"99.square_avg": ()},
+        {"-1.square_avg": ()},
+        {"0.square_avg": (7, 3)},
+        {"0.square_avg": (7, 3), "0.acc_delta": (7, 2)},
+        {"0.square_avg": (7, 3), "0.acc_delta": (7, 3), "0.other": (7, 3)},
+        {"0.step": (), "0.square_avg": (7, 3), "0.acc_delta": (7, 3)},
     ],
     ids=str,
 )
@@ -255,7 +253,7 @@ def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_wh
     flip(tmp_path / NEWEST, -1)
     (tmp_path / ".training_state.safetensors.1.partial").write_text("half")
     found = find_checkpoint(tmp_path, RUN)
-    take_over(tmp_path, found)
+    restore_folder(tmp_path, found)
     assert [path.name for path in tmp_path.iterdir()] == [BEFORE]
     save_state(tmp_path, model, optimizer, Position(update=4), RUN)
     assert find_checkpoint(tmp_path, RUN).position.update == 4
@@ -273,11 +271,11 @@ def test_best_weights_of_updates_that_are_lost_make_way_for_those_before(tmp_pat
         save_best(tmp_path, model, update, RUN)
     for update, expected in [(6, "6"), (5, "3")]:  # the second checkpoint is older than the best weights
         save_state(tmp_path, model, optimizer, Position(update=update, best=1.0), RUN)
-        take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+        restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
         assert best_update(tmp_path) == expected
     save_best(tmp_path, model, 6, RUN)
     (tmp_path / "best.safetensors").unlink()  # killed between the two renames
-    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
     assert best_update(tmp_path) == "3"
 
 
@@ -285,24 +283,12 @@ def test_best_weights_that_no_checkpoint_knows_of_are_taken_back(tmp_path):
     model, optimizer = made()
     save_state(tmp_path, model, optimizer, Position(update=2), RUN)
     save_best(tmp_path, model, 3, RUN)
-    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
     assert not (tmp_path / "best.safetensors").exists()
     save_best(tmp_path, model, 3, RUN)
     save_state(tmp_path, model, optimizer, Position(update=2, best=1.0), RUN)
-    take_over(tmp_path, find_checkpoint(tmp_path, RUN))
+    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
     assert best_update(tmp_path) == "3"  # the older ones are gone: better than none
-
-
-def test_forgetting_leaves_nothing_of_the_run(tmp_path):
-    model, _ = checkpoints(tmp_path, 3, 6)
-    for update in (3, 6):
-        save_best(tmp_path, model, update, RUN)
-    save_last(tmp_path, model, 6, RUN)
-    save_validated(tmp_path, model, 6, RUN)
-    (tmp_path / ".last.safetensors.1.partial").write_text("half")
-    (tmp_path / "config.json").write_text("{}")
-    forget(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["config.json"]
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch):
@@ -316,7 +302,6 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
         lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
         lambda: save_best(tmp_path, model, 9, RUN),
         lambda: save_last(tmp_path, model, 9, RUN),
-        lambda: save_validated(tmp_path, model, 9, RUN),
     ):
         with pytest.raises(ResourceError, match=r"no space left on the disk; the last checkpoint is kept") as raised:
             save()

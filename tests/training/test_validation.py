@@ -20,9 +20,9 @@ from nmtalign.scoring.models import translation_of
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
-from nmtalign.training import directions, validation
+from nmtalign.training import checkpoints, validation
+from nmtalign.training.checkpoints import Position, find_checkpoint
 from nmtalign.training.events import Noticed, Validated
-from nmtalign.training.state import Position, find_checkpoint
 from nmtalign.training.validation import Validation, judge
 from nmtalign.translating.confidence import Calibration
 
@@ -49,18 +49,15 @@ def test_dev_bleu_of_chinese_counts_characters_and_a_run_keeps_its_tokeniser(tmp
     texts, made = (tmp_path / "train.en", tmp_path / "train.zh"), PrepConfig(vocabulary="bytes")
     prepare(texts, tmp_path / "data", made, ("en", "zh"), texts)
     corpus = Corpus.open(tmp_path / "data")
-    config = dataclasses.replace(trainings.CONFIG, agreement=True, max_updates=2, validate_every="1")
+    config = dataclasses.replace(trainings.CONFIG, max_updates=2, validate_every="1")
     first = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), config)
     assert {event.signature.split("|tok:")[1][:3] for event in first if isinstance(event, Validated)} == {"zh|"}
     assert not any("4-gram" in event.text for event in first if isinstance(event, Noticed))
     found = find_checkpoint(tmp_path / "new", None)
-    assert found.position.tokenizers == "zh 13a"
-    # A training that an earlier version began has no tokeniser in its checkpoints.
+    assert found.position.tokenizer == "zh"
     tensors, metadata = load_tensors(found.path)
-    position = json.loads(metadata["position"])
-    del position["tokenizers"]
-    older = {"position": json.dumps(position), "fingerprint": metadata["fingerprint"]}
-    save_tensors(found.path, tensors, older)
+    position = json.dumps({**json.loads(metadata["position"]), "tokenizer": "13a"})
+    save_tensors(found.path, tensors, {"position": position, "fingerprint": metadata["fingerprint"]})
     longer = dataclasses.replace(config, max_updates=3)
     more = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), longer)
     assert more[0].resumed
@@ -71,7 +68,7 @@ def test_a_run_whose_tokeniser_is_gone_is_refused(reversal, tmp_path, monkeypatc
     monkeypatch.setattr(validation, "tokenizer_for", lambda language, lines: "ja-mecab")
     monkeypatch.setattr(validation, "bleu", lambda *texts, tokenize: corpus_scores(*texts)[0])
     trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))
-    monkeypatch.setattr(directions, "has_tokenizer", lambda name: False)
+    monkeypatch.setattr(checkpoints, "has_tokenizer", lambda name: False)
     config = dataclasses.replace(trainings.CONFIG, max_updates=14)
     with pytest.raises(UsageError, match=r"ja-mecab, which does not work here; install sacrebleu\[ja\]"):
         trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
@@ -92,7 +89,7 @@ def test_of_equal_bleu_the_lower_loss_is_better():
     position, found = Position(), []
     for bleu, loss in ((0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (1.0, 5.6), (1.0, 5.6), (0.5, 4.0)):
         look = Validation(loss * 10, 10, 2, Score("BLEU", bleu, "signature"), ("", "", ""))
-        found.append(judge([look], position, config, (1, 0.1, 1.0)).best)
+        found.append(judge(look, position, config, (1, 0.1, 1.0)).best)
     assert found == [True, True, False, True, False, False]
     assert (position.best, position.best_loss, position.since_best) == (1.0, 5.6, 2)
 

@@ -1,0 +1,427 @@
+"""The checkpoints of a run: saved, found and verified again, and refused if they belong to another run.
+
+A checkpoint contains weights, optimiser and position; the newest two are kept. A new one is written under a temporary
+name. Then the newest one is renamed to the previous one, and the new one to the newest. Wherever a process is killed,
+one of the two is complete; the newest complete one is used.
+"""
+
+import contextlib
+import dataclasses
+import hashlib
+import json
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import FormatError, ResourceError, UsageError
+from nmtalign.files import disk_errors, free_space, parse_json, sweep
+from nmtalign.model_directory import create_model_directory
+from nmtalign.model_files import (
+    BEST,
+    CALIBRATION,
+    CONFIG,
+    LAST,
+    MAY_DIFFER,
+    PREVIOUS_BEST,
+    PREVIOUS_STATE,
+    SOURCE_VOCABULARY,
+    STATE,
+    TARGET_VOCABULARY,
+    check_files,
+    find_weights,
+    model_config,
+    read_settings,
+)
+from nmtalign.scoring.metrics import has_tokenizer
+from nmtalign.settings.definition import SettingError, field_names, resolve, toml
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
+from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
+
+# A run resumes also if these settings have changed.
+MAY_CHANGE = frozenset(
+    {"max_updates", "epochs", "max_time", "patience", "log_every"}
+    | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
+)
+_FILES = frozenset({"guided_alignment", "init_from"})  # settings that name a file, whose content is compared instead
+_WEIGHTS = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
+_ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
+_INFINITE = 1e30  # nats; JSON has no infinity
+_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
+
+
+@dataclass
+class Position:
+    """The progress of a training."""
+
+    update: int = 0
+    epoch: int = 0  # completed epochs
+    batch: int = 0  # completed batches of the current epoch
+    seconds: float = 0.0
+    skipped: int = 0
+    bad_in_a_row: int = 0
+    validated: int = -1  # update of the last validation
+    validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
+    best: float | None = None  # the metric of the best validation, higher is better
+    best_loss: float | None = None
+    best_bleu: float | None = None
+    best_update: int = -1  # of the best validation; -1 = unknown
+    since_best: int = 0
+    finished: str | None = None
+    warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
+    tokenizer: str = "13a"  # of dev BLEU
+    excess: float | None = None  # nats per word of the last report above the loss of guessing among all words
+    lowest_excess: float | None = None
+
+    def note_excess(self, excess: float) -> None:
+        """Notes the loss of a report."""
+        self.excess = excess if math.isfinite(excess) else _INFINITE
+        self.lowest_excess = self.excess if self.lowest_excess is None else min(self.excess, self.lowest_excess)
+
+    @property
+    def diverged(self) -> bool:
+        """Whether the loss is far above that of guessing, or has risen far above its lowest value."""
+        if self.excess is None or self.lowest_excess is None:
+            return False
+        return self.excess > min(_ABOVE_GUESSING, self.lowest_excess + _FAR_RISEN)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A complete checkpoint."""
+
+    path: Path
+    position: Position
+    fingerprint: str  # of the run that wrote it
+    damage: str | None = None  # the defect of a newer one, which cannot be used
+
+
+def fingerprint_of(
+    corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
+) -> str:
+    """SHA-256 of what must be equal for a run to resume: corpus, model, and the settings that change the updates.
+
+    `files` are the hashes of the files that settings name, by setting.
+    """
+    left_out = MAY_CHANGE | _FILES | (set() if config.guided_alignment else {"guided_weight"})
+    fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files or {})
+    text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def create_run(
+    folder: Path,
+    corpus: Corpus,
+    preset: str,
+    model: ModelConfig,
+    config: TrainingConfig,
+    restart: bool,
+    given: Mapping[str, str],
+) -> None:
+    """Creates the directory of a new run, without weights; `given` as in `create_model_directory`.
+
+    With `restart` it first removes the weights of an earlier run. Raises UsageError if training should start from them.
+    """
+    if restart:
+        if config.init_from and Path(config.init_from).resolve() == folder.resolve():
+            rule = "training anew would remove this folder; give another folder for the new model"
+            raise SettingError(rule, init_from=config.init_from)
+        with disk_errors(folder):
+            for name in _WEIGHTS:
+                (folder / name).unlink(missing_ok=True)
+    create_model_directory(folder, corpus, preset, model, config, given)
+
+
+def find_run(
+    folder: Path,
+    fingerprint: str,
+    corpus: Corpus,
+    model: ModelConfig | None = None,
+    config: TrainingConfig | None = None,
+) -> Checkpoint | None:
+    """The checkpoint from which the run in a folder resumes with these settings; None for a folder without a run.
+
+    Raises UsageError if the folder contains another run; the message names the differences, if model and config are
+    given.
+    """
+    if not (folder / CONFIG).exists():
+        return None
+    settings = read_settings(folder)
+    if "exported" in settings:
+        raise UsageError(
+            f"{folder}: an exported model has no training state, so its training cannot be resumed; a new training can "
+            f"begin with it: give --init-from {folder}, and another folder with -o"
+        )
+    if any({*settings[key]} != {*field_names(cls)} for key, cls in _CLASSES.items()):
+        raise UsageError(
+            f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
+            "another folder with -o, or replace it with --restart"
+        )
+    found = find_checkpoint(folder, fingerprint)
+    held = found.fingerprint if found else _run_of_weights(folder)
+    if held is None or (found is None and held == fingerprint):
+        return None  # it ended before its first checkpoint, so nothing can be lost
+    check_files(folder, settings)
+    if held == fingerprint:
+        return found
+    changes = _changes_of_settings(settings, model, config)
+    what = "with other settings"
+    if settings.get("corpus") != corpus.hash:
+        what, changes = "on another corpus", [*_changes_of_corpus(folder, settings, corpus), *changes]
+    raise UsageError(
+        f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
+        "what it was trained with; else give another folder with -o, or replace it with --restart"
+    )
+
+
+_CLASSES = {"model": ModelConfig, "training": TrainingConfig}  # by the key of config.json
+
+
+def _run_of_weights(folder: Path) -> str | None:
+    """The fingerprint of the run whose weights a folder contains; "" if unknown, None if there are no weights."""
+    for name in (BEST, PREVIOUS_BEST, LAST):
+        with contextlib.suppress(FormatError):
+            return read_metadata(folder / name).get("fingerprint", "")
+    return None
+
+
+def _changes_of_settings(
+    settings: Mapping[str, Any], model: ModelConfig | None, config: TrainingConfig | None
+) -> list[str]:
+    """The settings that prevent resuming, such as "learning_rate was 0.002, is 0.001"."""
+    changes = []
+    for there, given in ((settings["model"], model), (settings["training"], config)):
+        for name, value in {} if given is None else asdict(given).items():
+            if name in _FILES and there[name] == value and value:
+                changes.append(f"{name} may name other content now")
+            elif name not in MAY_CHANGE and not name.endswith("_vocabulary_size") and there[name] != value:
+                changes.append(f"{name} was {toml(there[name])}, is {toml(value)}")
+    return changes
+
+
+def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus) -> list[str]:
+    """The properties in which the corpus differs from that of a model directory."""
+    languages = f"{settings['source_language']}-{settings['target_language']}"
+    is_now = f"{corpus.source_language}-{corpus.target_language}"
+    changes = [] if languages == is_now else [f"languages were {languages}, are {is_now}"]
+    prep = settings.get("prep", {})
+    changes += [
+        f"{name} of prep was {toml(prep[name])}, is {toml(value)}"
+        for name, value in corpus.settings.items()
+        if name in prep and prep[name] != value
+    ]
+    for name, words in _vocabularies(corpus):
+        held = Vocabulary.load(folder / name)
+        if held != words:
+            sizes = f" ({len(held):,} words, now {len(words):,})" if len(held) != len(words) else ""
+            changes.append(f"the {name.partition('.')[0]} vocabulary is another{sizes}")
+    return changes or ["the pairs are others"]
+
+
+def _vocabularies(corpus: Corpus) -> tuple[tuple[str, Vocabulary], ...]:
+    """(file name, vocabulary) of both sides."""
+    return (SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)
+
+
+def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
+    """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
+
+    Checkpoints with this `fingerprint` come before those of other runs; None accepts any run. Raises FormatError if all
+    checkpoints are damaged.
+    """
+    wrong: list[str] = []
+    others: list[Checkpoint] = []
+    for path in (folder / STATE, folder / PREVIOUS_STATE):
+        if not path.exists():
+            continue
+        try:
+            metadata, _ = check_tensors(path)
+            found = Checkpoint(
+                path, _position(path, metadata), metadata.get("fingerprint", ""), "; ".join(wrong) or None
+            )
+        except FormatError as error:
+            wrong.append(str(error))
+            continue
+        if fingerprint in (found.fingerprint, None):
+            return found
+        others.append(found)
+        wrong.append(f"{path}: belongs to another run")
+    if others:
+        return others[0]
+    if wrong:
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --restart")
+    return None
+
+
+def _position(path: Path, metadata: dict[str, str]) -> Position:
+    try:
+        return resolve(Position, (str(path), parse_json(metadata["position"])))
+    except (AttributeError, KeyError, UsageError, ValueError):
+        raise FormatError(f"{path}: not a checkpoint of a training") from None
+
+
+def restore_run(folder: Path, found: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
+    """Restores model, optimiser and folder as they were when a checkpoint was written; only rank 0 calls it.
+
+    Raises UsageError if the tokeniser of its dev BLEU does not work here: other BLEU cannot be compared with it.
+    """
+    name = found.position.tokenizer
+    if not has_tokenizer(name):
+        rule = f"dev BLEU uses the tokeniser {name}, which does not work here; install sacrebleu[{name[:2]}]"
+        raise UsageError(f"{folder}: {rule}")
+    restore_folder(folder, found)
+    return load_state(found, model, optimizer)
+
+
+def restore_folder(folder: Path, checkpoint: Checkpoint) -> None:
+    """Restores the files of a folder to their state when the checkpoint was written.
+
+    Removes incomplete files of killed processes, and a newer checkpoint that is damaged, because the next save would
+    otherwise keep it instead of the complete one. If the best weights are of an update after the checkpoint, the
+    previous best weights replace them.
+    """
+    sweep(folder)
+    with disk_errors(folder):
+        if checkpoint.path.name != STATE:
+            (folder / STATE).unlink(missing_ok=True)
+        best, before, update = folder / BEST, folder / PREVIOUS_BEST, checkpoint.position.update
+        last = update - checkpoint.position.validation_due  # a validation that is made again writes its weights again
+        if not 0 <= _update_of(best) <= last:
+            if 0 <= _update_of(before) <= last:
+                before.replace(best)
+            elif checkpoint.position.best is None:
+                best.unlink(missing_ok=True)
+
+
+def _update_of(path: Path) -> int:
+    """The update of the weights in a file; -1 if it cannot be read."""
+    try:
+        return int(read_metadata(path)["update"])
+    except (FormatError, KeyError, ValueError):
+        return -1
+
+
+def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
+    """Restores weights and optimiser; returns the position."""
+    path, state = checkpoint.path, defaultdict[int, dict[str, Tensor]](dict)
+    weights = model.state_dict()
+    try:
+        for name, tensor in load_tensors(path)[0].items():
+            part, _, key = name.partition(".")
+            if part == "model":
+                _copy(weights.pop(key), tensor, key)
+            elif part == "optimizer":
+                number, _, key = key.partition(".")
+                state[int(number)][key] = tensor
+            else:
+                raise KeyError(name)
+        if weights:
+            raise KeyError(next(iter(weights)))
+        optimizer.restore(state)
+    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
+        raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
+    return dataclasses.replace(checkpoint.position)
+
+
+def _copy(weight: Tensor, value: Tensor, name: str) -> None:
+    if weight.shape != value.shape:
+        raise ValueError(f"{name} is {tuple(value.shape)}, not {tuple(weight.shape)}")
+    weight.copy_(value)
+
+
+def save_state(
+    folder: Path, model: TranslationModel, optimizer: Optimizer, position: Position, fingerprint: str
+) -> Path:
+    """Writes a complete checkpoint or none, and keeps the one before it; `fingerprint` identifies the run."""
+    tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    for number, values in optimizer.values().items():
+        tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
+    metadata = {"position": json.dumps(asdict(position)), "fingerprint": fingerprint}
+    with _naming_what_is_kept(folder):
+        save_tensors(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
+    return folder / STATE
+
+
+def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
+    """Writes the current weights."""
+    with _naming_what_is_kept(folder):
+        save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
+
+
+def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "") -> None:
+    """Writes the weights of the best validation and their calibration; keeps the previous ones (`restore_folder`)."""
+    metadata = {"update": str(update), "fingerprint": fingerprint} | ({CALIBRATION: calibration} if calibration else {})
+    with _naming_what_is_kept(folder):
+        save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
+
+
+@contextlib.contextmanager
+def _naming_what_is_kept(folder: Path) -> Iterator[None]:
+    """Adds to a disk error that the last checkpoint is kept."""
+    try:
+        yield
+    except ResourceError as error:
+        if not any((folder / name).exists() for name in (STATE, PREVIOUS_STATE)):
+            raise
+        raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
+
+
+def check_space(folder: Path, model: TranslationModel) -> None:
+    """Raises ResourceError if the disk has no room for all checkpoints and weights that exist at the same time.
+
+    Quotas are not considered.
+    """
+    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
+    slots = VALUES_PER_WEIGHT * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    # The last weights, the best and the previous best ones, and three checkpoints while one is written.
+    needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
+    there = sum((folder / name).stat().st_size for name in _WEIGHTS if (folder / name).is_file())
+    free = free_space(folder)
+    if free is not None and free < needed - there:
+        raise ResourceError(
+            f"{folder}: the checkpoints of this training need {(needed - there) / 1e6:,.1f} MB more on the disk, "
+            f"and {free / 1e6:,.1f} MB are free; make room, or give another folder with -o"
+        )
+
+
+def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
+    """The best weights of the model that `init_from` names; its words and settings must be those of corpus and model.
+
+    Raises UsageError or FormatError with the difference.
+    """
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    there = model_config(folder, settings)
+    for name in field_names(ModelConfig):
+        if name not in MAY_DIFFER and getattr(there, name) != getattr(model, name):
+            raise UsageError(
+                f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
+                "give a model with the same settings"
+            )
+    for name, words in _vocabularies(corpus):
+        if Vocabulary.load(folder / name) != words:
+            raise UsageError(
+                f"init_from: {folder / name} has other words than {corpus.folder / name}; "
+                f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
+            )
+    return find_weights(folder, "best")
+
+
+@torch.no_grad()
+def load_first_weights(path: Path, model: TranslationModel) -> None:
+    """Gives a model the weights of another one; raises FormatError where the sizes differ."""
+    given, present = load_tensors(path)[0], model.state_dict()
+    sizes, expected = ({name: tuple(x.shape) for name, x in part.items()} for part in (given, present))
+    if sizes != expected:
+        name = min(name for name in sizes | expected if sizes.get(name) != expected.get(name))
+        raise FormatError(f"{path}: {name} is {sizes.get(name)} there and {expected.get(name)} here")
+    model.load_state_dict(given)
