@@ -118,7 +118,7 @@ class _ModelSession(Session):
     def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
         self.device = source.device
         self._inference = inference
-        self._memory = inference.encode(source, mask)
+        self._memory = inference.encode(source, mask, copies)
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
