@@ -102,7 +102,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
     """Source and target words per second of updates with random words on the processor."""
     import torch
 
-    from nmtalign.core.model import Activations, TranslationModel
+    from nmtalign.core.model import TranslationModel
     from nmtalign.data.batches import make_batch
     from nmtalign.training.optimizers import Descent, make_optimizer
     from nmtalign.training.updates import BatchLoss, EagerLoss
@@ -115,7 +115,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
         model = TranslationModel(config)
         ids = torch.randint(4, _VOCABULARY, (_PAIRS, 2, _WORDS)).tolist()
     batch = make_batch([(source, target) for source, target in ids])
-    compute = EagerLoss(BatchLoss(model, 0.0, how=Activations(dtype)), torch.device("cpu"))
+    compute = EagerLoss(BatchLoss(model, 0.0, dtype=dtype), torch.device("cpu"))
     descent = Descent(make_optimizer(model.parameters(), settings_of(TrainingConfig, layer)), 1.0)
     updates, began = -1, 0.0  # the first one is not measured
     while updates < 1 or time.perf_counter() - began < _SECONDS:

@@ -333,7 +333,11 @@ class _Decode(torch.autograd.Function):
             if step:
                 cells.forward(step - 1, product(attention.contexts[step - 1], context_weight, inputs[step - 1]))
             attention.forward(step, cells.rows[step])
-        return cells.rows.view_as(cells.rows), attention.contexts.view_as(attention.contexts), attention.weights.view_as(attention.weights)
+        return (
+            cells.rows.view_as(cells.rows),
+            attention.contexts.view_as(attention.contexts),
+            attention.weights.view_as(attention.weights),
+        )
 
     @staticmethod
     @once_differentiable

@@ -27,10 +27,11 @@ def beam_search(
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     phrases: Sequence[Phrases] | None = None,
+    copies: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: at least one and at most n_best.
 
-    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Each translation begins with the prefix of its sentence
+    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx); `copies` (B, Tx) for a copying model. Each translation begins with the prefix of its sentence
     and contains the phrases of its sentence (see `PhraseBanks`); `candidates` must include the words of both. A
     finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability, finished
     ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx every
@@ -41,7 +42,7 @@ def beam_search(
     required = phrases if phrases and any(each.words for each in phrases) else None
     restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in required or ()])
     search = BeamSearch(lengths, options, restrictions, PhraseBanks(required, restrictions) if required else None)
-    return search.run(scorer, source, source_mask, candidates)
+    return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
 @dataclass(frozen=True)
@@ -128,11 +129,8 @@ class BeamSearch:
         self._thresholds = np.full(len(lengths), -np.inf)  # the n_best-th score of each sentence's endings
 
     @torch.inference_mode()
-    def run(
-        self, scorer: Scorer, source: Tensor, source_mask: Tensor, candidates: Candidates | None
-    ) -> list[list[Hypothesis]]:
+    def run(self, session: Session) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
-        session = scorer.start(source, source_mask, candidates)
         session.step(None)
         while (choice := self._advance(session)) is not None:
             check_wanted()

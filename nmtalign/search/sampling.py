@@ -43,10 +43,11 @@ def sample(
     numbers: Sequence[Sequence[int]],
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    copies: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Independent translations of each sentence, in the order in which they were drawn; two of them may be equal.
 
-    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Lengths, `<unk>`, candidates and prefixes are restricted
+    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx); `copies` (B, Tx) for a copying model. Lengths, `<unk>`, candidates and prefixes are restricted
     as in `beam_search`; `keep_weights` and `scoring` apply, too. log_prob is the model's, before temperature and
     `top_k`. The samples of a sentence depend only on the seed, on the sentence's `numbers` and on the number of each
     draw, so that a smaller count gives the first of the same samples. Raises NmtalignError if the model gives no finite
@@ -55,7 +56,8 @@ def sample(
     lengths = source_mask.sum(dim=1).tolist()
     options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
     restrictions = Restrictions(lengths, options, candidates, prefixes)
-    return _Sampling(lengths, options, restrictions, draws, numbers).run(scorer, source, source_mask, candidates)
+    search = _Sampling(lengths, options, restrictions, draws, numbers)
+    return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
 class _Sampling(BeamSearch):

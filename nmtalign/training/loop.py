@@ -295,7 +295,7 @@ class Trainer:
         began, when = time.perf_counter(), self._when()
         watch = StopWatch(self.world, lambda: self._stop_asked is not None)
         work = functools.partial(self._work, "validating")
-        seen = validate_all(self.directions, self.config, position, watch, self.setup.how, work)
+        seen = validate_all(self.directions, self.config, position, watch, self.setup.dtype, work)
         self._agree()
         if seen is None:
             return

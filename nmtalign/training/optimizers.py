@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from nmtalign.core.gpu import missing
 from nmtalign.settings.training_settings import TrainingConfig
 
 VALUES_PER_WEIGHT = 2  # each optimiser keeps two numbers for each weight
@@ -200,24 +199,17 @@ class Adadelta(Optimizer):
 
     @torch.no_grad()
     def step(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        if isinstance(scale, Tensor) and missing(scale.device):
-            scale = float(scale)
-        if isinstance(scale, float) and not math.isfinite(scale):
+        scale = float(scale)
+        if not math.isfinite(scale):
             return
         for weight in self.weights:
             if weight.grad is not None:
                 self._step(weight, weight.grad, rate, scale)
 
-    def _step(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float | Tensor) -> None:
+    def _step(self, weight: nn.Parameter, gradient: Tensor, rate: float, scale: float) -> None:
         values = self._values(weight)
         values["step"] += 1
         means = values["square_avg"], values["acc_delta"]
-        if isinstance(scale, Tensor):
-            from nmtalign.core.gpu.one_pass import adadelta_
-
-            factor = scale.reshape(1)
-            adadelta_(weight, gradient, *means, rate=rate, rho=self._rho, epsilon=self._epsilon, scale=factor)
-            return
         flat = [x.view(-1) for x in (weight, gradient.contiguous(), *means)]
         piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
         room = weight.new_empty(2, piece)

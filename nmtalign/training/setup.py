@@ -8,8 +8,6 @@ from pathlib import Path
 import torch
 
 from nmtalign.core.devices import picks_bf16, precision_notices, use_threads
-from nmtalign.core.gpu import missing
-from nmtalign.core.model import Activations
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
@@ -68,19 +66,13 @@ class TrainingSetup:
         self.directions = directions_of(self.model, self.folder, self.corpus)
         self.given.start([direction.model for direction in self.directions])
         self.model.to(self.device)
-        self.how = Activations(torch.bfloat16 if self.bf16 else None)
+        self.dtype = torch.bfloat16 if self.bf16 else None
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
-        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.how)
+        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.dtype)
 
     def notices(self) -> list[str]:
         """What a user should know before the first update: why it is slow on its device, and how links were read."""
-        kernels = "the fused kernels are off: {}; training continues without them, slower"
-        why = missing(self.device) if self.device.type == "cuda" else ""
-        return [
-            *[kernels.format(why)] * bool(why),
-            *precision_notices(self.config.precision, self.device),
-            *self.given.notes(),
-        ]
+        return [*precision_notices(self.config.precision, self.device), *self.given.notes()]
 
     def excess(self, found: Figures) -> float:
         """The loss per word above that of guessing among all words; of two directions the larger one."""

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import DEFAULT, Activations, Loss, TranslationModel
+from nmtalign.core.model import Loss, TranslationModel
 from nmtalign.data.batches import Batch, Indices
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
@@ -40,30 +40,29 @@ class BatchLoss:
         model: TranslationModel,
         label_smoothing: float,
         guided_weight: float = 0.0,
-        how: Activations = DEFAULT,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        self.model, self.label_smoothing, self.guided_weight, self.how = model, label_smoothing, guided_weight, how
+        self.model, self.label_smoothing, self.guided_weight, self.dtype = model, label_smoothing, guided_weight, dtype
 
-    def __call__(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
 
-        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx).
+        `inputs` are those of `Batch.inputs`. The sums are a number without a guide, and a vector of two with it.
         """
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        count = 5 if self.model.config.copy else 4  # the rest is the guide
+        loss = self.model.loss(*inputs[:count], label_smoothing=self.label_smoothing, dtype=self.dtype)
         objective, nll = loss.objective, loss.nll.detach()
-        if guide is None or loss.weights is None:
+        if len(inputs) == count or loss.weights is None:
             return objective, nll
-        cost = guidance(loss.weights, guide)
+        cost = guidance(loss.weights, inputs[count])
         return objective + self.guided_weight * cost, torch.stack([nll, cost.detach()])
 
 
 class BothLoss:
     """The losses of the models of both directions, and the cost of the disagreement of their attention weights."""
 
-    def __init__(self, models: BothWays, config: TrainingConfig, how: Activations = DEFAULT) -> None:
-        self.models, self.guided_weight, self.how = models, config.guided_weight, how
+    def __init__(self, models: BothWays, config: TrainingConfig, dtype: torch.dtype | None = None) -> None:
+        self.models, self.guided_weight, self.dtype = models, config.guided_weight, dtype
         self.label_smoothing, self.agreement_weight = config.label_smoothing, config.agreement_weight
 
     def __call__(
@@ -73,11 +72,15 @@ class BothLoss:
 
         The sums over the batch are over target words, linked tokens, source words, and sentences.
         """
-        there = self.models.there.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        there = self.models.there.loss(
+            source, source_mask, target, target_mask, label_smoothing=self.label_smoothing, dtype=self.dtype
+        )
         # A row of padding has no target word. The other direction reads its first position, and generates nothing.
         real, first = target_mask[:, :1], torch.arange(target.shape[1], device=target.device) == 0
         read = target_mask | (first & ~real)
-        back = self.models.back.loss(target, read, source, source_mask & real, self.label_smoothing, self.how)
+        back = self.models.back.loss(
+            target, read, source, source_mask & real, label_smoothing=self.label_smoothing, dtype=self.dtype
+        )
         apart = disagreement(there, back, source_mask, target_mask)
         guided = torch.zeros_like(apart)
         if guide is not None and there.weights is not None and back.weights is not None:
@@ -175,15 +178,15 @@ class Updater:
         config: TrainingConfig,
         world: World,
         notice: Callable[[str], None],
-        how: Activations = DEFAULT,
+        dtype: torch.dtype | None = None,
     ) -> None:
         """`notice` is called with one line if training is slower than it could be."""
         self._config, self._world, self._parameters = config, world, list(model.parameters())
         self._descent = Descent(optimizer, config.clip_norm)
         loss: Objective = (
-            BothLoss(model, config, how)
+            BothLoss(model, config, dtype)
             if isinstance(model, BothWays)
-            else BatchLoss(model, config.label_smoothing, config.guided_weight, how)
+            else BatchLoss(model, config.label_smoothing, config.guided_weight, dtype)
         )
         eager = EagerLoss(loss, world.device)
         self._compute = GraphedLoss(model, loss, eager, notice) if world.device.type == "cuda" else eager

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
@@ -100,7 +100,7 @@ def validate_all(
     config: TrainingConfig,
     position: Position,
     watch: StopWatch,
-    how: Activations,
+    dtype: torch.dtype | None,
     work: Progress,
 ) -> list[Validation] | None:
     """Validates the models of all directions; the update selects the sample.
@@ -118,7 +118,7 @@ def validate_all(
             continue
         progress(0.0)
         try:
-            seen.append(validate(model, corpus, config, position.update, watch, tokenize, how, progress))
+            seen.append(validate(model, corpus, config, position.update, watch, tokenize, dtype, progress))
         except Abandoned:
             return None
     return seen
@@ -132,7 +132,7 @@ def validate(
     turn: int,
     watch: StopWatch,
     tokenize: str,
-    how: Activations,
+    dtype: torch.dtype | None,
     progress: Progress,
 ) -> Validation:
     """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `turn` selects the sample.
@@ -146,7 +146,7 @@ def validate(
     translating = AS_SLOW * min(config.bleu_sentences, len(dev))
     first = len(dev) / (len(dev) + translating)  # share of the loss in the work
     complete = CopyIds(corpus, dev) if model.config.copy else None
-    own = _loss(model, dev, config, watch, how, lambda done: progress(first * done), complete)
+    own = _loss(model, dev, config, watch, dtype, lambda done: progress(first * done), complete)
     nll, words, sentences = watch.world.sum(own)
     # A model that has diverged has no best word; the training loop notices this itself.
     count = min(config.bleu_sentences, len(dev)) if math.isfinite(nll) else 0
@@ -168,7 +168,7 @@ def _loss(
     dev: Split,
     config: TrainingConfig,
     watch: StopWatch,
-    how: Activations,
+    dtype: torch.dtype | None,
     progress: Progress,
     complete: CopyIds | None,
 ) -> tuple[float, int, int]:
@@ -178,8 +178,7 @@ def _loss(
     policy = BatchPolicy(config.batch_size, config.batch_unit, 1000, "once")
     plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
     for batch in watch.in_step(load_batches(dev, plan, complete=complete), len(plan)):
-        there = batch.to(watch.world.device)
-        loss = model.loss(there.source, there.source_mask, there.target, there.target_mask, how=how)
+        loss = model.loss(*batch.to(watch.world.device).inputs(), dtype=dtype)
         nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
         progress(sentences / len(mine))
     return nll, words, sentences
@@ -205,10 +204,12 @@ def translate_greedily(
     for start in watch.in_step(starts, len(starts)):
         progress(start / len(mine))
         part = mine[start : start + BATCH]
-        tokens, ids = zip(*(_source(corpus, dev, int(index), model.config.copy) for index in part), strict=True)
+        copy = model.config.copy
+        tokens, ids, copied = zip(*(_source(corpus, dev, int(index), copy) for index in part), strict=True)
         source, mask = (each.to(world.device) for each in make_source(ids))
+        copies = make_source(copied)[0].to(world.device) if copy else None
         with contextlib.suppress(Abandoned), abandoned_if(watch.asked):  # all processes stop before the next batch
-            for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+            for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options, copies=copies), strict=True):
                 words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
                 found.append(corpus.tokenizers.target.detokenize(words))
                 means.append(repr(mean_probability(hypotheses[0])))
@@ -219,12 +220,13 @@ def translate_greedily(
     return texts, probabilities
 
 
-def _source(corpus: Corpus, dev: Split, index: int, copy: bool) -> tuple[Sequence[str], Ids]:
-    """(tokens, ids) of a source sentence; the ids of a model that does not copy need no tokens."""
+def _source(corpus: Corpus, dev: Split, index: int, copy: bool) -> tuple[Sequence[str], Ids, Ids]:
+    """(tokens, ids, copied ids) of a source sentence; a model that does not copy needs only the ids."""
     if not copy:
-        return (), dev.pair(index)[0]
+        return (), dev.pair(index)[0], ()
     tokens = corpus.tokenizers.source.tokenize(dev.source_text(index))
-    return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
+    ids, _, copied = pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)
+    return tokens, ids, copied
 
 
 def judge(
