@@ -15,8 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core import fast
-from nmtalign.core.functional import wide
+from nmtalign.core.functional import additive_energies, in_partial_sums, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -127,12 +126,12 @@ class AdditiveAttention(Attention):
         """v_a . tanh(W_a s + keys)."""
         queries = F.linear(states, self.query_weight)
         if not torch.is_grad_enabled():
-            return fast.additive_energies(queries, keys, self.vector)
+            return additive_energies(queries, keys, self.vector)
         return self.dots(queries[:, :, None] + keys[:, None])
 
     def dots(self, sums: Tensor) -> Tensor:
         """v_a . tanh(sums), for sums (B, R, Tx, n')."""
-        vectors = fast.in_partial_sums(self.vector.to(sums.dtype))
+        vectors = in_partial_sums(self.vector.to(sums.dtype))
         return (sums.tanh() @ vectors).sum(-1, dtype=wide(sums.dtype))
 
 

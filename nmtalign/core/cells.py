@@ -119,7 +119,7 @@ class CudnnCell(GatedCell):
         return torch.lerp(candidate, state, z)
 
     def recurrent(self) -> tuple[Tensor, ...]:
-        """U_r and U_z (*D, 2n, n), U (*D, n, n) and its bias b_U (*D, n); those of the gates are added to the inputs."""
+        """U_r and U_z (*D, 2n, n), U (*D, n, n), and its bias b_U (*D, n); the inputs have those of the gates."""
         return *_gates_and_candidate(cast(Tensor, self.recurrent_weight), -2), self.recurrent_bias[..., 2 * self.size :]
 
     def input_bias(self) -> Tensor:

@@ -6,7 +6,6 @@ all steps. Products are in the dtype of the inputs (for example bf16); states an
 float64).
 """
 
-import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from typing import Any
@@ -15,13 +14,11 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from nmtalign.core.functional import apply, product, take_once, wide
+from nmtalign.core.functional import additive_energies, apply, in_partial_sums, product, take_once, tanh_, wide
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
 
 KEPT_BYTES = 192 << 20  # of tanh, B Tx n' elements per step; the backward pass computes that of the other steps again
-_CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
-_PARTIAL_SUMS = 16
 
 
 def applies(config: ModelConfig) -> bool:
@@ -381,60 +378,6 @@ def decode(
     tensors = inputs, initial, context_weight, keys, values, *parameters, *weights
     results: tuple[Tensor, Tensor, Tensor] = apply(_Decode, pass_class, padding, torch.is_grad_enabled(), *tensors)
     return results
-
-
-def additive_energies(queries: Tensor, keys: Tensor, vector: Tensor) -> Tensor:
-    """v_a . tanh(queries + keys), (B, R, Tx) wide, of queries (B, R, n') and keys (B, Tx, n'); without a gradient.
-
-    On a CPU a few sentences at a time, so that their tanh stays in the cache.
-    """
-    (batch, rows, _), length = queries.shape, keys.shape[1]
-    energies = keys.new_empty(batch, rows, length, dtype=wide(keys.dtype))
-    partial_vectors = in_partial_sums(vector.to(keys.dtype))
-    most = max(1, _CACHED_ELEMENTS // (length * keys.shape[2])) if keys.device.type == "cpu" else batch * rows
-    sentences, each = max(1, most // rows), min(rows, most)  # sentences with all their rows, if they fit
-    for start in range(0, batch, sentences):
-        for row in range(0, rows, each):
-            part = slice(start, start + sentences), slice(row, row + each)
-            sums = tanh_(keys[part[0], None] + queries[part][:, :, None]) @ partial_vectors
-            torch.sum(sums, -1, dtype=energies.dtype, out=energies[part])
-    return energies
-
-
-def in_partial_sums(vector: Tensor) -> Tensor:
-    """v_a (n',) as (n', P), whose product with a row gives P partial sums of an energy; P = 1 in float32.
-
-    An energy that is rounded to bf16 only once, at the end, was the larger half of the error of bf16 in the
-    log-probability of a translation.
-    """
-    if vector.dtype == wide(vector.dtype):
-        return vector[:, None]
-    units = torch.arange(len(vector), device=vector.device)
-    return vector[:, None] * (units[:, None] % _PARTIAL_SUMS == units[:_PARTIAL_SUMS])
-
-
-def tanh_(x: Tensor) -> Tensor:
-    """tanh of a contiguous tensor, which may be overwritten; without a gradient.
-
-    On a CPU, float32 is accurate to 2e-7 (absolute). With AVX-512, oneDNN's tanh takes a fifth of the time of
-    PyTorch's. Without it, tanh(x) = 2 sigmoid(2 x) - 1 takes 0.4 of the time.
-    """
-    if x.device.type == "cpu" and x.dtype in (torch.float32, torch.bfloat16):
-        if x.dtype == torch.float32 and torch.backends.cpu.get_cpu_capability() != "AVX512":
-            return x.mul_(2).sigmoid_().mul_(2).sub_(1)
-        if _has_onednn(x.dtype):
-            return torch.tanh_(x.to_mkldnn()).to_dense()
-    return x.tanh_()
-
-
-@functools.cache
-def _has_onednn(dtype: torch.dtype) -> bool:
-    """Whether this build and this processor support oneDNN tensors of a dtype."""
-    try:
-        torch.tanh_(torch.zeros(16, dtype=dtype).to_mkldnn()).to_dense()
-    except RuntimeError:
-        return False
-    return bool(torch.backends.mkldnn.is_available())
 
 
 def _one_minus_square(x: Tensor) -> Tensor:

@@ -51,7 +51,7 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of a loss: source, source_mask, target, target_mask, and the copies and the guide if they exist."""
+        """The inputs of a loss: source, source_mask, target, target_mask, then copies and guide if there are any."""
         tensors = self.source, self.source_mask, self.target, self.target_mask, self.copies, self.guide
         return tuple(tensor for tensor in tensors if tensor is not None)
 

@@ -8,9 +8,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,8 +24,8 @@ from nmtalign.core.int8 import Int8Matrix, Int8Weight, outputs_of
 from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Array
 
+Array = npt.NDArray[Any]
 Average = Literal["probability", "log"]
 _INT8_PART_CELLS = 3 << 19  # logits of a part in eight bits, whose products are not kept beside it
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
@@ -99,8 +100,9 @@ class Scorer(Protocol):
     ) -> Session:
         """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
 
-        `copies` (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are scored, and the probabilities of each sentence are normalised over the
-        words that it may use. The candidates of a sentence include all words that the model can copy.
+        `copies` (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are
+        scored, and the probabilities of each sentence are normalised over the words that it may use. The candidates of
+        a sentence include all words that the model can copy.
         """
 
 

@@ -17,8 +17,7 @@ from nmtalign.data.corpus import Corpus, Split
 from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.measuring import bleu, measure
 from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
-from nmtalign.search.beam_search import beam_search
-from nmtalign.search.hypotheses import SearchOptions
+from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.vocabulary import pair_ids

@@ -19,7 +19,7 @@ from typing import Self
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.search.hypotheses import Hypothesis
+from nmtalign.search.beam_search import Hypothesis
 from nmtalign.untrusted import parse_json
 
 _VERSION = 1

@@ -12,10 +12,9 @@ import torch
 
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
-from nmtalign.search.beam_search import beam_search
+from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions
 from nmtalign.search.candidates import CandidateLists, Candidates
-from nmtalign.search.hypotheses import Array, Hypothesis, Scoring, SearchOptions
-from nmtalign.search.phrases import NO_PHRASES, Phrases
+from nmtalign.search.phrases import NO_PHRASES, Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
@@ -98,7 +97,7 @@ class PieceDecoder:
             return []
         source, mask, candidates, copies = self._source(pieces)
         prefixes = [piece.prefix for piece in pieces]
-        return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases, copies)
+        return phrase_search(self._scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
 
     def _source(
         self, pieces: Sequence[Piece]

@@ -13,7 +13,7 @@ import torch
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.errors import InputError, NmtalignError, UsageError
-from nmtalign.search.hypotheses import Array
+from nmtalign.search.beam_search import Array
 from nmtalign.search.scorer import force
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
