@@ -9,7 +9,7 @@ are those of Luong et al. (2015); linguistic coverage is that of Tu et al. (2016
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -103,7 +103,7 @@ class Attention(Initialised, ABC):
         """
         by_sentence = len(memory.values), -1
         coverage = None if coverage is None else coverage.unflatten(0, by_sentence)
-        energies = self.energies(states.unflatten(0, by_sentence), _keys(memory), coverage)
+        energies = self.energies(states.unflatten(0, by_sentence), cast(Tensor, memory.keys), coverage)
         weights = _masked(energies, memory.padding).softmax(-1)
         return Look(_contexts(weights, memory.values), weights.flatten(0, 1))
 
@@ -244,7 +244,7 @@ class LocalAttention(Attention):
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
         """See `Attention.look`."""
         states = states.unflatten(0, (len(memory.values), -1))
-        energies = _masked(self.energies(states, _keys(memory)), memory.padding)
+        energies = _masked(self.energies(states, cast(Tensor, memory.keys)), memory.padding)
         lengths = energies.new_full((len(energies),), energies.shape[-1])
         if memory.padding is not None:
             lengths = lengths - memory.padding.sum(1)
@@ -276,12 +276,6 @@ def make_attention(config: ModelConfig, annotation_size: int) -> Attention | Fix
         return CoverageAttention(config, annotation_size)
     score = SCORES[config.attention](config, annotation_size)
     return score if config.attention_span == "global" else LocalAttention(score, config)
-
-
-def _keys(memory: Memory) -> Tensor:
-    if memory.keys is None:
-        raise ValueError("the memory of a model without attention cannot be attended to")
-    return memory.keys
 
 
 def _masked(energies: Tensor, padding: Tensor | None) -> Tensor:

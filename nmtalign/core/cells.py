@@ -86,14 +86,14 @@ class PaperCell(GatedCell):
     def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gates_weight, candidate_weight = weights
-        gate_inputs, candidate_inputs = _gates_and_candidate(inputs)
+        gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
         z, r = _product(state, gates_weight, gate_inputs).sigmoid().chunk(2, -1)
         candidate = _product(r * state, candidate_weight, candidate_inputs).tanh()
         return torch.lerp(state, candidate, z)
 
     def recurrent(self) -> tuple[Tensor, ...]:
         """U_z and U_r (*D, 2n, n), and U (*D, n, n)."""
-        return _gates_and_candidate(cast(Tensor, self.recurrent_weight), -2)
+        return _halves(self.recurrent_weight)
 
 
 class CudnnCell(GatedCell):
@@ -112,7 +112,7 @@ class CudnnCell(GatedCell):
     def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gates_weight, candidate_weight, bias = weights
-        gate_inputs, candidate_inputs = _gates_and_candidate(inputs)
+        gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
         r, z = _product(state, gates_weight, gate_inputs).sigmoid().chunk(2, -1)
         hidden = _product(state, candidate_weight, bias[..., None, :].to(inputs.dtype).expand_as(candidate_inputs))
         candidate = (candidate_inputs + r * hidden).tanh()
@@ -120,7 +120,7 @@ class CudnnCell(GatedCell):
 
     def recurrent(self) -> tuple[Tensor, ...]:
         """U_r and U_z (*D, 2n, n), U (*D, n, n), and its bias b_U (*D, n); the inputs have those of the gates."""
-        return *_gates_and_candidate(cast(Tensor, self.recurrent_weight), -2), self.recurrent_bias[..., 2 * self.size :]
+        return *_halves(self.recurrent_weight), self.recurrent_bias[..., 2 * self.size :]
 
     def input_bias(self) -> Tensor:
         """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
@@ -185,8 +185,7 @@ def _product(state: Tensor, weight: Tensor, addend: Tensor) -> Tensor:
     return product(state.to(addend.dtype), weight, addend).to(state.dtype)
 
 
-def _gates_and_candidate(blocks: Tensor, dim: int = -1) -> tuple[Tensor, Tensor]:
-    """The parts of three blocks, such as the inputs (*D, B, 3n): those of the two gates, and that of the candidate."""
-    size = blocks.shape[dim] // 3
-    gates, candidate = blocks.split([2 * size, size], dim)
-    return gates, candidate
+def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
+    """The recurrent weights of two gates (*D, 2n, n) and of the candidate (*D, n, n)."""
+    weight = cast(Tensor, weight)
+    return tuple(weight.split([2 * weight.shape[-1], weight.shape[-1]], -2))

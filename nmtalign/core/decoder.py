@@ -218,7 +218,8 @@ class RecurrentDecoder(Decoder):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
-        self._order, self._fast, self._reversed = ORDERS[config.order], fast.applies(config), config.reverse_source
+        # The function of one step of the attending layer.
+        self.order, self._fast, self._reversed = ORDERS[config.order], fast.applies(config), config.reverse_source
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
@@ -293,7 +294,7 @@ class RecurrentDecoder(Decoder):
         layer, last, outputs = self.attending_layer(words.dtype), replace(state, hidden=middle), list[StepOutput]()
         for inputs in self.cell.inputs(dropped):
             check_wanted()
-            last, output = self._order(layer, memory, last, inputs)
+            last, output = self.order(layer, memory, last, inputs)
             outputs.append(output)
         rows, contexts, weights = stack_steps(outputs)
         states, upper = self.upper(rows + x if self._skips else rows, above, None, contexts)
@@ -306,12 +307,6 @@ class RecurrentDecoder(Decoder):
         """The parts of a step, with products in `dtype`."""
         recurrent = self.cell.recurrent()
         return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
-
-    def one_step(
-        self, layer: AttendingLayer, memory: Memory, state: DecoderState, inputs: Tensor
-    ) -> tuple[DecoderState, StepOutput]:
-        """One step of the attending layer from the products (N, blocks * n) of its inputs."""
-        return self._order(layer, memory, state, inputs)
 
     def _decode_fast(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """As `run`, by a hand-written pass."""
@@ -330,7 +325,7 @@ class RecurrentDecoder(Decoder):
 
     def attending_states(self, run: DecoderOutput) -> Tensor:
         """The states (Ty, B, n) with which the steps of a pass attend; in the article's order those before the step."""
-        if self._order is not look_update_generate:
+        if self.order is not look_update_generate:
             return run.states
         initial = run.memory.initial[..., : self.cell.size]
         return torch.cat([initial[None].to(run.states.dtype), run.states[:-1]])
@@ -341,7 +336,7 @@ class RecurrentDecoder(Decoder):
         In the order look-generate-update they do not depend on them. In the other order the update comes between: one
         step of the cell, for all steps of the pass at once.
         """
-        if self._order is look_generate_update:
+        if self.order is look_generate_update:
             return run.states
         initial = run.memory.initial
         before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)]).flatten(0, 1)

@@ -8,7 +8,7 @@ with each target word once, when the word first occurs.
 import copy
 import threading
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from nmtalign.core.functional import maxout, wide
 from nmtalign.core.initialisation import matrices
 from nmtalign.core.int8 import joined
 from nmtalign.core.latent_alignment import Latent
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import Embedding, TranslationModel
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most
@@ -85,8 +85,9 @@ class Inference:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
             state, output = self._decoder.step(memory, state, words)
-            contexts, log_weights = _alternatives(self.model.latent, output.weights, memory.values)
-            contexts = output.contexts if contexts is None else contexts
+            contexts, log_weights = output.contexts, None
+            if self.model.latent is not None and output.weights is not None:
+                contexts, log_weights = _alternatives(self.model.latent, output.weights, memory.values)
             features = self._readout.features(output.states, words, contexts)
             gate = None if self._copying is None else self._copying(output.states, words, output.contexts)
         if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
@@ -108,7 +109,7 @@ class FoldedWeights:
     """The weights of cell, readout and copying of a paper's model, joined: each product serves all of them."""
 
     def __init__(self, model: TranslationModel, decoder: RecurrentDecoder, dtype: torch.dtype) -> None:
-        self._latent, self._dtype = model.latent, dtype
+        self._latent = model.latent
         self.decoder = in_dtype(decoder, dtype)
         cell, readout, gates = decoder.cell, model.readout, [] if model.copying is None else [model.copying]
         if cell.context_weight is None:
@@ -122,6 +123,7 @@ class FoldedWeights:
         self._factor = None if readout.factor is None else joined([readout.factor], dtype)
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
+        self._layer = self.decoder.attending_layer(dtype, self._add_context)
         self._words = WordTable(
             model.target_embedding,
             joined([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)], dtype),
@@ -133,13 +135,13 @@ class FoldedWeights:
     ) -> tuple[DecoderState, StepOutput, Tensor, Tensor | None, Tensor | None]:
         """As `Inference.step`, over a folded memory: (state, results of the decoder, features, gate, log_weights)."""
         words = self._words.no_word(len(state)) if previous is None else self._words(previous)
-        layer = self.decoder.attending_layer(self._dtype, self._add_context)
-        state, output = self.decoder.one_step(layer, memory, state, words[:, : self._width])
+        state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]
         columns = slice(self._width, self._width + self._readout_width)
-        products, log_weights = _alternatives(self._latent, output.weights, memory.values[..., columns])
-        if products is not None:
+        products = log_weights = None
+        if self._latent is not None and output.weights is not None:
+            products, log_weights = _alternatives(self._latent, output.weights, memory.values[..., columns])
             products += total[:, None, : self._readout_width]
         total += output.contexts[:, self._width :]
         features = maxout(total[:, : self._readout_width] if products is None else products)
@@ -153,12 +155,8 @@ class FoldedWeights:
         return inputs + context[:, : self._width]
 
 
-def _alternatives(
-    latent: Latent | None, weights: Tensor | None, values: Tensor
-) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """(the sums (N, C, V) of values (B, Tx, V), log_weights (N, C)) of the alternatives of each row; None if soft."""
-    if weights is None or latent is None:
-        return None, None
+def _alternatives(latent: Latent, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """(the sums (N, C, V) of values (B, Tx, V), log_weights (N, C)) of the alternatives of each row."""
     alternatives = latent.alternatives(weights.unflatten(0, (len(values), -1)))
     return alternatives.sums(values).flatten(0, 1), alternatives.log_weights.flatten(0, 1)
 
@@ -171,9 +169,9 @@ class WordTable:
     new words would take longer.
     """
 
-    def __init__(self, embedding: nn.Module, weight: Tensor, bias: Tensor) -> None:
+    def __init__(self, embedding: Embedding, weight: Tensor, bias: Tensor) -> None:
         self._embedding, self._weight, self._bias = embedding, weight, bias
-        words = len(cast(Tensor, embedding.weight))
+        words = len(embedding.weight)
         self._rows = weight.new_empty(words, len(bias))
         self._known = torch.zeros(words, dtype=torch.bool, device=weight.device)
         self._lock = threading.Lock()
@@ -196,5 +194,6 @@ class WordTable:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
             for block in new.split(_BLOCK):
-                self._rows[block] = F.linear(self._embedding(block).to(self._weight.dtype), self._weight, self._bias)
+                vectors = self._embedding.weight[block] + self._embedding.bias
+                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self._bias)
             self._known[new] = True

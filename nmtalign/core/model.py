@@ -269,7 +269,9 @@ class TranslationModel(nn.Module):
     ) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
         memory = self.encode(source, source_mask, copies, static_shapes)
-        previous = known_words(target.t()[:-1], self.config.target_vocabulary_size)
+        previous = target.t()[:-1]
+        if self.copying is not None:
+            previous = known_words(previous, self.config.target_vocabulary_size)
         words = self._dropout(self._embed(self.target_embedding, previous))
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         return self.decoder.unroll(memory, F.pad(words, (0, 0, 0, 0, 1, 0)))

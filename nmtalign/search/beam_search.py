@@ -117,10 +117,6 @@ class Continuations(NamedTuple):
     tokens: Array  # the word's id
     gains: Array  # float64, the log-probability of the word
 
-    def at(self, sentences: Integers, columns: Integers) -> "Continuations":
-        """The continuations of sentences (b, 1) in columns (b, w)."""
-        return Continuations(*(part[sentences, columns] for part in self))
-
 
 class Restrictions:
     """The length limits of B sentences, the prefixes of their translations, and the ban of `<unk>`.
@@ -175,7 +171,7 @@ class Restrictions:
         prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
         if not self._allow_unk:
             logits[slice(None) if prefix is None else _indices(prefix < 0, logits), UNK_ID] = -torch.inf
-        too_early, last = ~self.may_end(sentences, step), self.limits[sentences] == step + 1
+        too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
         if incomplete is not None:
             too_early = too_early | incomplete
         if too_early.any():
@@ -342,11 +338,8 @@ class BeamSearch:
 
     def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
         """Bans words of some rows of the step by setting their logits (r, U) to -inf."""
-        self.restrictions.apply(logits, self.sentences_of(rows), self.step)
-
-    def sentences_of(self, rows: slice) -> Integers:
-        """The sentence of each of some rows of the step."""
-        return np.asarray(self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]])
+        sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
+        self.restrictions.apply(logits, sentences, self.step)
 
     def finish(self, found: Continuations, ended: Flags) -> None:
         """Records the hypotheses that end with this step."""
@@ -377,7 +370,8 @@ class BeamSearch:
         # A sentence with fewer repeats its last one with a total of -inf: its other continuations may be impossible.
         places = np.arange(counts.max())
         columns = np.argsort(~opened, axis=1, kind="stable")
-        chosen = found.at(kept[:, None], np.take_along_axis(columns, np.minimum(places, counts - 1), axis=1))
+        columns = np.take_along_axis(columns, np.minimum(places, counts - 1), axis=1)
+        chosen = Continuations(*(part[kept[:, None], columns] for part in found))
         self.sentences, self.widths = self.sentences[kept], self.widths[kept]
         self.totals = np.where(places < counts, chosen.totals, -np.inf)
         rows, tokens = chosen.rows.ravel(), chosen.tokens.ravel()

@@ -348,7 +348,8 @@ class _PhraseSearch(BeamSearch):
 
     def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
         """See `BeamSearch`."""
-        self._banks.restrict(logits, log_sums, rows, self.sentences_of(rows), self.step, int(self.widths.max()))
+        sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
+        self._banks.restrict(logits, log_sums, rows, sentences, self.step, int(self.widths.max()))
 
     def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
         """See `BeamSearch`."""
