@@ -1,7 +1,8 @@
 """The recurrent cells. A cell is one function, `step`, from the inputs of a step and the state to the next state.
 
 The paper's hidden unit (appendix A.1.1) comes first. The others are the GRU of PyTorch and cuDNN, the LSTM (Hochreiter
-& Schmidhuber 1997), and the LRN of Zhang & Sennrich (2019). `unroll` applies a cell to all steps of a sequence.
+& Schmidhuber 1997), the LRN of Zhang & Sennrich (2019), and the minGRU of Feng et al. (2024). `unroll` applies a cell
+to all steps of a sequence.
 """
 
 from abc import ABC, abstractmethod
@@ -156,11 +157,24 @@ class LightCell(GatedCell):
         return torch.tanh((key + state).sigmoid() * value + (query - state).sigmoid() * state)
 
 
+class MinimalCell(GatedCell):
+    """The minGRU (Feng et al. 2024): the inputs are z and the candidate, which do not depend on the state."""
+
+    blocks, recurrent_blocks, bias_blocks = 2, 0, 2
+
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *_: Tensor) -> Tensor:
+        """s_new = (1 - z) * s + z * candidate."""
+        z, candidate = inputs.to(state.dtype).chunk(2, -1)
+        return torch.lerp(state, candidate, z.sigmoid())
+
+
 CELLS: Mapping[Cell, type[GatedCell]] = {
     "paper": PaperCell,
     "cudnn": CudnnCell,
     "lstm": LstmCell,
     "light": LightCell,
+    "minimal": MinimalCell,
 }
 
 
