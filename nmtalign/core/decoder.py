@@ -277,7 +277,10 @@ class RecurrentDecoder(Decoder):
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
         if self._fast:
-            return DecoderOutput(memory, words, *self._decode_fast(memory, words))
+            attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
+            pass_class, inputs = cast(type[fast.CellPass], self.cell.fast_pass), self.cell.inputs(words[1:])
+            results = fast.decode(pass_class, inputs, memory, attention, context_weight, self.cell.recurrent())
+            return DecoderOutput(memory, words, *results)
         _, output = self.run(memory, self.start(memory), words)
         return DecoderOutput(memory, words, *output)
 
@@ -307,16 +310,6 @@ class RecurrentDecoder(Decoder):
         """The parts of a step, with products in `dtype`."""
         recurrent = self.cell.recurrent()
         return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
-
-    def _decode_fast(self, memory: Memory, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """As `run`, by a hand-written pass."""
-        attention, weight = self.attention, self.cell.context_weight
-        if not isinstance(attention, AdditiveAttention) or memory.keys is None or weight is None:
-            raise ValueError("hand-written passes are for additive attention")
-        attended, parameters = (memory.keys, memory.values, memory.padding), (attention.query_weight, attention.vector)
-        pass_class = cast(type[fast.CellPass], self.cell.fast_pass)
-        inputs = self.cell.inputs(words[1:])
-        return fast.decode(pass_class, inputs, memory.initial, weight, attended, parameters, self.cell.recurrent())
 
     def _layers_of(self, state: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
         """The states of the layers below the attending one, and those of the others, from (N, L S)."""

@@ -47,7 +47,11 @@ def inference_precision(name: InferencePrecision, device: torch.device) -> Liter
     """
     if name == "auto":
         if device.type == "cpu":
-            return fastest_precision()
+            with contextlib.suppress(ResourceError):
+                if (fastest := fastest_precision()) == "int8":
+                    weight_steps()
+                return fastest
+            return "fp32"
         return "bf16" if has_fast_bf16(device) else "fp32"
     if name == "int8" and device.type != "cpu":
         raise ResourceError(f"precision int8: is for the device cpu, and this is {device.type}; choose fp32 or bf16")

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+from nmtalign.core.attention import AdditiveAttention, Memory
 from nmtalign.core.functional import additive_energies, apply, in_partial_sums, product, take_once, tanh_, wide
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
@@ -57,6 +58,11 @@ class CellPass(ABC):
             self.rows[0] = initial
         self.gates = self._buffer(2 * self.size, initial.dtype)
         self.candidates = self._buffer(self.size, initial.dtype)
+        self.allocate(weights)
+
+    @abstractmethod
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """Allocates the other buffers."""
 
     @abstractmethod
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -92,10 +98,8 @@ class CellPass(ABC):
 class PaperCellPass(CellPass):
     """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
 
-    def __init__(
-        self, initial: Tensor, weights: Sequence[Tensor], skip: Tensor | None, steps: int, differentiate: bool
-    ) -> None:
-        super().__init__(initial, weights, skip, steps, differentiate)
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """See `CellPass`."""
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -136,11 +140,9 @@ class PaperCellPass(CellPass):
 class CudnnCellPass(CellPass):
     """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
 
-    def __init__(
-        self, initial: Tensor, weights: Sequence[Tensor], skip: Tensor | None, steps: int, differentiate: bool
-    ) -> None:
-        super().__init__(initial, weights, skip, steps, differentiate)
-        self.hidden = self._buffer(self.size, initial.dtype)
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """See `CellPass`."""
+        self.hidden = self._buffer(self.size, self.states.dtype)
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -363,20 +365,20 @@ class _Decode(torch.autograd.Function):
 def decode(
     pass_class: type[CellPass],
     inputs: Tensor,
-    initial: Tensor,
+    memory: Memory,
+    attention: AdditiveAttention,
     context_weight: Tensor,
-    attended: tuple[Tensor, Tensor, Tensor | None],
-    parameters: tuple[Tensor, Tensor],
     weights: Sequence[Tensor],
 ) -> tuple[Tensor, Tensor, Tensor]:
     """(states (T, B, n), contexts (T, B, D), weights (T, B, Tx)) of a decoder for which `applies` holds.
 
-    `inputs` (T - 1, B, 3n) are those of all steps but the first, which has no update. `attended` are the keys, values
-    and padding of the memory; `parameters` are W_a and v_a; `weights` are those of `GatedCell.recurrent`.
+    `inputs` (T - 1, B, 3n) are those of all steps but the first, which has no update; `weights` are those of
+    `GatedCell.recurrent`.
     """
-    keys, values, padding = attended
-    tensors = inputs, initial, context_weight, keys, values, *parameters, *weights
-    results: tuple[Tensor, Tensor, Tensor] = apply(_Decode, pass_class, padding, torch.is_grad_enabled(), *tensors)
+    attended = memory.keys, memory.values, attention.query_weight, attention.vector
+    tensors = inputs, memory.initial, context_weight, *attended, *weights
+    padding, differentiate = memory.padding, torch.is_grad_enabled()
+    results: tuple[Tensor, Tensor, Tensor] = apply(_Decode, pass_class, padding, differentiate, *tensors)
     return results
 
 
