@@ -1,8 +1,6 @@
-"""The equations of the model, slowly: one sentence and one word at a time, a plain loop, meant for float64.
+"""The equations of all recurrent systems, slowly: one sentence and one word at a time, a plain loop, meant for float64.
 
-This is the place to read the model beside the article; the fast modules compute the same numbers and are tested
-against it. Equations 4-6 and section 3 are those of Bahdanau et al. (2015), as are the appendices. Nothing else in the
-package imports this module.
+Tests compare the models with it. Equations, sections and appendices are those of Bahdanau et al. (2015).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -10,31 +8,41 @@ from collections.abc import Callable, Iterable, Sequence
 import torch
 from torch import Tensor
 
-from nmtalign.core.attention import AdditiveAttention
-from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
-from nmtalign.core.cell_variants import LightCell, LstmCell
-from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
+from nmtalign.core.attention import (
+    FERTILITY_LIMIT,
+    AdditiveAttention,
+    Attention,
+    CoverageAttention,
+    GeneralAttention,
+    LocalAttention,
+)
+from nmtalign.core.cells import CudnnCell, GatedCell, LightCell, LstmCell, MinimalCell, PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.model import RecurrentEncoder, TranslationModel
 from nmtalign.core.readout import Readout
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
+from nmtalign.text.vocabulary import UNK_ID
 
 Context = Callable[[int, Tensor], Tensor]
 
 
 def log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int], change: Context = lambda _, context: context
+    model: TranslationModel,
+    source: Sequence[int],
+    target: Sequence[int],
+    copies: Sequence[int] | None = None,
+    change: Context = lambda _, context: context,
 ) -> tuple[Tensor, Tensor | None]:
     """(log p of each target word (Ty,), weights (Ty, Tx) or None) of a pair of ids that end with `</s>`.
 
-    `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
+    `copies` (Tx,) are the ids that a copying model copies from each place. `change` receives the step and its context
+    and returns the context to use, so that tests can ask "what if".
     """
     config, (_, decoder) = model.config, recurrent_parts(model)
     if decoder.initial_weight is None or decoder.initial_bias is None:
-        return stack_log_probs_and_weights(model, source, target)
+        return stack_log_probs_and_weights(model, source, target, copies)
     annotations, fixed, finals = annotate(model, source)
-    attends = decoder.attention is not None
+    attends = isinstance(decoder.attention, Attention)
     # s_0 = tanh(W_s backward_1 + b_s), appendix A.2.2
     n = config.hidden
     state = torch.tanh(decoder.initial_weight @ (finals[0][:n] if attends else fixed) + decoder.initial_bias)
@@ -52,7 +60,7 @@ def log_probs_and_weights(
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
             state = cell_step(decoder.cell, word_vector, state, context)
         seen = state[:n], word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None, annotations))
+        log_probs.append(word_log_prob(model, word, seen, copies, weights[-1] if attends else None, annotations))
         word_vector = embedded(model, word)
         if config.order == "look-generate-update":  # the released code
             state = cell_step(decoder.cell, word_vector, state, context)
@@ -60,16 +68,17 @@ def log_probs_and_weights(
 
 
 def stack_log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int]
+    model: TranslationModel, source: Sequence[int], target: Sequence[int], copies: Sequence[int] | None
 ) -> tuple[Tensor, Tensor | None]:
     """As `log_probs_and_weights`, in the order update-look-generate (Luong et al. 2015, Wu et al. 2016)."""
     config, n, (_, decoder) = model.config, model.config.hidden, recurrent_parts(model)
     annotations, fixed, states = annotate(model, source)
-    cells = [*decoder.lower.layers(), decoder.cell, *decoder.upper.layers()]
-    attending = len(decoder.lower.cells)
-    context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
-    feeding = 0 if decoder.feeds_vectors else attending  # the layer that gets something of the step before
-    fed = fixed.new_zeros(n) if decoder.feeds_vectors else context
+    cells = [*decoder.lower.cells, decoder.cell, *decoder.upper.cells]
+    attending, attends = len(decoder.lower.cells), isinstance(decoder.attention, Attention)
+    context = torch.zeros_like(fixed) if attends else fixed
+    feeds_vectors = config.input_feeding == "attentional"
+    feeding = 0 if feeds_vectors else attending  # the layer that gets something of the step before
+    fed = fixed.new_zeros(n) if feeds_vectors else context
     word_vector = torch.zeros(config.embedding, dtype=fixed.dtype)
     log_probs, weights = [], []
     coverage = torch.zeros(len(annotations), dtype=fixed.dtype)
@@ -79,7 +88,7 @@ def stack_log_probs_and_weights(
             given = torch.cat([x, context]) if layer > attending else x
             states[layer] = cell_step(cell, given, states[layer], fed if layer == feeding else None)
             x = states[layer][:n] + x if config.residual and layer > 1 else states[layer][:n]
-            if layer == attending and decoder.attention is not None:
+            if layer == attending and attends:
                 row, shares = attention_weights(decoder, config, states[layer][:n], annotations, coverage, step)
                 context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
                 coverage = next_coverage(decoder, coverage, row, annotations)
@@ -87,8 +96,8 @@ def stack_log_probs_and_weights(
         if decoder.attentional_weight is not None:
             x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
         seen = x, word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None, annotations))
-        fed = x if decoder.feeds_vectors else context
+        log_probs.append(word_log_prob(model, word, seen, copies, weights[-1] if weights else None, annotations))
+        fed = x if feeds_vectors else context
         word_vector = embedded(model, word)
     return torch.stack(log_probs), torch.stack(weights) if weights else None
 
@@ -99,11 +108,11 @@ def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tenso
     The last state of a bidirectional layer is that of its backward net.
     """
     config, embedding = model.config, model.source_embedding
-    vectors = [embedding.weight[number & WORD_BITS] + embedding.bias for number in source]
+    vectors = [embedding.weight[number] + embedding.bias for number in source]
     from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
     finals = []
     encoder, _ = recurrent_parts(model)
-    for layer, cell in enumerate([encoder.cell, *encoder.upper.layers()]):
+    for layer, cell in enumerate([encoder.cell, *encoder.upper.cells]):
         directions, last = [], []
         for direction, backward in enumerate(from_the_end[:1] if layer else from_the_end):
             state = torch.zeros(cell.state_size, dtype=embedding.weight.dtype)
@@ -146,6 +155,9 @@ def cell_step(
     if isinstance(cell, LightCell):  # Zhang & Sennrich (2019): no matrix multiplies the state
         key, query, value = (sums + of(cell.bias)).split(n)
         return torch.tanh(sigmoid(key + state) * value + sigmoid(query - state) * state)
+    if isinstance(cell, MinimalCell):  # Feng et al. (2024): neither the gate nor the candidate depends on the state
+        z_sum, candidate = (sums + of(cell.bias)).split(n)
+        return (1 - sigmoid(z_sum)) * state + sigmoid(z_sum) * candidate
     recurrent = of(cell.recurrent_weight)
     if isinstance(cell, LstmCell):
         entry, forget, gate, candidate = (sums + recurrent @ state[:n] + of(cell.bias)).split(n)
@@ -186,12 +198,13 @@ def attention_weights(
         return shares / shares.sum(), shares / shares.sum()
     length, window = len(annotations), config.attention_window
     center = torch.tensor(min(step, length - 1), dtype=state.dtype)
-    if decoder.position is not None:
-        center = length * sigmoid(decoder.position.vector @ torch.tanh(decoder.position.weight @ state))
+    position = decoder.attention.position
+    if position is not None:
+        center = length * sigmoid(position.vector @ torch.tanh(position.weight @ state))
     offsets = torch.arange(length) - center
     shares = shares * (offsets.abs() <= window)
     shares = shares / shares.sum()
-    if decoder.position is not None:
+    if position is not None:
         shares = shares * torch.exp(-(offsets**2) / (2 * (window / 2) ** 2))
     return shares / shares.sum(), shares
 
@@ -201,10 +214,12 @@ def energy(
 ) -> Tensor:
     """The energy of a state and an annotation: v_a . tanh(W_a s + U_a h) (appendix A.1.2), or Luong et al.'s scores."""
     attention, n = decoder.attention, config.hidden
+    if isinstance(attention, LocalAttention):
+        attention = attention.score
     if isinstance(attention, AdditiveAttention):
         inner = attention.query_weight @ state + attention.key_weight @ annotation
-        if decoder.coverage is not None:
-            inner = inner + decoder.coverage.coverage_weight[:, 0] * covered
+        if isinstance(attention, CoverageAttention):
+            inner = inner + attention.coverage_weight[:, 0] * covered
         return attention.vector @ torch.tanh(inner)
     if isinstance(attention, GeneralAttention):
         return state @ attention.key_weight @ annotation
@@ -215,9 +230,9 @@ def next_coverage(
     decoder: RecurrentDecoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]
 ) -> Tensor:
     """Linguistic coverage (Tu et al. 2016): the weights over the fertilities are added."""
-    if decoder.coverage is None:
+    if not isinstance(decoder.attention, CoverageAttention):
         return coverage
-    products = torch.stack([decoder.coverage.fertility_weight[0] @ annotation for annotation in annotations])
+    products = torch.stack([decoder.attention.fertility_weight[0] @ annotation for annotation in annotations])
     return coverage + weights / (FERTILITY_LIMIT * sigmoid(products))
 
 
@@ -231,7 +246,7 @@ def word_log_prob(
     model: TranslationModel,
     word: int,
     given: tuple[Tensor, Tensor, Tensor],
-    source: Sequence[int],
+    copies: Sequence[int] | None,
     weights: Tensor | None,
     annotations: Sequence[Tensor],
 ) -> Tensor:
@@ -241,11 +256,11 @@ def word_log_prob(
     for weight, one, _ in contexts(model.config, context, weights, annotations):
         log_probs = output(model.readout, model.config, state, word_vector, one)
         log_terms.append(weight.log() + log_probs[word] if word < len(log_probs) else torch.tensor(-torch.inf))
-    if copying is None or weights is None:
+    if copying is None or copies is None or weights is None:
         return torch.stack(log_terms).logsumexp(0)
     sums = copying.context_weight @ context + copying.state_weight @ state + copying.word_weight @ word_vector
     p_gen = sigmoid(sums + copying.bias)[0]
-    equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
+    equal = torch.tensor([number == word for number in copies])
     return (p_gen * torch.stack(log_terms).exp().sum() + (1 - p_gen) * (weights * equal).sum()).log()
 
 
