@@ -96,7 +96,7 @@ class Abandoned(BaseException):
     """The caller no longer waits for the result. It derives from BaseException, so that no fallback catches it."""
 
 
-_is_unwanted = ContextVar[Callable[[], bool]]("is_unwanted", default=lambda: False)
+_is_unwanted = ContextVar[Callable[[], bool] | None]("is_unwanted", default=None)
 
 
 @contextlib.contextmanager
@@ -111,5 +111,11 @@ def abandoned_if(is_unwanted: Callable[[], bool]) -> Iterator[None]:
 
 def check_wanted() -> None:
     """Raises Abandoned if the caller no longer waits for the result; long computations call this between steps."""
-    if _is_unwanted.get()():
+    is_unwanted = _is_unwanted.get()
+    if is_unwanted is not None and is_unwanted():
         raise Abandoned
+
+
+def unwanted_signal() -> Callable[[], bool] | None:
+    """What `check_wanted` asks, for a loop with many short steps; None if nothing can end the computation early."""
+    return _is_unwanted.get()

@@ -102,7 +102,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
     """Source and target words per second of updates with random words on the processor."""
     import torch
 
-    from nmtalign.core.model import Activations, TranslationModel
+    from nmtalign.core.model import TranslationModel
     from nmtalign.data.batches import make_batch
     from nmtalign.training.optimizers import descend, make_optimizer
     from nmtalign.training.updates import BatchLoss, add_gradient
@@ -115,7 +115,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
         model = TranslationModel(config)
         ids = torch.randint(4, _VOCABULARY, (_PAIRS, 2, _WORDS)).tolist()
     batch = make_batch([(source, target) for source, target in ids])
-    loss = BatchLoss(model, 0.0, how=Activations(dtype))
+    loss = BatchLoss(model, 0.0, dtype=dtype)
     optimizer = make_optimizer(model.parameters(), settings_of(TrainingConfig, layer))
     updates, began = -1, 0.0  # the first one is not measured
     while updates < 1 or time.perf_counter() - began < _SECONDS:

@@ -100,7 +100,7 @@ class LoadedModel:
         """The target language."""
         return str(self.settings["target_language"])
 
-    def ids(self, source: Sequence[str], target: Sequence[str] = ()) -> tuple[list[int], list[int]]:
+    def ids(self, source: Sequence[str], target: Sequence[str] = ()) -> tuple[list[int], list[int], list[int]]:
         """The ids of the tokens of a pair, as the model reads them (see `pair_ids`)."""
         return pair_ids((self.source_vocabulary, self.target_vocabulary), source, target, self.model.config.copy)
 

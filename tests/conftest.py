@@ -13,7 +13,6 @@ import torch
 from helpers.command_line import run_nmtalign
 
 from nmtalign.core import int8 as int8_module
-from nmtalign.core.devices import products_are_reproducible
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
@@ -29,8 +28,6 @@ from nmtalign.text.vocabulary import Vocabulary
 os.environ["OMP_NUM_THREADS"] = "1"
 os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")  # as the command line does, before the first product
 torch.set_num_threads(1)
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # before anything imports Triton, whose own functions are made to fit
 
 SLOWEST = ("test_readme.py", "test_examples.py")
 
@@ -79,9 +76,8 @@ class Rounding:
         return self.of(magnitude, steps * self.SUMS, next(model.parameters()).dtype)
 
     def assert_same(self, found, expected, tolerance: float) -> None:
-        """Requires equal bits if products are reproducible, else equality within the tolerance."""
-        atol = 0.0 if products_are_reproducible() else tolerance
-        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=atol)
+        """Requires equality within the tolerance."""
+        np.testing.assert_allclose(np.asarray(found), np.asarray(expected), rtol=0, atol=tolerance)
 
 
 @pytest.fixture(scope="session")

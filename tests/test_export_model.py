@@ -107,9 +107,10 @@ def test_every_system_in_eight_bits_gives_nearly_the_same_log_probabilities(rand
     export_model(folder, tmp_path / "slim", weights="int8")
     exact, rough = (load_model(path, device="cpu") for path in (folder, tmp_path / "slim"))
     stored = [path.stat().st_size for path in (exact.weights_file, rough.weights_file)]
-    batch = make_batch([exact.ids(WORDS * 3, [*upper, "Zoe"] * 3), exact.ids(["a", "Zoe"], ["Zoe", "A"])])
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    found, near = (each.model.force(*arguments).log_probs[batch.target_mask] for each in (exact, rough))
+    ids = [exact.ids(WORDS * 3, [*upper, "Zoe"] * 3), exact.ids(["a", "Zoe"], ["Zoe", "A"])]
+    copies = [row[2] for row in ids] if exact.model.config.copy else None
+    batch = make_batch([row[:2] for row in ids], copies=copies)
+    found, near = (each.model.force(*batch.inputs()).log_probs[batch.target_mask] for each in (exact, rough))
     assert stored[1] < 0.35 * stored[0]
     assert 0 < (near - found).norm() < 0.03 * (found - found.mean()).norm()
 

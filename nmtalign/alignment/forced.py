@@ -72,7 +72,7 @@ def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     if reading == "occlusion":
         raise ValueError("the reading occlusion needs the places of the source words: call `occlusion`")
     decode = model.force_posterior if reading == "posterior" else model.force
-    return decode(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
 
 
 def _force_shifted(model: TranslationModel, batch: Batch) -> Forced:
@@ -80,7 +80,7 @@ def _force_shifted(model: TranslationModel, batch: Batch) -> Forced:
     # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
     target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
     mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
-    forced = model.force(batch.source, batch.source_mask, target, mask)
+    forced = model.force(batch.source, batch.source_mask, target, mask, batch.copies)
     if forced.weights is None:
         return forced
     steps = batch.target.shape[1]
@@ -105,18 +105,20 @@ def occlusion(model: TranslationModel, batch: Batch, words: Sequence[Sequence[tu
     word is at its first piece: log p(target word | source) - log p(target word | source with `<unk>` for the word).
     The other columns, also that of `</s>`, are 0.
     """
-    batch_of = batch.source, batch.source_mask, batch.target, batch.target_mask
-    known = model.force(*batch_of).log_probs
+    tensors = batch.source, batch.source_mask, batch.target, batch.target_mask
+    known = model.force(*tensors, batch.copies).log_probs
     effects = known.new_zeros(*known.shape, batch.source.shape[1])
-    unknown = UNK_ID | COPIES_NOTHING if model.config.copy else UNK_ID
     occluded = [(row, *place) for row, places in enumerate(words) for place in places]
     for first in range(0, len(occluded), len(words)):
         part = occluded[first : first + len(words)]
         rows = torch.tensor([row for row, _, _ in part], device=batch.source.device)
-        source, mask, target, target_mask = (tensor[rows] for tensor in batch_of)
-        for changed, (_, begin, end) in zip(source, part, strict=True):
-            changed[begin:end] = unknown
-        found = model.force(source, mask, target, target_mask).log_probs
+        source, mask, target, target_mask = (tensor[rows] for tensor in tensors)
+        copies = None if batch.copies is None else batch.copies[rows]
+        for row, (_, begin, end) in enumerate(part):
+            source[row, begin:end] = UNK_ID
+            if copies is not None:
+                copies[row, begin:end] = COPIES_NOTHING
+        found = model.force(source, mask, target, target_mask, copies).log_probs
         effects[rows, :, [begin for _, begin, _ in part]] = known[rows] - found
     return Forced(known, effects)
 
@@ -139,6 +141,7 @@ class ModelSide:
     words: tuple[str, ...]
     starts: NDArray[np.int64] | None
     tokens: Sequence[str]
+    copies: Sequence[int] = ()  # of the source side of a copying model
 
     def places(self) -> list[tuple[int, int]]:
         """Returns for each word its first token, and the token after its last one."""
@@ -224,8 +227,8 @@ class Aligner:
 
     def _with_copies(self, pair: ModelPair) -> ModelPair:
         """The pair with the ids of a copying model, each of which depends on both sides."""
-        source, target = self._loaded.ids(pair.source.tokens, pair.target.tokens)
-        return ModelPair(pair.number, replace(pair.source, ids=source), replace(pair.target, ids=target))
+        source, target, copies = self._loaded.ids(pair.source.tokens, pair.target.tokens)
+        return ModelPair(pair.number, replace(pair.source, ids=source, copies=copies), replace(pair.target, ids=target))
 
     def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
         """Returns the records of a window, in order."""
@@ -237,7 +240,9 @@ class Aligner:
 
     @torch.no_grad()
     def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
-        batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs]).to(self._loaded.device)
+        copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None
+        batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs], copies=copies)
+        batch = batch.to(self._loaded.device)
         if self._config.reading == "occlusion":
             forced = occlusion(self._loaded.model, batch, [pair.source.places() for pair in pairs])
         else:

@@ -1,97 +1,26 @@
-"""The gated recurrent cells: the paper's hidden unit (appendix A.1.1) and the GRU of PyTorch and cuDNN.
+"""The recurrent cells. A cell is one function, `step`, from the inputs of a step and the state to the next state.
 
-A cell is two classes. The `GatedCell` has the parameters. Its `CellPass` runs the recurrence over the steps of one
-pass, forward and backward, in preallocated buffers: no step builds an autograd graph, and the gradient of each weight
-is one product over all steps. Products are in the dtype of the activations (for example bf16); states and gates are in
-float32 (float64 for float64). The other cells are in `cell_variants`.
+The paper's hidden unit (appendix A.1.1) comes first. The others are the GRU of PyTorch and cuDNN, the LSTM (Hochreiter
+& Schmidhuber 1997), the LRN of Zhang & Sennrich (2019), and the minGRU of Feng et al. (2024). `unroll` applies a cell
+to all steps of a sequence.
 """
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.functional import add_product, one_minus_square, over_steps, product, sigmoid_
+from nmtalign.core import fast
+from nmtalign.core.functional import product
 from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.settings.training_settings import Cell
 
 
-class CellPass(ABC):
-    """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none.
-
-    A state (*D, B, S) has S = n units, or S = 2n if the cell keeps n more beside its n outputs, which come first.
-    """
-
-    blocks: ClassVar[int] = 3  # the inputs of a step have blocks * n columns
-
-    def __init__(
-        self,
-        initial: Tensor,
-        weight: Tensor,
-        bias: Tensor | None,
-        skip: Tensor | None,
-        steps: int,
-        differentiate: bool,
-    ) -> None:
-        """initial (*D, B, S) is the first state, weight (*D, 3n, n) the recurrent one, bias (*D, n) or None.
-
-        skip (U, *D, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
-        buffers keep the inputs of `backward`.
-        """
-        self.size, self.steps, self.skip = weight.shape[-1], steps, skip
-        self.weight, self.bias = weight, bias
-        self._kept_steps = steps if differentiate else 1
-        self.states = initial.new_empty(steps + 1, *initial.shape)
-        self.states[0] = initial
-        # The outputs (U + 1, *D, B, n) in the dtype of the products: part of the states unless they are narrower.
-        self.rows = self.outputs = self.states[..., : self.size]
-        if weight.dtype != initial.dtype:
-            self.rows = torch.empty_like(self.outputs, dtype=weight.dtype, memory_format=torch.contiguous_format)
-            self.rows[0] = self.outputs[0]
-        self._allocate()
-
-    @abstractmethod
-    def _allocate(self) -> None:
-        """Allocates the buffers that forward steps fill."""
-
-    @abstractmethod
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """Computes state `step` + 1 from state `step` and the inputs (*D, B, blocks * n) of the step."""
-
-    def start_backward(self) -> None:
-        """Allocates the gradients."""
-        self.d_inputs = self._buffer(self.blocks * self.size, self.weight.dtype)
-
-    @abstractmethod
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """Turns the gradient of state `step` + 1 into that of state `step`, in place; fills `d_inputs` of the step."""
-
-    @abstractmethod
-    def d_weight(self) -> Tensor:
-        """The gradient (*D, 3n, n) of the recurrent weight, after all backward steps."""
-
-    def d_bias(self) -> Tensor | None:
-        """The gradient (*D, n) of the bias inside the recurrence; None if there is no such bias."""
-        return None
-
-    def _buffer(self, size: int, dtype: torch.dtype) -> Tensor:
-        """Room for every step, or for one step if there is no backward pass."""
-        return self.states.new_empty(self._kept_steps, *self.states.shape[1:-1], size, dtype=dtype)
-
-    def _slot(self, buffer: Tensor, step: int) -> Tensor:
-        """The part of a buffer that a step fills."""
-        return buffer[step % self._kept_steps]
-
-    def _narrow(self, step: int) -> None:
-        """Copies the outputs of a new state to `rows`, unless they are the same tensor."""
-        if self.rows is not self.outputs:
-            self.rows[step + 1] = self.outputs[step + 1]
-
-
-class GatedCell(Initialised):
-    """The stacked weights (3n, .) of a cell, one set per direction if there are directions."""
+class GatedCell(Initialised, ABC):
+    """The stacked weights (blocks * n, .) of a cell with n units, one set per direction if there are directions."""
 
     roles: ClassVar[Mapping[str, Role]] = {
         "input_weight": Role.STACKED,
@@ -100,114 +29,49 @@ class GatedCell(Initialised):
         "bias": Role.BIAS,
         "recurrent_bias": Role.BIAS,
     }
-    bias_blocks = 3  # how many of the blocks, counted from the last, have an input bias
-    state_parts = 1  # S / n
-    pass_class: type[CellPass]
+    blocks = 3
+    recurrent_blocks = 3  # the blocks that have a recurrent weight
+    bias_blocks = 3  # the blocks that have an input bias, counted from the last one
+    state_parts = 1  # a state has S = state_parts * n numbers, of which the first n are the output
+    fast_pass: ClassVar[type[fast.CellPass] | None] = None  # a hand-written pass that computes the same
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__()
-        lead = (directions,) if directions else ()
-        self.blocks = self.pass_class.blocks
-        width = self.blocks * size
+        lead, width, recurrent = (directions,) if directions else (), self.blocks * size, self.recurrent_blocks * size
         self.size, self.state_size = size, self.state_parts * size
         self.input_weight = nn.Parameter(torch.empty(*lead, width, input_size))
-        self.add_recurrent_weight(lead)
+        self.recurrent_weight = nn.Parameter(torch.empty(*lead, recurrent, size)) if recurrent else None
         self.context_weight = nn.Parameter(torch.empty(width, context_size)) if context_size else None
         self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
 
-    def add_recurrent_weight(self, lead: tuple[int, ...]) -> None:
-        """Adds the weight (*D, 3n, n) that multiplies the outputs of the step before."""
-        self.recurrent_weight = nn.Parameter(torch.empty(*lead, self.blocks * self.size, self.size))
+    @staticmethod
+    @abstractmethod
+    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+        """The next state (*D, B, S) from the inputs (*D, B, blocks * n), the state and the weights of `recurrent`.
+
+        Products are in the dtype of the inputs, such as bf16; states and gates are float32 (float64 for float64).
+        """
+
+    def recurrent(self) -> tuple[Tensor, ...]:
+        """The weights of `step`. They are cut once per sequence, because the gradient of a cut is a full matrix."""
+        return () if self.recurrent_weight is None else (self.recurrent_weight,)
 
     def inputs(self, x: Tensor) -> Tensor:
-        """The input products of all steps: (..., m) to (..., 3n), or (U, D, B, m) to (U, D, B, 3n)."""
-        weight, bias = self.input_weight.to(x.dtype), self.input_bias().to(x.dtype)
-        if weight.dim() == 2:
-            return F.linear(x, weight, bias)
+        """W x + b for all steps: (..., m) to (..., blocks * n), or (U, D, B, m) to (U, D, B, blocks * n)."""
+        bias = self.input_bias().to(x.dtype)
+        if self.input_weight.dim() == 2:
+            return F.linear(x, self.input_weight, bias)
         by_direction = x.transpose(0, 1)
-        flat = product(by_direction.flatten(1, 2), weight, bias[:, None])
-        return flat.view(*by_direction.shape[:-1], flat.shape[-1]).transpose(0, 1).contiguous()
-
-    def context_inputs(self, contexts: Tensor) -> Tensor:
-        """The products with contexts (..., D), which are added to `inputs`: (..., 3n)."""
-        if self.context_weight is None:
-            raise ValueError("the encoder's cell has no context")
-        return F.linear(contexts, self.context_weight.to(contexts.dtype))
+        rows = product(by_direction.flatten(1, 2), self.input_weight, bias[:, None])
+        return rows.view(len(rows), *by_direction.shape[1:3], -1).transpose(0, 1).contiguous()
 
     def input_bias(self) -> Tensor:
-        """The bias (*D, 3n) of the inputs."""
+        """The bias (*D, blocks * n) of the inputs."""
         return F.pad(self.bias, ((self.blocks - self.bias_blocks) * self.size, 0))
 
-    def inner_bias(self) -> Tensor | None:
-        """The bias (*D, n) inside the recurrence, of the candidate; None if there is none."""
-        return None
-
-    def recurrent(self, dtype: torch.dtype) -> tuple[Tensor, Tensor | None]:
-        """(weight (*D, 3n, n), bias (*D, n) or None) of the recurrence, in a dtype."""
-        bias = self.inner_bias()
-        return self.recurrent_weight.to(dtype), None if bias is None else bias.to(dtype)
-
-
-class GruPass(CellPass):
-    """Shared by the paper's hidden unit and PyTorch's GRU: two gates, and a new state between the old and a candidate.
-
-    The state is the output: S = n.
-    """
-
-    def _allocate(self) -> None:
-        # Contiguous, because a product that is batched over the directions would copy them at every step.
-        self.gates_weight, self.candidate_weight = (
-            part.contiguous() for part in self.weight.split([2 * self.size, self.size], -2)
-        )
-        self.gates = self._buffer(2 * self.size, self.states.dtype)
-        self.candidates = self._buffer(self.size, self.states.dtype)
-
-    def _interpolate(self, step: int, start: Tensor, end: Tensor, share: Tensor) -> None:
-        """State `step` + 1 = start + share * (end - start)."""
-        torch.lerp(start, end, share, out=self.states[step + 1])
-        self._narrow(step)
-
-
-class PaperCellPass(GruPass):
-    """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
-
-    def _allocate(self) -> None:
-        super()._allocate()
-        self.products = self._buffer(self.size, self.weight.dtype)
-
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
-        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states[step], self.rows[step]
-        gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
-        update, reset = gates.chunk(2, -1)
-        products = torch.mul(reset, state, out=self._slot(self.products, step))
-        sums = product(products, self.candidate_weight, candidate_inputs)
-        candidate = self._slot(self.candidates, step).copy_(sums).tanh_()
-        if self.skip is not None:
-            update.masked_fill_(self.skip[step], 0)
-        self._interpolate(step, state, candidate, update)
-
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
-        state, candidate = self.states[step], self.candidates[step]
-        update, reset = self.gates[step].chunk(2, -1)
-        d_inputs = self.d_inputs[step]
-        d_update, d_reset, d_candidate = d_inputs.chunk(3, -1)
-        taken = d_state * update
-        torch.mul(taken, one_minus_square(candidate), out=d_candidate)
-        d_product = (d_candidate @ self.candidate_weight).to(state.dtype).mul_(reset)
-        through = (candidate - state).mul_(taken)
-        torch.addcmul(through, through, update, value=-1, out=d_update)
-        torch.mul(d_product, state, out=through)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.sub_(taken).add_(d_product)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
-
-    def d_weight(self) -> Tensor:
-        """The gates multiply the state, the candidate multiplies r * state."""
-        d_gates, d_candidate = self.d_inputs.split([2 * self.size, self.size], -1)
-        return torch.cat([over_steps(d_gates, self.rows[:-1]), over_steps(d_candidate, self.products)], -2)
+    def add_context(self, inputs: Tensor, context: Tensor) -> Tensor:
+        """inputs + C context (N, blocks * n), for contexts (N, D); the inputs if the cell gets no context."""
+        return inputs if self.context_weight is None else product(context, self.context_weight, inputs)
 
 
 class PaperCell(GatedCell):
@@ -217,64 +81,20 @@ class PaperCell(GatedCell):
     """
 
     bias_blocks = 1
-    pass_class = PaperCellPass
+    fast_pass = fast.PaperCellPass
 
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
+        gates_weight, candidate_weight = weights
+        gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
+        z, r = _product(state, gates_weight, gate_inputs).sigmoid().chunk(2, -1)
+        candidate = _product(r * state, candidate_weight, candidate_inputs).tanh()
+        return torch.lerp(state, candidate, z)
 
-class CudnnCellPass(GruPass):
-    """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
-
-    def _allocate(self) -> None:
-        super()._allocate()
-        self.hidden = self._buffer(self.size, self.states.dtype)
-
-    def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
-        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states[step], self.rows[step]
-        bias = None if self.bias is None else self.bias[..., None, :].expand(row.shape)
-        gates = sigmoid_(self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)))
-        hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, bias))
-        reset, keep = gates.chunk(2, -1)
-        candidate = self._slot(self.candidates, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
-        if self.skip is not None:
-            keep.masked_fill_(self.skip[step], 1)
-        self._interpolate(step, candidate, state, keep)
-
-    def start_backward(self) -> None:
-        """Allocates the gradients."""
-        super().start_backward()
-        self.d_hidden = self._buffer(self.size, self.weight.dtype)
-
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """With d the gradient of s_new: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
-        state, candidate, hidden = self.states[step], self.candidates[step], self.hidden[step]
-        reset, keep = self.gates[step].chunk(2, -1)
-        d_inputs, d_hidden = self.d_inputs[step], self.d_hidden[step]
-        d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
-        kept = d_state * keep
-        d_new = d_state.sub_(kept).mul_(one_minus_square(candidate))
-        d_candidate.copy_(d_new)
-        through = (state - candidate).mul_(kept)
-        torch.addcmul(through, through, keep, value=-1, out=d_keep)
-        torch.mul(d_new.mul_(reset), hidden, out=through)
-        d_hidden.copy_(d_new)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.copy_(kept)
-        self._through_products(step, d_state)
-
-    def _through_products(self, step: int, d_state: Tensor) -> None:
-        """Adds what comes through the recurrent products to the gradient of state `step`."""
-        add_product(d_state, self.d_inputs[step][..., : 2 * self.size], self.gates_weight)
-        add_product(d_state, self.d_hidden[step], self.candidate_weight)
-
-    def d_weight(self) -> Tensor:
-        """Gates and candidate both multiply the state."""
-        d_gates, rows = self.d_inputs[..., : 2 * self.size], self.rows[:-1]
-        return torch.cat([over_steps(d_gates, rows), over_steps(self.d_hidden, rows)], -2)
-
-    def d_bias(self) -> Tensor | None:
-        """The gradient of the candidate's b_U."""
-        return sum_over_rows(self.d_hidden, self.states.dtype)
+    def recurrent(self) -> tuple[Tensor, ...]:
+        """U_z and U_r (*D, 2n, n), and U (*D, n, n)."""
+        return _halves(self.recurrent_weight)
 
 
 class CudnnCell(GatedCell):
@@ -283,22 +103,103 @@ class CudnnCell(GatedCell):
     The blocks of the stacked weights are r, z, candidate.
     """
 
-    pass_class = CudnnCellPass
+    fast_pass = fast.CudnnCellPass
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__(input_size, size, context_size, directions)
         self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
 
-    def inner_bias(self) -> Tensor | None:
-        """The candidate's b_U, which the reset gate multiplies; those of the gates are added to the inputs."""
-        return self.recurrent_bias.narrow(-1, 2 * self.size, self.size)
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
+        gates_weight, candidate_weight, bias = weights
+        gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
+        r, z = _product(state, gates_weight, gate_inputs).sigmoid().chunk(2, -1)
+        hidden = _product(state, candidate_weight, bias[..., None, :].to(inputs.dtype).expand_as(candidate_inputs))
+        candidate = (candidate_inputs + r * hidden).tanh()
+        return torch.lerp(candidate, state, z)
+
+    def recurrent(self) -> tuple[Tensor, ...]:
+        """U_r and U_z (*D, 2n, n), U (*D, n, n), and its bias b_U (*D, n); the inputs have those of the gates."""
+        return *_halves(self.recurrent_weight), self.recurrent_bias[..., 2 * self.size :]
 
     def input_bias(self) -> Tensor:
         """The biases (*D, 3n) of the inputs, and of the recurrent products of the gates."""
-        gates = self.recurrent_bias[..., : 2 * self.size]
-        return self.bias + F.pad(gates, (0, self.size))
+        return self.bias + F.pad(self.recurrent_bias[..., : 2 * self.size], (0, self.size))
 
 
-def sum_over_rows(gradient: Tensor, dtype: torch.dtype) -> Tensor:
-    """The sum (*D, n) of a gradient (U, *D, B, n) over steps and rows."""
-    return gradient.movedim(0, -3).flatten(-3, -2).sum(-2, dtype=dtype)
+class LstmCell(GatedCell):
+    """The LSTM: the blocks of the stacked weights are i, f, o, g; one bias. The state (2n) is [h, c]."""
+
+    blocks = recurrent_blocks = bias_blocks = 4
+    state_parts = 2
+
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+        """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
+        hidden, cell = state.chunk(2, -1)
+        sums = _product(hidden, weights[0], inputs)
+        size = cell.shape[-1]
+        entry, forget, output = sums[..., : 3 * size].sigmoid().chunk(3, -1)
+        cell = torch.addcmul(forget * cell, entry, sums[..., 3 * size :].tanh())
+        return torch.cat([output * cell.tanh(), cell], -1)
+
+
+class LightCell(GatedCell):
+    """The LRN: no matrix multiplies the state; the blocks of the inputs are the key, the query and the value."""
+
+    recurrent_blocks = 0
+
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *_: Tensor) -> Tensor:
+        """i = sigmoid(key + s), f = sigmoid(query - s), s_new = tanh(i * value + f * s)."""
+        key, query, value = inputs.chunk(3, -1)
+        return torch.tanh((key + state).sigmoid() * value + (query - state).sigmoid() * state)
+
+
+class MinimalCell(GatedCell):
+    """The minGRU (Feng et al. 2024): the inputs are z and the candidate, which do not depend on the state."""
+
+    blocks, recurrent_blocks, bias_blocks = 2, 0, 2
+
+    @staticmethod
+    def step(inputs: Tensor, state: Tensor, *_: Tensor) -> Tensor:
+        """s_new = (1 - z) * s + z * candidate."""
+        z, candidate = inputs.to(state.dtype).chunk(2, -1)
+        return torch.lerp(state, candidate, z.sigmoid())
+
+
+CELLS: Mapping[Cell, type[GatedCell]] = {
+    "paper": PaperCell,
+    "cudnn": CudnnCell,
+    "lstm": LstmCell,
+    "light": LightCell,
+    "minimal": MinimalCell,
+}
+
+
+def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """(outputs (U, *D, B, n), last state (*D, B, S)) of a cell over U steps.
+
+    inputs (U, *D, B, blocks * n), initial (*D, B, S); skip (U, *D, B, 1) is True where a step leaves the state as it
+    was, None = nowhere. The outputs have the dtype of the inputs.
+    """
+    weights = cell.recurrent()
+    if cell.fast_pass is not None:
+        return fast.unroll(cell.fast_pass, inputs, initial, weights, skip)
+    states = [initial]
+    for step, step_inputs in enumerate(inputs):
+        new = cell.step(step_inputs, states[-1], *weights)
+        states.append(new if skip is None else torch.where(skip[step], states[-1], new))
+    return torch.stack([state[..., : cell.size] for state in states[1:]]).to(inputs.dtype), states[-1]
+
+
+def _product(state: Tensor, weight: Tensor, addend: Tensor) -> Tensor:
+    """W state + addend, a product in the dtype of the addend, as numbers in the dtype of the state."""
+    return product(state.to(addend.dtype), weight, addend).to(state.dtype)
+
+
+def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
+    """The recurrent weights of two gates (*D, 2n, n) and of the candidate (*D, n, n)."""
+    weight = cast(Tensor, weight)
+    return tuple(weight.split([2 * weight.shape[-1], weight.shape[-1]], -2))

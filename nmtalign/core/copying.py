@@ -1,8 +1,8 @@
 """The pointer-generator (See et al. 2017, equations 8 and 9; Gu et al. 2016): a model that can copy source words.
 
-p(y) = p_gen softmax(y) + (1 - p_gen) * the sum of the weights of the source words that equal y. The ids of a copying
-model are those of `nmtalign.text.vocabulary.pair_ids`: a source id also says what is copied from its place, and a
-target id from K is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
+p(y) = p_gen softmax(y) + (1 - p_gen) * the sum of the weights of the source words that equal y. A copying model also
+gets the ids of what is copied from each place of the source (`nmtalign.text.vocabulary.copied_ids`). A target id from K
+is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from nmtalign.core.decoder import DecoderOutput
 from nmtalign.core.functional import wide
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.step import DecoderPass
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
+from nmtalign.text.vocabulary import UNK_ID
 
 _SMALLEST = 1e-30  # of the weights that are copied, before their logarithm is taken
-
-
-def source_parts(source: Tensor) -> tuple[Tensor, Tensor]:
-    """The words (B, Tx) of source ids, and the ids (B, Tx) of what is copied from each place."""
-    return source & WORD_BITS, source >> COPY_SHIFT
 
 
 def known_words(words: Tensor, size: int) -> Tensor:
@@ -57,7 +52,7 @@ class Copying(Initialised):
         total = total + F.linear(state.to(dtype), self.state_weight.to(dtype))
         return (total + F.linear(word.to(dtype), self.word_weight.to(dtype))).squeeze(-1)
 
-    def of(self, run: DecoderPass, target: Tensor) -> tuple[Tensor, Tensor]:
+    def log_terms(self, run: DecoderOutput, target: Tensor) -> tuple[Tensor, Tensor]:
         """(log p_gen, log((1 - p_gen) * copied weight)) of target words (Ty, B), with a gradient.
 
         The first is -inf for a word beyond the vocabulary, the second for a word that cannot be copied.

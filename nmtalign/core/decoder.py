@@ -1,54 +1,209 @@
-"""The decoder's parameters, its passes in training and its steps in search (appendix A.2.2).
+"""The decoder runs along the target words and attends to the source (section 3.1, appendix A.2.2).
 
-A decoder is a stack of layers, of which one attends to the source. RNNsearch has one layer. In the stacks of Luong et
-al. (2015) the last layer attends; in that of Wu et al. (2016) the first one does, and the layers above it receive the
-context beside the output of the layer below. Layers that do not attend are plain recurrences (`unroll`). With input
-feeding, all layers run together, step by step (`luong`).
+One step is one of three functions, after the order of its operations: look-generate-update, look-update-generate and
+update-look-generate. RNNsearch has one layer. In the stacks of Luong et al. (2015) the last layer attends; in that of
+Wu et al. (2016) the first one does, and the layers above it receive the context beside the output of the layer below.
+Layers that do not attend are plain recurrences (`Stack`). With input feeding all layers run together, step by step.
 """
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from typing import ClassVar
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import (
-    KEPT_BYTES,
-    AdditiveAttention,
-    AdditiveAttentionPass,
-    Attention,
-    AttentionInputs,
-    AttentionPass,
-    Encoded,
-    Memory,
-)
-from nmtalign.core.attention_variants import (
-    LOCAL_PASSES,
-    Coverage,
-    CoverageAttentionPass,
-    DotAttention,
-    GeneralAttention,
-    PositionPredictor,
-)
-from nmtalign.core.cell_variants import CELLS, Stack
+from nmtalign.core import fast
+from nmtalign.core.attention import AdditiveAttention, Attention, Look, Memory, make_attention, select_rows
+from nmtalign.core.cells import CELLS, GatedCell, unroll
 from nmtalign.core.functional import wide
-from nmtalign.core.gpu import missing
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.luong import InputFeedingStep
-from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, DecoderStep, cell_pass, run, unroll
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.errors import check_wanted
+from nmtalign.settings.training_settings import ModelConfig, Order
 
-SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
-    "additive": AdditiveAttention,
-    "concat": AdditiveAttention,  # Luong et al.'s name for it
-    "dot": DotAttention,
-    "general": GeneralAttention,
+
+class Encoded(NamedTuple):
+    """The results of an encoder for B sentences."""
+
+    annotations: Tensor  # (B, Tx, D)
+    # (B, S), the last state of each layer; of a bidirectional layer that of its backward net
+    finals: tuple[Tensor, ...]
+
+
+@dataclass(frozen=True)
+class DecoderState:
+    """The results of a step that the next step needs, for N rows such as the hypotheses of a search."""
+
+    hidden: Tensor  # (N, S) of one layer, (N, L S) of a stack of layers; float32 even beside bf16 products
+    context: Tensor | None = None  # (N, V), what the next update gets of the last step; None at the start, or if none
+    coverage: Tensor | None = None  # (N, Tx), how far each source word is translated; None at the start, or without it
+    steps: int = 0  # the number of steps so far
+
+    def __len__(self) -> int:
+        return len(self.hidden)
+
+    def select(self, rows: Tensor) -> "DecoderState":
+        """The states of some rows (indices), in their order."""
+        return select_rows(self, rows)
+
+
+class StepOutput(NamedTuple):
+    """The inputs of the readout after one step for N rows, or after T steps along given targets (T, N, .)."""
+
+    states: Tensor  # (N, n)
+    contexts: Tensor  # (N, D)
+    weights: Tensor | None  # (N, Tx)
+
+
+@dataclass(frozen=True)
+class DecoderOutput:
+    """The inputs of the readout at all steps along given targets, and the inputs of the decoder."""
+
+    memory: Memory
+    words: Tensor  # (Ty, B, m), the vectors of the previous words; zero at the first step
+    states: Tensor  # (Ty, B, n)
+    contexts: Tensor  # (Ty, B, D)
+    weights: Tensor | None  # (Ty, B, Tx)
+
+
+class Decoder(Initialised, ABC):
+    """Runs along the target words and attends to the source."""
+
+    has_posterior = False  # whether there are posteriors of the weights (`TranslationModel.force_posterior`)
+
+    @abstractmethod
+    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of B encoded sentences; mask (B, Tx) is True at real tokens."""
+
+    @abstractmethod
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
+
+    @abstractmethod
+    def start(self, memory: Memory) -> DecoderState:
+        """The state of one row per sentence."""
+
+    @abstractmethod
+    def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
+        """One step of search from the previous words (N, m), which are 0 at the first step; without a gradient.
+
+        The rows of one sentence are adjacent. N is a multiple of the number of sentences.
+        """
+
+
+# Adds the product of the last context (N, V) to the inputs (N, blocks * n) of the cell: `GatedCell.add_context`, or
+# for search a sum with a product that was computed beforehand.
+AddContext = Callable[[Tensor, Tensor], Tensor]
+
+
+class AttendingLayer(NamedTuple):
+    """The parts of a step of the layer that attends."""
+
+    cell: GatedCell
+    recurrent: tuple[Tensor, ...]  # the weights of `GatedCell.recurrent`
+    attention: Callable[[Memory, Tensor, Tensor | None, int], Look]
+    add_context: AddContext
+    dtype: torch.dtype  # of the products
+
+    def update(self, inputs: Tensor, context: Tensor | None, hidden: Tensor) -> Tensor:
+        """The next state (N, S) from the inputs of the word, the context and the state before."""
+        inputs = inputs if context is None else self.add_context(inputs, context)
+        return self.cell.step(inputs, hidden, *self.recurrent)
+
+    def output(self, hidden: Tensor) -> Tensor:
+        """The output (N, n) of a state (N, S), in the dtype of the products."""
+        return hidden[..., : self.cell.size].to(self.dtype)
+
+    def look(self, memory: Memory, hidden: Tensor, before: DecoderState) -> Look:
+        """The attention step from a state (N, S)."""
+        return self.attention(memory, self.output(hidden), before.coverage, before.steps)
+
+
+def look_generate_update(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of the released code: the state of the new word is written before the next word is looked for.
+
+    A step updates the state with the previous word and the previous context, then attends; the word is generated from
+    that state and the new context. The first step has no update, because there is no previous word.
+    """
+    hidden = layer.update(inputs, before.context, before.hidden) if before.steps else before.hidden
+    context, weights, coverage = layer.look(memory, hidden, before)
+    after = DecoderState(hidden, context, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+def look_update_generate(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of the article's main text: s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on s_{i-1}.
+
+    A step attends with the old state, then updates it with the previous word and the new context.
+    """
+    context, weights, coverage = layer.look(memory, before.hidden, before)
+    hidden = layer.update(inputs, context, before.hidden)
+    after = DecoderState(hidden, None, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+def update_look_generate(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of Luong et al. (2015): as the first order, with an update at the first step, too.
+
+    The first step gets the word 0, and no context unless the context is fixed.
+    """
+    hidden = layer.update(inputs, before.context, before.hidden)
+    context, weights, coverage = layer.look(memory, hidden, before)
+    fed = context if layer.cell.context_weight is not None else None
+    after = DecoderState(hidden, fed, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+ORDERS: Mapping[Order, Callable[[AttendingLayer, Memory, DecoderState, Tensor], tuple[DecoderState, StepOutput]]] = {
+    "look-generate-update": look_generate_update,
+    "look-update-generate": look_update_generate,
+    "update-look-generate": update_look_generate,
 }
 
 
-class RecurrentDecoder(Initialised, Decoder):
+class Stack(nn.Module):
+    """A stack of recurrent layers. From the third layer of the model on, a residual connection may skip each layer.
+
+    `input_sizes` has the input size of each layer; `first` is the number of its first layer in the model, from 0.
+    """
+
+    def __init__(
+        self, config: ModelConfig, input_sizes: Sequence[int], first: int, directions: int = 0, fed: int = 0
+    ) -> None:
+        """`fed` is the size of a vector that the first layer of the model gets beside its inputs; 0 = none."""
+        super().__init__()
+        self.cells = nn.ModuleList(
+            CELLS[config.cell](size, config.hidden, 0 if place else fed, directions)
+            for place, size in enumerate(input_sizes)
+        )
+        self._first, self._residual, self._dropout = first, config.residual, config.dropout
+
+    def forward(
+        self, x: Tensor, initial: Sequence[Tensor], skip: Tensor | None = None, context: Tensor | None = None
+    ) -> tuple[Tensor, list[Tensor]]:
+        """(outputs (U, *D, B, n) of the last layer, the last state (*D, B, S) of each) for x (U, *D, B, .).
+
+        With a context (U, *D, B, D), each layer receives it beside the outputs of the layer below.
+        """
+        lasts = []
+        for number, (cell, state) in enumerate(zip(self.cells, initial, strict=True), self._first):
+            received = x if context is None else torch.cat([x, context], -1)
+            received = F.dropout(received, self._dropout, self.training) if number else received
+            outputs, last = unroll(cast(GatedCell, cell), cast(GatedCell, cell).inputs(received), state, skip)
+            x = outputs + x if self._residual and number > 1 else outputs
+            lasts.append(last)
+        return x, lasts
+
+
+class RecurrentDecoder(Decoder):
     """The decoder's parameters: its cells, its alignment model, and its first state (appendix A.2.2).
 
     `cell` belongs to the layer that attends, or that receives the fixed context. The first state of RNNsearch is made
@@ -63,49 +218,30 @@ class RecurrentDecoder(Initialised, Decoder):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
-        self.update_first = config.order != "look-update-generate"
-        self._first_update = config.order != "look-generate-update"  # whether the first step of a sentence has one
-        self._reversed = config.reverse_source
-        size, attends = config.hidden, config.attention != "none"
+        # The function of one step of the attending layer.
+        self.order, self._fast, self._reversed = ORDERS[config.order], fast.applies(config), config.reverse_source
+        size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
-        if config.order == "update-look-generate":
-            self.initial_weight, self.initial_bias = None, None
-        else:
-            self.initial_weight = nn.Parameter(torch.empty(state_size, size if attends else annotation_size))
-            self.initial_bias = nn.Parameter(torch.zeros(state_size))
+        first_size = size if attends else annotation_size
+        self.initial_weight = nn.Parameter(torch.empty(state_size, first_size)) if own_start else None
+        self.initial_bias = nn.Parameter(torch.zeros(state_size)) if own_start else None
         below = 0 if config.attention_layer == "first" else config.layers - 1
         above = config.layers - 1 - below
-        self.feeds_vectors = config.input_feeding == "attentional"
-        fed = size if self.feeds_vectors else 0
-        self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0, fed=fed)
-        if config.input_feeding != "attentional" or below:
-            fed = annotation_size if config.input_feeding == "context" else 0
-        self.cell = CELLS[config.cell](size if below else config.embedding, size, context_size=fed)
+        fed = {"context": annotation_size, "attentional": size, "none": 0}[config.input_feeding]
+        feeds_below = below > 0 and config.input_feeding == "attentional"
+        self.lower = Stack(config, [config.embedding, *[size] * (below - 1)][:below], 0, fed=fed if feeds_below else 0)
+        self.cell = CELLS[config.cell](size if below else config.embedding, size, 0 if feeds_below else fed)
         self.upper = Stack(config, [size + annotation_size] * above, below + 1)
-        self.attention: Attention | None = SCORES[config.attention](config, annotation_size) if attends else None
-        covers = config.coverage == "linguistic"
-        self.coverage = Coverage(annotation_size, config.attention_hidden) if covers else None
-        self.position = PositionPredictor(config) if config.attention_span == "local-p" else None
-        self._span, self._window = config.attention_span, config.attention_window
+        self.attention = make_attention(config, annotation_size)
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
         vector = config.readout == "attentional"
         self.attentional_weight = nn.Parameter(torch.empty(size, annotation_size + size)) if vector else None
-        self._dropout = config.dropout if below else 0.0
-        self._residual = config.residual
+        self._dropout, self._residual = config.dropout if below else 0.0, config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
-
-    @property
-    def is_papers(self) -> bool:
-        """Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.
-
-        The products of its contexts can be computed once per sentence (`Inference`).
-        """
-        return self.initial_weight is not None and self.cell.context_weight is not None
-
-    @property
-    def has_posterior(self) -> bool:
-        """Whether the states of a pass are known functions of its contexts (`states_given`)."""
-        return self.attention is not None and self.is_papers and self.cell.state_parts == 1
+        # Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.
+        # The products of its contexts can be computed once per sentence (`Inference`).
+        self.is_papers = own_start and self.cell.context_weight is not None
+        self.has_posterior = attends and self.is_papers and self.cell.state_parts == 1
 
     def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
@@ -120,197 +256,130 @@ class RecurrentDecoder(Initialised, Decoder):
             ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
         if annotations.shape[-1] == size:
             ends = ends[:1]
-        if self.attention is None:
+        if not isinstance(self.attention, Attention):
             context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
             return Memory(context, None, padding, self._initial_state(context, encoded))
-        shares = None if self.coverage is None else self.coverage.shares(annotations)
-        initial = self._initial_state(ends[-1], encoded)
-        return Memory(annotations, self.attention.keys(annotations), padding, initial, shares)
+        initial, fertilities = self._initial_state(ends[-1], encoded), self.attention.fertilities(annotations)
+        return Memory(annotations, self.attention.keys(annotations), padding, initial, fertilities)
 
     def _initial_state(self, summary: Tensor, encoded: Encoded) -> Tensor:
         """s_0 = tanh(W_s backward_1 + b_s), (B, n), or the encoder's last states (B, L S); wide beside bf16 too."""
         if self.initial_weight is None or self.initial_bias is None:
             return torch.cat(encoded.finals, -1)
-        weight, bias = self.initial_weight.to(summary.dtype), self.initial_bias.to(summary.dtype)
-        return F.linear(summary, weight, bias).to(wide(summary.dtype)).tanh()
-
-    def _layers_of(self, state: Tensor) -> tuple[Sequence[Tensor], Tensor, Sequence[Tensor]]:
-        """The states of the layers below, of the attending layer, and of those above, from (N, L S)."""
-        states, below = state.split(self.cell.state_size, -1), len(self.lower.cells)
-        return states[:below], states[below], states[below + 1 :]
-
-    def unroll(self, memory: Memory, words: Tensor, kept_bytes: int = KEPT_BYTES) -> DecoderPass:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
-        length, dtype, differentiate = len(words), words.dtype, torch.is_grad_enabled()
-        with torch.no_grad():
-            attention = self._attend(memory, self.start(memory), words, differentiate, kept_bytes)
-        attended = memory.keys, memory.values, *self._attention_parameters(memory, dtype)
-        if self.feeds_vectors:
-            fed = self._fed_step(memory.initial, words, attention, None)
-            return DecoderPass(memory, words, *run(fed, *fed.tensors, *attended))
-        below, initial, above = self._layers_of(memory.initial)
-        x = self.lower(words, below)[0]
-        dropped = F.dropout(x, self._dropout, self.training)
-        inputs = self.cell.inputs(dropped if self._first_update else dropped[1:])
-        if attention is None:
-            fixed = 0 if self.cell.context_weight is None else self.cell.context_inputs(memory.values)
-            rows, _ = unroll(self.cell, inputs + fixed, initial)
-            contexts, weights = memory.values.expand(length, -1, -1), None
-        else:
-            recurrent, weight = self.cell.recurrent(dtype), self.cell.context_weight
-            context_weight = None if weight is None else weight.to(dtype)
-            with torch.no_grad():
-                pass_class = cell_pass(self.cell, words.device)
-                cells = pass_class(initial, *recurrent, None, len(inputs), differentiate)
-            step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, None, length)
-            rows, _, contexts, weights = run(step, inputs, initial, *recurrent, context_weight, *attended)
-        rows = rows[1:] if self._first_update else rows[:length]
-        states, _ = self.upper(rows + x if self._skips else rows, above, None, contexts)
-        return DecoderPass(memory, words, self._attentional(states, contexts), contexts, weights)
-
-    def _attentional(self, states: Tensor, contexts: Tensor) -> Tensor:
-        """Luong et al.'s attentional vectors, tanh(W_c [context; state]) (equation 5); else the states themselves."""
-        if self.attentional_weight is None:
-            return states
-        return F.linear(torch.cat([contexts, states], -1), self.attentional_weight.to(states.dtype)).tanh()
+        initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
+        return initial.to(wide(summary.dtype)).tanh()
 
     def start(self, memory: Memory) -> DecoderState:
-        """The state of one row per sentence."""
-        coverage = None if memory.shares is None else torch.zeros_like(memory.shares)
-        position = memory.initial.new_zeros(len(memory.initial), dtype=torch.long) if self._span == "local-m" else None
-        return DecoderState(memory.initial, None, coverage, position)
+        """The state of one row per sentence; a fixed context is known from the start."""
+        fixed = memory.keys is None and self.cell.context_weight is not None
+        return DecoderState(memory.initial, memory.values if fixed else None)
 
-    def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
-        """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
+        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
+        if self._fast:
+            attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
+            pass_class, inputs = cast(type[fast.CellPass], self.cell.fast_pass), self.cell.inputs(words[1:])
+            results = fast.decode(pass_class, inputs, memory, attention, context_weight, self.cell.recurrent())
+            return DecoderOutput(memory, words, *results)
+        _, output = self.run(memory, self.start(memory), words)
+        return DecoderOutput(memory, words, *output)
 
-        The rows of one sentence are adjacent. N is a multiple of the number of sentences.
-        """
-        if self.feeds_vectors:
-            return self._advance_fed(memory, state, words)
-        rows = len(words)
-        below, middle, above = self._layers_of(state.hidden)
-        x, lower = self.lower(words[None], below)
-        inputs = self.cell.inputs(x)
-        if self.attention is None and self.cell.context_weight is not None:
-            inputs = inputs + self._each(self.cell.context_inputs(memory.values), rows)
-        step = self._step(memory, replace(state, hidden=middle), inputs, self.cell.context_weight, first)
-        attention, hidden = step.attention, step.cells.rows[-1]
-        contexts = self._each(memory.values, rows) if attention is None else attention.contexts[0]
-        weights = None if attention is None else attention.weights[0]
-        outputs, upper = self.upper(hidden + x if self._skips else hidden[None], above, None, contexts[None])
-        hidden = self._attentional(outputs[0], contexts)
-        fed = contexts if self.update_first and self.cell.context_weight is not None else None
-        states = torch.cat([*lower, step.hidden, *upper], -1)
-        return Advance(state.after(states, fed, attention), hidden, contexts, weights)
+    def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
+        """See `Decoder.step`."""
+        state, (states, contexts, weights) = self.run(memory, state, words[None])
+        return state, StepOutput(states[0], contexts[0], None if weights is None else weights[0])
 
-    def _advance_fed(self, memory: Memory, state: DecoderState, words: Tensor) -> Advance:
-        """As `advance`, with input feeding."""
-        step = self._fed_step(state.hidden, words[None], self._attend(memory, state, words[None]), state.context)
-        step.run()
-        states = torch.cat([cells.states[-1] for cells in step.layers], -1)
-        vectors, contexts, weights = (result[0] for result in step.results())
-        return Advance(state.after(states, vectors, step.attention), vectors, contexts, weights)
+    def run(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
+        """T steps from a state along previous words (T, N, m): (the last state, the results (T, N, .) of all steps)."""
+        below, (middle, *above) = self._layers_of(state.hidden)
+        x, lower = self.lower(words, below)
+        dropped = F.dropout(x, self._dropout, self.training)
+        layer, last, outputs = self.attending_layer(words.dtype), replace(state, hidden=middle), list[StepOutput]()
+        for inputs in self.cell.inputs(dropped):
+            check_wanted()
+            last, output = self.order(layer, memory, last, inputs)
+            outputs.append(output)
+        rows, contexts, weights = stack_steps(outputs)
+        states, upper = self.upper(rows + x if self._skips else rows, above, None, contexts)
+        if self.attentional_weight is not None:  # Luong et al.'s attentional vectors (equation 5)
+            states = F.linear(torch.cat([contexts, states], -1), self.attentional_weight).tanh()
+        last = replace(last, hidden=torch.cat([*lower, last.hidden, *upper], -1))
+        return last, StepOutput(states, contexts, weights)
 
-    def _fed_step(
-        self, hidden: Tensor, words: Tensor, attention: AttentionPass | None, previous: Tensor | None
-    ) -> InputFeedingStep:
-        """Steps with input feeding from the states (N, L S) of all layers."""
-        cells = [*self.lower.layers(), self.cell]
-        initial = hidden.split(self.cell.state_size, -1)
-        dropout = self._dropout if self.training else 0.0
-        return InputFeedingStep(
-            cells, initial, words, self.attentional_weight, attention, previous, self._residual, dropout
-        )
+    def attending_layer(self, dtype: torch.dtype, add_context: AddContext | None = None) -> AttendingLayer:
+        """The parts of a step, with products in `dtype`."""
+        recurrent = self.cell.recurrent()
+        return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
 
-    def folded_step(self, memory: Memory, state: DecoderState, word_inputs: Tensor, first: bool) -> DecoderStep:
-        """One step of search over a folded memory (see `Inference`), for a paper's decoder; word_inputs (N, 3n)."""
-        if self.attention is None:
-            word_inputs = word_inputs + self._each(memory.values[:, : word_inputs.shape[-1]], len(word_inputs))
-        return self._step(memory, state, word_inputs[None], None, first)
+    def _layers_of(self, state: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+        """The states of the layers below the attending one, and those of the others, from (N, L S)."""
+        states, below = state.split(self.cell.state_size, -1), len(self.lower.cells)
+        return states[:below], states[below:]
 
-    def _step(
-        self, memory: Memory, state: DecoderState, inputs: Tensor, context_weight: Tensor | None, first: bool
-    ) -> DecoderStep:
-        """One step of the attending layer; without a context weight the memory is folded, or nothing is fed.
+    def attending_states(self, run: DecoderOutput) -> Tensor:
+        """The states (Ty, B, n) with which the steps of a pass attend; in the article's order those before the step."""
+        if self.order is not look_update_generate:
+            return run.states
+        initial = run.memory.initial[..., : self.cell.size]
+        return torch.cat([initial[None].to(run.states.dtype), run.states[:-1]])
 
-        At the `first` step of a sentence the order look-generate-update has no update, and does not use the word.
-        """
-        attention = self._attend(memory, state, inputs)
-        updates = 0 if first and not self._first_update else 1
-        cells = cell_pass(self.cell, inputs.device)(
-            state.hidden, *self.cell.recurrent(inputs.dtype), None, updates, differentiate=False
-        )
-        folded = context_weight is None and self.cell.context_weight is not None
-        step = DecoderStep(cells, attention, inputs, context_weight, self.update_first, state.context, 1, folded)
-        step.run()
-        return step
-
-    def _each(self, values: Tensor, rows: int) -> Tensor:
-        """The values (B, .) of the sentence of each row: (N, .)."""
-        return values.repeat_interleave(rows // len(values), 0)
-
-    def states_given(self, run: DecoderPass, contexts: Tensor) -> Tensor:
+    def states_given(self, run: DecoderOutput, contexts: Tensor) -> Tensor:
         """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
 
         In the order look-generate-update they do not depend on them. In the other order the update comes between: one
         step of the cell, for all steps of the pass at once.
         """
-        if self.update_first:
+        if self.order is look_generate_update:
             return run.states
         initial = run.memory.initial
-        before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)])
-        inputs = self.cell.inputs(run.words) + self.cell.context_inputs(contexts)
-        return unroll(self.cell, inputs.flatten(0, 1)[None], before.flatten(0, 1))[0][1].view_as(run.states)
+        before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)]).flatten(0, 1)
+        inputs = self.cell.add_context(self.cell.inputs(run.words).flatten(0, 1), contexts.flatten(0, 1))
+        return self.cell.step(inputs, before, *self.cell.recurrent()).view_as(run.states).to(run.states.dtype)
 
-    @torch.no_grad()
-    def energies(self, run: DecoderPass) -> Tensor:
-        """The energies (Ty, B, Tx) whose softmax are the weights of a pass, those of padding included.
 
-        Raises ValueError unless it is a decoder of the paper with global attention.
-        """
-        initial, dtype = run.memory.initial[..., : self.cell.size], run.words.dtype
-        states = run.states if self.update_first else torch.cat([initial[None].to(dtype), run.states[:-1]])
-        attention = self._attend(run.memory, self.start(run.memory), states)
-        if attention is None or not self.is_papers or self._span != "global":
-            raise ValueError("only a decoder of the paper with global attention returns energies")
-        energies = []
-        for step, state in enumerate(states):
-            energies.append(attention.energies(step, state)[:, 0])
-            attention.forward(step, state)  # the next energies may depend on the coverage
-        return torch.stack(energies)
+class InputFeedingDecoder(RecurrentDecoder):
+    """A decoder with input feeding (Luong et al. 2015, section 3.3), whose last layer attends.
 
-    def _attention_parameters(self, memory: Memory, dtype: torch.dtype) -> tuple[Tensor, ...]:
-        """The parameters of attention steps over a memory, in a dtype."""
-        parameters = () if self.attention is None else self.attention.parameters_in(dtype)
-        if self.position is not None:
-            return *parameters, *self.position.parameters_in(dtype)
-        if self.coverage is None or memory.shares is None:
-            return parameters
-        return *parameters, self.coverage.vector(dtype), memory.shares
+    The first layer gets the attentional vector of the step before beside the word: vector_t = tanh(W_c [context_t;
+    state_t]). So the recurrence runs through all layers and the attention.
+    """
 
-    def _attend(
-        self,
-        memory: Memory,
-        state: DecoderState,
-        inputs: Tensor,
-        differentiate: bool = False,
-        kept_bytes: int = KEPT_BYTES,
-    ) -> AttentionPass | None:
-        """The attention steps beside inputs (T, N, .), from a state of N rows; None without attention."""
-        if self.attention is None:
-            return None
-        steps, rows, _ = inputs.shape
-        parameters = self._attention_parameters(memory, inputs.dtype)
-        carried = state.coverage, state.position, self._window
-        arguments = AttentionInputs(memory, parameters, rows, steps, differentiate, *carried, kept_bytes)
-        if self.coverage is not None:
-            return CoverageAttentionPass(arguments)
-        pass_class = self.attention.pass_class
-        one_row = rows == len(memory.values)  # the kernels compute one row per sentence
-        if self._span != "global":
-            pass_class = LOCAL_PASSES[pass_class]
-        elif pass_class is AdditiveAttentionPass and one_row and not missing(memory.values.device):
-            from nmtalign.core.gpu.fused_attention import FusedAttentionPass
+    def run(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
+        """See `RecurrentDecoder.run`; the context of a state is the vector of the step before."""
+        cells = [cast(GatedCell, cell) for cell in (*self.lower.cells, self.cell)]
+        dropout, size = self._dropout if self.training else 0.0, self.cell.size
+        shape = *words.shape[:2], size
+        masks = [F.dropout(words.new_ones(shape), dropout) if dropout else None for _ in cells[1:]]
+        weights = [cell.recurrent() for cell in cells]
+        outputs = list[StepOutput]()
+        for step, inputs in enumerate(cells[0].inputs(words)):
+            check_wanted()
+            states, x = list[Tensor](), torch.empty(0)
+            for number, (cell, before) in enumerate(
+                zip(cells, state.hidden.split(self.cell.state_size, -1), strict=True)
+            ):
+                if number:
+                    mask = masks[number - 1]
+                    inputs = cell.inputs(x if mask is None else x * mask[step])
+                elif state.context is not None:
+                    inputs = cell.add_context(inputs, state.context)
+                states.append(cell.step(inputs, before, *weights[number]))
+                output = states[-1][:, :size].to(words.dtype)
+                x = output + x if self._residual and number > 1 else output
+            context, attended, coverage = self.attention.look(memory, output, state.coverage, state.steps)
+            vector = F.linear(torch.cat([context, x], -1), cast(Tensor, self.attentional_weight)).tanh()
+            state = DecoderState(torch.cat(states, -1), vector, coverage, state.steps + 1)
+            outputs.append(StepOutput(vector, context, attended))
+        return state, stack_steps(outputs)
 
-            pass_class = FusedAttentionPass
-        return pass_class(arguments)
+
+def stack_steps(outputs: Sequence[StepOutput]) -> StepOutput:
+    """The results (T, N, .) of T steps."""
+    states, contexts, weights = zip(*outputs, strict=True)
+    return StepOutput(torch.stack(states), torch.stack(contexts), None if weights[0] is None else torch.stack(weights))
+
+
+def make_decoder(config: ModelConfig, annotation_size: int) -> RecurrentDecoder:
+    """The decoder of a recurrent model."""
+    decoder = InputFeedingDecoder if config.input_feeding == "attentional" else RecurrentDecoder
+    return decoder(config, annotation_size)

@@ -1,10 +1,8 @@
-"""The device, its native precision, its threads, generators and memory, and MKL's reproducible products."""
+"""The device, its native precision, its threads, generators and memory."""
 
 import contextlib
 import ctypes
-import functools
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import Literal, TypeVar
 
 import torch
@@ -49,7 +47,11 @@ def inference_precision(name: InferencePrecision, device: torch.device) -> Liter
     """
     if name == "auto":
         if device.type == "cpu":
-            return fastest_precision()
+            with contextlib.suppress(ResourceError):
+                if (fastest := fastest_precision()) == "int8":
+                    weight_steps()
+                return fastest
+            return "fp32"
         return "bf16" if has_fast_bf16(device) else "fp32"
     if name == "int8" and device.type != "cpu":
         raise ResourceError(f"precision int8: is for the device cpu, and this is {device.type}; choose fp32 or bf16")
@@ -141,37 +143,6 @@ def out_of_memory(error: Exception) -> bool:
     return "memory" in text and "alloc" in text
 
 
-def products_are_reproducible() -> bool:
-    """Whether MKL's strict reproducibility is active for float32 products on the CPU.
-
-    No row of a product then depends on the number of rows or of threads. MKL reads MKL_CBWR=AUTO,STRICT from the
-    environment at its first product; the command line sets it.
-    MKL accepts the mode on AMD processors too, but it has no effect there: Intel documents the strict mode only for
-    some branches, and the automatic branch of these processors is none of them.
-    """
-    get_mode = _mkl_function("MKL_CBWR_Get", "mkl_serv_cbwr_get")
-    get_branch = _mkl_function("MKL_CBWR_Get_Auto_Branch", "mkl_serv_cbwr_get_auto_branch")
-    if get_mode is None or get_branch is None:
-        return False
-    return strict_mode_has_effect(get_mode(_CBWR_ALL), get_branch())
-
-
-def strict_mode_has_effect(mode: int, automatic_branch: int) -> bool:
-    """Whether MKL's mode is strict, and its branch (the automatic one, unless the mode names another) supports it."""
-    branch = mode & ~_CBWR_STRICT
-    return bool(mode & _CBWR_STRICT) and (automatic_branch if branch == _CBWR_AUTO else branch) in _STRICT_BRANCHES
-
-
-@functools.cache
-def _mkl_function(*names: str) -> Callable[..., int] | None:
-    """The function of the MKL in PyTorch's library that has one of these names; None without MKL."""
-    try:
-        library = ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
-    except OSError:
-        return None
-    return next((getattr(library, name) for name in names if hasattr(library, name)), None)
-
-
 def keep_memory() -> None:
     """Lets the C library keep freed memory for the next batch of training; for a process of its own, as a command is.
 
@@ -201,5 +172,3 @@ def return_memory() -> None:
 
 
 _M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
-_CBWR_AUTO, _CBWR_STRICT, _CBWR_ALL = 2, 0x10000, -1  # from MKL's mkl_types.h
-_STRICT_BRANCHES = (10, 12, 14)  # AVX2, AVX512, AVX512_E1

@@ -8,26 +8,23 @@ with each target word once, when the word first occurs.
 import copy
 import threading
 from dataclasses import replace
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_ROWS, Memory, extended
+from nmtalign.core.attention import Memory
 from nmtalign.core.copying import known_words
-from nmtalign.core.decoder import RecurrentDecoder
+from nmtalign.core.decoder import DecoderState, RecurrentDecoder, StepOutput
 from nmtalign.core.functional import maxout, wide
 from nmtalign.core.initialisation import matrices
 from nmtalign.core.int8 import joined
-from nmtalign.core.latent_alignment import Alternatives
-from nmtalign.core.model import Activations, TranslationModel
-from nmtalign.core.step import Advance, DecoderState
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.core.latent_alignment import Latent
+from nmtalign.core.model import Embedding, TranslationModel
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most
-_NEW_WORDS = 16  # words of each product for words that occur for the first time
 
 
 class Inference:
@@ -36,10 +33,8 @@ class Inference:
     The products of a model from `in_int8` are in eight bits, its dtype is float32.
 
     Some weights are copied at construction, and word vectors are read when a word first occurs: a model whose weights
-    have changed needs a new `Inference`. In float32 on a CPU where MKL's strict reproducibility is active
-    (`devices.products_are_reproducible`), the numbers of a sentence do not depend on the other sentences and
-    hypotheses, or on the number of threads. Elsewhere, and for models of fewer than 32 hidden units, they may differ by
-    the rounding of float32.
+    have changed needs a new `Inference`. The numbers of a sentence are the same up to rounding whatever the other
+    sentences and hypotheses of a batch and the number of threads are.
     """
 
     def __init__(self, model: TranslationModel, dtype: torch.dtype | None = None) -> None:
@@ -60,18 +55,13 @@ class Inference:
         """Where the weights are."""
         return self.output_weight.device
 
-    def encode(self, source: Tensor, source_mask: Tensor) -> Memory:
-        """The folded memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
-        count = len(source)
-        if few := max(0, MIN_ROWS - count):  # adds sentences that contain only `</s>`
-            source, source_mask = extended(source, MIN_ROWS), extended(source_mask, MIN_ROWS)
-            source_mask[count:, 0] = True
+    def encode(self, source: Tensor, source_mask: Tensor, copies: Tensor | None = None) -> Memory:
+        """The folded memory of sentences that end with `</s>`; see `TranslationModel.encode`."""
         padding = None if bool(source_mask.all()) else ~source_mask
-        embedded, copies = self.model.embed_source(source, Activations(self.dtype))
-        memory = replace(self._decoder.remember(self._encoder(embedded, padding), source_mask, padding), copies=copies)
-        if self._folded is not None:
-            memory = replace(memory, values=F.linear(memory.values, self._folded.context_weight))
-        return memory.select(slice(count)) if few else memory
+        encoded = self._encoder(self.model.source_embedding(source).to(self.dtype), padding)
+        memory = self._decoder.remember(encoded, source_mask, padding)
+        values = memory.values if self._folded is None else F.linear(memory.values, self._folded.context_weight)
+        return replace(memory, values=values, copies=copies)
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence."""
@@ -87,21 +77,22 @@ class Inference:
         without attention. The gate has the logits of p_gen; None without copying. In a model whose attention is not
         soft, a row has the features (N, C, r) of C alternatives with log_weights (N, C); else log_weights is None.
         """
-        if previous is not None and self.config.copy:
+        if previous is not None and self._copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
         if self._folded is not None:
-            advance, features, gate, log_weights = self._folded.step(memory, state, previous)
+            state, output, features, gate, log_weights = self._folded.step(memory, state, previous)
         else:
             no_word = self.output_weight.new_zeros(len(state), self.config.embedding)
             words = no_word if previous is None else self.model.target_embedding(previous).to(self.dtype)
-            advance = self._decoder.advance(memory, state, words, first=previous is None)
-            contexts, log_weights = _alternatives(self.config, advance.weights, memory.values)
-            contexts = advance.context if contexts is None else contexts
-            features = self._readout.features(advance.hidden, words, contexts)
-            gate = None if self._copying is None else self._copying(advance.hidden, words, advance.context)
+            state, output = self._decoder.step(memory, state, words)
+            contexts, log_weights = output.contexts, None
+            if self.model.latent is not None and output.weights is not None:
+                contexts, log_weights = _alternatives(self.model.latent, output.weights, memory.values)
+            features = self._readout.features(output.states, words, contexts)
+            gate = None if self._copying is None else self._copying(output.states, words, output.contexts)
         if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
             features, log_weights = features[:, 0], None
-        return advance.state, features, advance.weights, gate, log_weights
+        return state, features, output.weights, gate, log_weights
 
 
 def in_dtype(module: M, dtype: torch.dtype) -> M:
@@ -118,7 +109,7 @@ class FoldedWeights:
     """The weights of cell, readout and copying of a paper's model, joined: each product serves all of them."""
 
     def __init__(self, model: TranslationModel, decoder: RecurrentDecoder, dtype: torch.dtype) -> None:
-        self._config = model.config
+        self._latent = model.latent
         self.decoder = in_dtype(decoder, dtype)
         cell, readout, gates = decoder.cell, model.readout, [] if model.copying is None else [model.copying]
         if cell.context_weight is None:
@@ -132,6 +123,7 @@ class FoldedWeights:
         self._factor = None if readout.factor is None else joined([readout.factor], dtype)
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
+        self._layer = self.decoder.attending_layer(dtype, self._add_context)
         self._words = WordTable(
             model.target_embedding,
             joined([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)], dtype),
@@ -140,40 +132,33 @@ class FoldedWeights:
 
     def step(
         self, memory: Memory, state: DecoderState, previous: Tensor | None
-    ) -> tuple[Advance, Tensor, Tensor | None, Tensor | None]:
-        """As `Inference.step`, over a folded memory: (results of the decoder, features, gate, log_weights)."""
-        rows = len(state)
-        words = self._words.no_word(rows) if previous is None else self._words(previous)
-        step = self.decoder.folded_step(memory, state, words[:, : self._width], first=previous is None)
-        attention, hidden, weights = step.attention, step.cells.outputs[-1], None
-        if attention is None:
-            contexts = memory.values.repeat_interleave(rows // len(memory.values), 0)
-        else:
-            contexts, weights = attention.contexts[0], attention.weights[0]
-        total = F.linear(hidden.to(words.dtype), self._state_weight)
+    ) -> tuple[DecoderState, StepOutput, Tensor, Tensor | None, Tensor | None]:
+        """As `Inference.step`, over a folded memory: (state, results of the decoder, features, gate, log_weights)."""
+        words = self._words.no_word(len(state)) if previous is None else self._words(previous)
+        state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
+        total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]
         columns = slice(self._width, self._width + self._readout_width)
-        products, log_weights = _alternatives(self._config, weights, memory.values[..., columns])
-        if products is not None:
+        products = log_weights = None
+        if self._latent is not None and output.weights is not None:
+            products, log_weights = _alternatives(self._latent, output.weights, memory.values[..., columns])
             products += total[:, None, : self._readout_width]
-        total += contexts[:, self._width :]
+        total += output.contexts[:, self._width :]
         features = maxout(total[:, : self._readout_width] if products is None else products)
         gate = total[:, -1] if self._has_gate else None
         if self._factor is not None:
             features = F.linear(features, self._factor)
-        fed = contexts if self.decoder.update_first and attention is not None else None
-        advance = Advance(state.after(step.hidden, fed, attention), hidden, contexts, weights)
-        return advance, features, gate, log_weights
+        return state, output, features, gate, log_weights
+
+    def _add_context(self, inputs: Tensor, context: Tensor) -> Tensor:
+        """The product with a context is a column of the folded context already."""
+        return inputs + context[:, : self._width]
 
 
-def _alternatives(
-    config: ModelConfig, weights: Tensor | None, values: Tensor
-) -> tuple[Tensor, Tensor] | tuple[None, None]:
-    """(the sums (N, C, V) of values (B, Tx, V), log_weights (N, C)) of the alternatives of each row; None if soft."""
-    if weights is None or config.attention_kind == "soft":
-        return None, None
-    found = Alternatives.of(config, weights.unflatten(0, (len(values), -1)))
-    return found.sums(values).flatten(0, 1), found.log_weights.flatten(0, 1)
+def _alternatives(latent: Latent, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """(the sums (N, C, V) of values (B, Tx, V), log_weights (N, C)) of the alternatives of each row."""
+    alternatives = latent.alternatives(weights.unflatten(0, (len(values), -1)))
+    return alternatives.sums(values).flatten(0, 1), alternatives.log_weights.flatten(0, 1)
 
 
 class WordTable:
@@ -184,9 +169,9 @@ class WordTable:
     new words would take longer.
     """
 
-    def __init__(self, embedding: nn.Module, weight: Tensor, bias: Tensor) -> None:
+    def __init__(self, embedding: Embedding, weight: Tensor, bias: Tensor) -> None:
         self._embedding, self._weight, self._bias = embedding, weight, bias
-        words = len(cast(Tensor, embedding.weight))
+        words = len(embedding.weight)
         self._rows = weight.new_empty(words, len(bias))
         self._known = torch.zeros(words, dtype=torch.bool, device=weight.device)
         self._lock = threading.Lock()
@@ -208,10 +193,7 @@ class WordTable:
     def _fill(self, words: Tensor) -> None:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
-            # The number of rows of a product may change its rounding. Each product has the same number, so that the
-            # row of a word does not depend on the other words that were new in the same call.
-            size = _BLOCK if self._complete else _NEW_WORDS
-            for block in new.split(size):
-                vectors = F.pad(self._embedding(block), (0, 0, 0, size - len(block))).to(self._weight.dtype)
-                self._rows[block] = F.linear(vectors, self._weight, self._bias)[: len(block)]
+            for block in new.split(_BLOCK):
+                vectors = self._embedding.weight[block] + self._embedding.bias
+                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self._bias)
             self._known[new] = True

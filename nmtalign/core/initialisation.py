@@ -21,6 +21,7 @@ class Role(Enum):
     ATTENTION = "attention"  # a matrix of the alignment model
     ENERGY = "energy"  # v_a, the vector of the alignment model
     MATRIX = "matrix"
+    SOFTMAX = "softmax"  # the matrix of the output words
     SCALE = "scale"  # of a normalisation
 
 
@@ -38,13 +39,27 @@ def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
     """Yields (module, name, parameter) of the matrices that multiply, and of the word vectors.
 
     Only they are narrower than float32 in bf16 and in eight bits. Vectors stay: biases, v_a, v_p, scales, and matrices
-    with one row. A pass in bf16 rounds the same parameters where it uses them (`Tensor.to`).
+    with one row.
     """
     for module in model.modules():
         for name, parameter in list(module.named_parameters(recurse=False)):
             is_vector = isinstance(module, Initialised) and module.roles[name] in _VECTORS
             if not is_vector and parameter.dim() > 1 and parameter.shape[-2] > 1:
                 yield module, name, parameter
+
+
+def narrowed(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
+    """The names and values in `dtype`, with a gradient, of the `matrices` that a pass in `dtype` multiplies.
+
+    Word vectors are narrowed after they are looked up, and the matrix of the softmax in its loss, so that the sums of
+    their gradients stay float32.
+    """
+    narrow = {
+        id(parameter): parameter.to(dtype)
+        for module, name, parameter in matrices(model)
+        if not (isinstance(module, Initialised) and module.roles[name] in (Role.EMBEDDING, Role.SOFTMAX))
+    }
+    return {name: narrow[id(each)] for name, each in model.named_parameters() if id(each) in narrow}
 
 
 def initialise(model: nn.Module, kind: Initialisation) -> None:

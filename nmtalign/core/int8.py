@@ -9,7 +9,6 @@ A model in eight bits is a copy whose matrices are `Int8Weight`s (`in_int8`). Th
 """
 
 import copy
-import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
@@ -21,13 +20,11 @@ from torch.nn import functional as F
 
 from nmtalign.core.initialisation import matrices
 from nmtalign.errors import ResourceError
-from nmtalign.processor import int8_is_fast
 
 M = TypeVar("M", bound=nn.Module)
 _STEPS = 127
 _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
-_OUTPUTS = 2048  # that are computed together, so that their sums stay in the processor's cache
 _TINY = 1e-30  # the least scale
 _MISSING = (AttributeError, NotImplementedError, RuntimeError)  # raised by a product that this build of PyTorch lacks
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign
@@ -65,7 +62,7 @@ class Int8Matrix:
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
         steps = (rows / scale).round_()
         result = x.new_empty(len(rows), len(self)) if out is None else out
-        sums = self.packed_product(steps) if _packs() else self.plain_product(steps, result)
+        sums = self.packed_product(steps)
         shape = *x.shape[:-1], len(self)
         if addend is not None and not _needs_gradient(addend):
             added = addend if addend.dim() == 1 else addend.reshape(result.shape)
@@ -91,14 +88,6 @@ class Int8Matrix:
             *(None, 1.0, 0, torch.float32, "none", [], ""),
         )
         return found
-
-    def plain_product(self, steps: Tensor, result: Tensor) -> Tensor:
-        """As `packed_product`; fills and returns the result (N, out)."""
-        narrow = steps.to(torch.int8)
-        for first in range(0, len(self), _OUTPUTS):
-            outputs = slice(first, first + _OUTPUTS)
-            result[:, outputs].copy_(torch._int_mm(narrow, self.numbers[outputs].t())).mul_(self.scales[outputs])
-        return result
 
 
 class Int8Weight(Tensor):
@@ -183,36 +172,6 @@ def joined(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
 def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
     """Some of the outputs of a weight (out, in)."""
     return weight.matrix[outputs] if isinstance(weight, Int8Weight) else weight[outputs]
-
-
-@cache
-def _packs() -> bool:
-    """Whether products are oneDNN's with packed weights, because they are the faster ones here.
-
-    PyTorch's `_int_mm` packs a weight at each product, and is a plain loop on processors without VNNI. With VNNI a few
-    products are timed once, which takes milliseconds. The winner of this race makes no difference to the results: if
-    both ways did not give the same numbers, it would always be `_int_mm`.
-    """
-    numbers = (torch.arange(2048 * 512) % 127 - 63).to(torch.int8).view(2048, 512)
-    matrix = Int8Matrix(numbers, torch.linspace(0.5, 1.5, 2048))
-    steps = (torch.arange(96 * 512) * 37 % 255 - 127.0).view(96, 512)
-    result = torch.empty(96, 2048)
-    try:
-        packed = matrix.packed_product(steps)
-    except _MISSING:
-        return False
-    if not int8_is_fast():
-        return True
-    matrix.plain_product(steps, result)
-    ways = (lambda: matrix.packed_product(steps)), (lambda: matrix.plain_product(steps, result))
-    with_packed, plain = (min(_seconds(way) for _ in range(5)) for way in ways)
-    return with_packed < plain and torch.equal(packed, result)
-
-
-def _seconds(work: Callable[[], object]) -> float:
-    began = time.perf_counter()
-    work()
-    return time.perf_counter() - began
 
 
 @cache

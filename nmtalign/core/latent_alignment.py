@@ -12,7 +12,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from nmtalign.core.attention import MIN_ROWS, extended
 from nmtalign.settings.training_settings import ModelConfig
 
 _SMALLEST = 1e-30  # of weights, before their logarithm is taken or they are divided
@@ -24,43 +23,11 @@ class Alternatives:
 
     shares: Tensor  # (B, R, C, Tx), of each annotation in each context
     log_weights: Tensor  # (B, R, C), the log-probability of each context; -inf for one without weight
-
-    @classmethod
-    def marginal(cls, weights: Tensor, positions: int) -> "Alternatives":
-        """The most probable positions, and the mean of the others, under weights (B, R, Tx)."""
-        length = weights.shape[-1]
-        chosen, places = weights.topk(min(positions, length), -1)
-        if length <= positions:
-            return cls(_one_hot(places, weights), _log(chosen))
-        rest = weights.scatter(-1, places, 0.0)
-        mass = rest.sum(-1, keepdim=True)
-        mean = rest / mass.clamp_min(_SMALLEST)
-        shares = torch.cat([_one_hot(places, weights), mean[..., None, :]], -2)
-        return cls(shares, _log(torch.cat([chosen, mass], -1)))
-
-    @classmethod
-    def one(cls, places: Tensor, weights: Tensor) -> "Alternatives":
-        """The positions (B, R) with certainty, among those of weights (B, R, Tx)."""
-        places = places[..., None]
-        return cls(_one_hot(places, weights), torch.zeros_like(places, dtype=weights.dtype))
-
-    @classmethod
-    def sampled(cls, weights: Tensor) -> "Alternatives":
-        """One position of each row, drawn from weights (B, R, Tx)."""
-        places = (weights / torch.empty_like(weights).exponential_()).argmax(-1)
-        return cls.one(places, weights)
-
-    @classmethod
-    def of(cls, config: ModelConfig, weights: Tensor) -> "Alternatives":
-        """Those of a model outside training that has marginal or hard attention, for its weights (B, R, Tx)."""
-        if config.attention_kind == "hard":
-            return cls.one(weights.argmax(-1), weights)
-        return cls.marginal(weights, config.attention_positions)
+    drawn: bool = False  # whether the contexts were sampled
 
     def sums(self, values: Tensor) -> Tensor:
-        """The sums (B, R, C, V) of values (B, Tx, V) by the shares; those of a row do not depend on the other rows."""
-        shares = self.shares.flatten(1, 2).to(values.dtype)
-        sums = torch.bmm(extended(shares, MIN_ROWS), values)[:, : shares.shape[1]]
+        """The sums (B, R, C, V) of values (B, Tx, V) by the shares."""
+        sums = torch.bmm(self.shares.flatten(1, 2).to(values.dtype), values)
         return sums.view(*self.log_weights.shape, -1)
 
     def with_copied(self, copied: Tensor) -> "Alternatives":
@@ -86,6 +53,32 @@ class Alternatives:
         count, total = counted.sum(), (rewards * counted).sum()
         advantages = counted * (count * rewards - total) / (count - 1).clamp_min(1)
         return -(advantages.detach() * _log((weights * self.shares[..., 0, :]).sum(-1))).sum()
+
+
+class Latent:
+    """Chooses the alternatives of a model with marginal or hard attention."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        self._hard, self._positions = config.attention_kind == "hard", config.attention_positions
+
+    def alternatives(self, weights: Tensor, draw: bool = False) -> Alternatives:
+        """Those for weights (B, R, Tx); with `draw`, hard attention samples a position of each row."""
+        if not self._hard:
+            return self.marginal(weights)
+        places = (weights / torch.empty_like(weights).exponential_() if draw else weights).argmax(-1)[..., None]
+        return Alternatives(_one_hot(places, weights), torch.zeros_like(places, dtype=weights.dtype), draw)
+
+    def marginal(self, weights: Tensor) -> Alternatives:
+        """The most probable positions, and the mean of the others, under weights (B, R, Tx)."""
+        length = weights.shape[-1]
+        chosen, places = weights.topk(min(self._positions, length), -1)
+        if length <= self._positions:
+            return Alternatives(_one_hot(places, weights), _log(chosen))
+        rest = weights.scatter(-1, places, 0.0)
+        mass = rest.sum(-1, keepdim=True)
+        mean = rest / mass.clamp_min(_SMALLEST)
+        shares = torch.cat([_one_hot(places, weights), mean[..., None, :]], -2)
+        return Alternatives(shares, _log(torch.cat([chosen, mass], -1)))
 
 
 def _one_hot(places: Tensor, weights: Tensor) -> Tensor:

@@ -1,47 +1,31 @@
 """The complete model: word vectors, encoder, decoder and readout, its loss and forced decoding.
 
 Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
-encoder in this file turns the source into annotations, the decoder (`decoder`, `step`) runs along the target words and
-attends to them (`attention`), and the readout (`readout`) gives the probabilities of the words. `reference` computes
-the recurrent models with plain loops. Other systems have other settings of these parts; a Transformer has an encoder
-and a decoder of its own (`transformer`). Search uses a model that is prepared for it (`inference`).
+encoder in this file turns the source into annotations, the decoder (`decoder`) runs along the target words, updates its
+state (`cells`) and attends to the annotations (`attention`), and the readout (`readout`) gives the probabilities of the
+words. `reference` computes RNNsearch with plain loops. Other systems have other parts with the same interface, which
+the constructor chooses. Search uses a model that is prepared for it (`inference`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 from torch.nn import functional as F
 
-from nmtalign.core.attention import Encoded, Memory
-from nmtalign.core.cell_variants import CELLS, Stack
-from nmtalign.core.copying import Copying, known_words, source_parts
-from nmtalign.core.decoder import RecurrentDecoder
+from nmtalign.core.attention import Memory
+from nmtalign.core.cells import CELLS, unroll
+from nmtalign.core.copying import Copying, known_words
+from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, RecurrentDecoder, Stack, make_decoder
 from nmtalign.core.functional import fast_dropout, wide
-from nmtalign.core.initialisation import Initialised, Role, initialise
-from nmtalign.core.latent_alignment import Alternatives
+from nmtalign.core.initialisation import Initialised, Role, initialise, narrowed
+from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.readout import Readout, TiedReadout, joint_log_probs, linear_cross_entropy
-from nmtalign.core.step import Decoder, DecoderPass, Encoder, unroll
 from nmtalign.core.transformer import TransformerDecoder, TransformerEncoder
-from nmtalign.settings.training_settings import Architecture, ModelConfig
-
-
-@dataclass(frozen=True)
-class Activations:
-    """How a pass computes; an argument of every pass, so that the model itself has no modes.
-
-    `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
-    bf16. With `static_shapes`, which a GPU always has, no shape depends on the content of the masks: the host never
-    waits for the device, a CUDA graph can record the pass, and the logits of padding are computed too.
-    """
-
-    dtype: torch.dtype | None = None
-    static_shapes: bool = False
-
-
-DEFAULT = Activations()
+from nmtalign.settings.training_settings import ModelConfig
 
 
 @dataclass(frozen=True)
@@ -63,7 +47,7 @@ class Loss:
 
 @dataclass(frozen=True)
 class Outputs:
-    """What the probabilities of N given target words are computed from."""
+    """The inputs of the softmax for N given target words."""
 
     features: Tensor  # (N, r); of the C alternatives of each word (N, C, r)
     targets: Tensor  # (N,)
@@ -84,10 +68,10 @@ class Embedding(Initialised):
 
     def forward(self, words: Tensor) -> Tensor:
         """Word ids (...) to vectors (..., m)."""
-        return (F.embedding(words, self.weight) + self.bias).to(self.weight.dtype)
+        return F.embedding(words, self.weight) + self.bias
 
 
-class RecurrentEncoder(Encoder):
+class RecurrentEncoder(nn.Module):
     """Forward and backward gated recurrent nets over one shared embedding (section 3.2, appendix A.2.1).
 
     Both directions run as one batch: step t of the forward net beside step Tx - 1 - t of the backward net. A single
@@ -113,30 +97,29 @@ class RecurrentEncoder(Encoder):
         inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1), self._backward))
         skip = None if padding is None else self._in_order(padding.t(), self._backward)[..., None]
         initial = embedded.new_zeros(self.directions, batch, self.cell.state_size, dtype=wide(embedded.dtype))
-        states, last = unroll(self.cell, inputs, initial, skip)
-        annotations = self._annotations(states[1:], self._backward)
+        outputs, last = unroll(self.cell, inputs, initial, skip)
+        annotations = self._annotations(outputs, self._backward)
         if not len(self.upper.cells):
             return Encoded(annotations, (last[-1],))
         order = self._backward[:1]
         skip = None if padding is None else self._in_order(padding.t(), order)[..., None]
         x = self._in_order(annotations.transpose(0, 1), order)
-        states, lasts = self.upper(x, [initial[:1]] * len(self.upper.cells), skip)
-        return Encoded(self._annotations(states, order), (last[-1], *(one[0] for one in lasts)))
+        outputs, lasts = self.upper(x, [initial[:1]] * len(self.upper.cells), skip)
+        return Encoded(self._annotations(outputs, order), (last[-1], *(one[0] for one in lasts)))
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of products."""
+        return self.cell.input_weight.dtype
 
     def _in_order(self, steps: Tensor, backward: Sequence[bool]) -> Tensor:
         """The inputs of each direction in the order of its steps: (Tx, ...) to (Tx, D, ...)."""
         return torch.stack([steps.flip(0) if back else steps for back in backward], 1)
 
-    def _annotations(self, states: Tensor, backward: Sequence[bool]) -> Tensor:
-        """The states of all directions at the positions of the words: (Tx, D, B, n) to (B, Tx, D n)."""
-        ways = [way.flip(0) if back else way for way, back in zip(states.unbind(1), backward, strict=True)]
+    def _annotations(self, outputs: Tensor, backward: Sequence[bool]) -> Tensor:
+        """The outputs of all directions at the positions of the words: (Tx, D, B, n) to (B, Tx, D n)."""
+        ways = [way.flip(0) if back else way for way, back in zip(outputs.unbind(1), backward, strict=True)]
         return torch.stack([way.transpose(0, 1) for way in ways], 2).flatten(2)
-
-
-_PARTS: Mapping[Architecture, tuple[Callable[[ModelConfig], Encoder], Callable[[ModelConfig, int], Decoder]]] = {
-    "recurrent": (RecurrentEncoder, RecurrentDecoder),
-    "transformer": (TransformerEncoder, TransformerDecoder),
-}
 
 
 class TranslationModel(nn.Module):
@@ -150,28 +133,32 @@ class TranslationModel(nn.Module):
         self.target_embedding = Embedding(config.target_vocabulary_size, config.embedding)
         if config.one_embedding:  # without a second name for its weights, so that they are saved and counted once
             self.__dict__["source_embedding"] = self.target_embedding
-        make_encoder, make_decoder = _PARTS[config.architecture]
-        self.encoder = make_encoder(config)
-        self.decoder = make_decoder(config, self.encoder.output_size)
-        self._share = 0.0 if config.architecture == "transformer" else config.dropout  # its layers drop
-        tied, size = config.shared_embeddings, self.encoder.output_size
+        transforms = config.architecture == "transformer"
+        self.encoder = TransformerEncoder(config) if transforms else RecurrentEncoder(config)
+        size = self.encoder.output_size
+        self.decoder: Decoder = TransformerDecoder(config, size) if transforms else make_decoder(config, size)
+        self._share = 0.0 if transforms else config.dropout  # a Transformer's layers drop
+        tied = config.shared_embeddings
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
         self.copying = Copying(config, size) if config.copy else None
+        self.latent = None if config.attention_kind == "soft" else Latent(config)
         if not self.source_embedding.weight.is_meta:  # a model on the meta device receives its weights later
             initialise(self, config.initialisation)
 
-    def encode(self, source: Tensor, source_mask: Tensor, how: Activations = DEFAULT) -> Memory:
-        """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token."""
-        padding = None if not _is_static(source, how) and bool(source_mask.all()) else ~source_mask
-        embedded, copies = self.embed_source(source, how)
-        encoded = self.encoder(embedded, padding)
-        encoded = replace(encoded, annotations=self._dropout(encoded.annotations))
-        return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
+    def encode(
+        self, source: Tensor, source_mask: Tensor, copies: Tensor | None = None, static_shapes: bool | None = None
+    ) -> Memory:
+        """The memory of sentences that end with `</s>`: ids (B, Tx) and mask (B, Tx), True = a real token.
 
-    def embed_source(self, source: Tensor, how: Activations) -> tuple[Tensor, Tensor | None]:
-        """The vectors (B, Tx, m) of source ids, and the ids that a copying model copies from each place."""
-        source, copies = source_parts(source) if self.config.copy else (source, None)
-        return self._dropout(self._embed(self.source_embedding, source, how)), copies
+        `copies` (B, Tx) are the ids that a copying model copies from each place. With `static_shapes`, which a GPU has
+        by default, no shape depends on the content of the masks: the host never waits for the device, a CUDA graph can
+        record the pass, and the logits of padding are computed too.
+        """
+        static = source.is_cuda if static_shapes is None else static_shapes
+        padding = None if not static and bool(source_mask.all()) else ~source_mask
+        encoded = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
+        encoded = encoded._replace(annotations=self._dropout(encoded.annotations))
+        return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
 
     def loss(
         self,
@@ -179,25 +166,37 @@ class TranslationModel(nn.Module):
         source_mask: Tensor,
         target: Tensor,
         target_mask: Tensor,
+        copies: Tensor | None = None,
+        *,
         label_smoothing: float = 0.0,
-        how: Activations = DEFAULT,
+        dtype: torch.dtype | None = None,
+        static_shapes: bool | None = None,
     ) -> Loss:
-        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients."""
-        static = _is_static(source, how)
-        run = self._run(source, source_mask, target, how)
-        weights = None if run.weights is None else run.weights.transpose(0, 1)
-        drawn = Alternatives.sampled(weights) if self._draws and weights is not None else None
-        alternatives = drawn or self._alternatives(run)
+        """Negative log-likelihood of the target words (B, Ty), summed; `objective.backward()` gives gradients.
+
+        `dtype` is that of the products, None = that of the parameters; states, softmax and sums are float32 even beside
+        bf16. See `encode` for the other arguments.
+        """
+        if dtype is not None:  # the same, with parameters that are narrower for this call
+            options = {"label_smoothing": label_smoothing, "static_shapes": static_shapes}
+            arguments = source, source_mask, target, target_mask, copies
+            narrow: Loss = functional_call(self, narrowed(self, dtype), arguments, options)
+            return narrow
+        static = source.is_cuda if static_shapes is None else static_shapes
+        run = self._run(source, source_mask, target, copies, static)
+        alternatives = self._alternatives(run, draw=self.training)
         outputs = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
             outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
         )
-        if drawn is not None and weights is not None:
-            rewards = self._of_words(log_probs, None if static else target_mask, target)
-            objective = objective + drawn.cost_of_draws(weights, rewards, target_mask)
+        if alternatives is not None and alternatives.drawn and run.weights is not None:
+            rewards = _of_words(log_probs, None if static else target_mask, target)
+            objective = objective + alternatives.cost_of_draws(run.weights.transpose(0, 1), rewards, target_mask)
         return Loss(objective, nll, run.weights)
+
+    forward = loss
 
     @property
     def has_posterior(self) -> bool:
@@ -206,21 +205,31 @@ class TranslationModel(nn.Module):
         With soft attention only the paper's decoders have posteriors. A copying one copies with the weights
         themselves, which are its posteriors, too.
         """
-        return self.config.attention_kind != "soft" or self.decoder.has_posterior
+        return self.latent is not None or self.decoder.has_posterior
 
     @torch.no_grad()
     def force(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        target_mask: Tensor,
+        copies: Tensor | None = None,
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
-        run = self._run(source, source_mask, target, how)
+        run = self._run(source, source_mask, target, copies)
         tokens = self._log_joint(self._outputs(run, target, self._alternatives(run), target_mask)).logsumexp(-1)
-        log_probs = self._of_words(tokens, target_mask, target)
+        log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
     @torch.no_grad()
     def force_posterior(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, how: Activations = DEFAULT
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        target_mask: Tensor,
+        copies: Tensor | None = None,
     ) -> Forced:
         """As `force`, but the weights are posteriors given each target word.
 
@@ -234,71 +243,65 @@ class TranslationModel(nn.Module):
         attention the p of the most probable positions are exact, and the others share the p of their mean.
         """
         decoder = self.decoder
-        if self.config.attention_kind != "soft":
-            return self._exact_posterior(self._run(source, source_mask, target, how), target, target_mask)
-        if self.config.copy or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
-            return self.force(source, source_mask, target, target_mask, how)
-        run = self._run(source, source_mask, target, how)
-        if run.weights is None:
-            raise ValueError("a model with attention has weights")
+        if self.latent is not None:
+            return self._exact_posterior(self._run(source, source_mask, target, copies), target, target_mask)
+        if self.copying is not None or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
+            return self.force(source, source_mask, target, target_mask, copies)
+        run = self._run(source, source_mask, target, copies)
         with torch.enable_grad():
             contexts = run.contexts.detach().requires_grad_()
             states = decoder.states_given(run, contexts)
-            rows = [part.flatten(0, 1) for part in (states, run.words, contexts)]
-            features = self.readout.features(rows[0], rows[1], rows[2])
+            features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), contexts.flatten(0, 1))
         targets = target.t()
         log_probs, d_features = self.readout.token_gradients(features.detach(), targets.flatten())
         (gradient,) = torch.autograd.grad(features, contexts, d_features)
-        gains = torch.bmm(gradient.transpose(0, 1), run.memory.values.mT).transpose(0, 1)  # up to a constant per row
-        posterior = (run.weights.log() + gains.to(run.weights.dtype)).softmax(-1)
-        return Forced(log_probs.view_as(targets).t().masked_fill(~target_mask, 0.0), posterior.transpose(0, 1))
+        gains = torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
+        posterior = (_weights(run).log() + gains).softmax(-1)
+        return Forced(log_probs.view_as(targets).t().masked_fill(~target_mask, 0.0), posterior)
 
-    def _run(self, source: Tensor, source_mask: Tensor, target: Tensor, how: Activations) -> DecoderPass:
+    def _run(
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        target: Tensor,
+        copies: Tensor | None = None,
+        static_shapes: bool | None = None,
+    ) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
-        memory = self.encode(source, source_mask, how)
+        memory = self.encode(source, source_mask, copies, static_shapes)
         previous = target.t()[:-1]
-        if self.config.copy:
+        if self.copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
-        words = self._dropout(self._embed(self.target_embedding, previous, how))
+        words = self._dropout(self._embed(self.target_embedding, previous))
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
-        no_word = memory.values.new_zeros(1, len(target), self.config.embedding)
-        words = torch.cat([no_word, words])
-        return self.decoder.unroll(memory, words)
+        return self.decoder.unroll(memory, F.pad(words, (0, 0, 0, 0, 1, 0)))
 
-    def _exact_posterior(self, run: DecoderPass, target: Tensor, target_mask: Tensor) -> Forced:
+    def _exact_posterior(self, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""
-        if run.weights is None:
-            raise ValueError("a model with attention has weights")
-        weights, shape = run.weights.transpose(0, 1), target.t().shape
-        found = Alternatives.marginal(weights, self.config.attention_positions)
-        log_joint = self._log_joint(self._outputs(run, target, found)).unflatten(0, shape).transpose(0, 1)
-        log_probs = log_joint.logsumexp(-1)
-        if self.config.attention_kind == "hard":
-            outputs = self._outputs(run, target, self._alternatives(run))
-            log_probs = self._log_joint(outputs).logsumexp(-1).view(shape).t()
+        if self.latent is None:
+            raise ValueError("the posterior of soft attention is not exact")
+        weights, shape = _weights(run), target.t().shape
+        alternatives = self.latent.marginal(weights)
+        log_joint = self._log_joint(self._outputs(run, target, alternatives)).unflatten(0, shape).transpose(0, 1)
+        chosen = self.latent.alternatives(weights)
+        log_probs = self._log_joint(self._outputs(run, target, chosen)).logsumexp(-1).view(shape).t()
         if run.memory.copies is not None:
-            found = found.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
-        return Forced(log_probs.masked_fill(~target_mask, 0.0), found.posterior(log_joint))
+            alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
+        return Forced(log_probs.masked_fill(~target_mask, 0.0), alternatives.posterior(log_joint))
 
-    @property
-    def _draws(self) -> bool:
-        return self.training and self.config.attention_kind == "hard"
-
-    def _alternatives(self, run: DecoderPass) -> Alternatives | None:
-        """Those of the words of a pass, for `_outputs`; None for soft attention."""
-        if run.weights is None or self.config.attention_kind == "soft":
-            return None
-        return Alternatives.of(self.config, run.weights.transpose(0, 1))
+    def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
+        """The contexts from which the words of a pass may be generated; None for soft attention."""
+        return None if self.latent is None else self.latent.alternatives(_weights(run), draw)
 
     def _outputs(
-        self, run: DecoderPass, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
+        self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
     ) -> Outputs:
         """The outputs for the chosen (B, Ty) words, or for all, ordered by step."""
         contexts, weights = run.contexts, list[Tensor]()
         if alternatives is not None:
             contexts = alternatives.sums(self.readout.products(run.memory.values)).transpose(0, 1)
             weights.append(alternatives.log_weights.transpose(0, 1))
-        copied = [] if self.copying is None else self.copying.of(run, target.t())
+        copied = [] if self.copying is None else self.copying.log_terms(run, target.t())
         rows = [part.flatten(0, 1) for part in (run.states, run.words, contexts, target.t(), *weights, *copied)]
         if chosen is not None and not bool(chosen.all()):
             index = chosen.t().flatten().nonzero().squeeze(1)
@@ -317,12 +320,6 @@ class TranslationModel(nn.Module):
         known = known_words(targets, self.config.target_vocabulary_size)
         return Outputs(features, known, torch.cat([generated, log_copied], 1))
 
-    def _of_words(self, numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
-        """Numbers (N,) of the chosen words (B, Ty), or of all, in the order of `_outputs`, as (B, Ty); else 0."""
-        if chosen is None:
-            return numbers.view(target.t().shape).t()
-        return numbers.new_zeros(target.t().shape).masked_scatter_(chosen.t(), numbers).t()
-
     def _log_joint(self, outputs: Outputs) -> Tensor:
         """The log-probabilities (N, C) of each alternative together with its word; with copying (N, C + 1)."""
         features, log_terms = outputs.features, outputs.log_terms
@@ -331,13 +328,24 @@ class TranslationModel(nn.Module):
         rows = features.flatten(0, 1), outputs.targets.repeat_interleave(features.shape[1])
         return joint_log_probs(log_terms, self.readout.token_log_probs(*rows))
 
-    def _embed(self, embedding: Embedding, words: Tensor, how: Activations) -> Tensor:
+    def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
+        """The vectors of words in the dtype of the products."""
         vectors: Tensor = embedding(words)
-        return vectors if how.dtype is None else vectors.to(how.dtype)
+        return vectors.to(self.encoder.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return fast_dropout(x, self._share) if self.training else x
 
 
-def _is_static(source: Tensor, how: Activations) -> bool:
-    return how.static_shapes or source.is_cuda
+def _weights(run: DecoderOutput) -> Tensor:
+    """The weights (B, Ty, Tx) of a pass with attention."""
+    if run.weights is None:
+        raise ValueError("a model with attention has weights")
+    return run.weights.transpose(0, 1)
+
+
+def _of_words(numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
+    """Numbers (N,) of the chosen words (B, Ty), or of all, in the order of `_outputs`, as (B, Ty); else 0."""
+    if chosen is None:
+        return numbers.view(target.t().shape).t()
+    return numbers.new_zeros(target.t().shape).masked_scatter_(chosen.t(), numbers).t()

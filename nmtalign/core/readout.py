@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.core.functional import Maxout, apply, fast_dropout, product, take_once, wide
-from nmtalign.core.gpu import missing
+from nmtalign.core.functional import apply, fast_dropout, maxout, product, take_once, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
@@ -35,7 +34,7 @@ class Readout(Initialised):
         "context_weight": Role.MATRIX,
         "bias": Role.BIAS,
         "factor": Role.MATRIX,
-        "output_weight": Role.MATRIX,
+        "output_weight": Role.SOFTMAX,
         "output_bias": Role.BIAS,
     }
 
@@ -66,7 +65,7 @@ class Readout(Initialised):
 
     def products(self, contexts: Tensor) -> Tensor:
         """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""
-        return F.linear(contexts, self.context_weight.to(contexts.dtype)) if self.has_maxout else contexts
+        return F.linear(contexts, self.context_weight) if self.has_maxout else contexts
 
     def features_of(self, state: Tensor, word: Tensor, products: Tensor, dropout: float = 0.0) -> Tensor:
         """As `features`, from the `products` of the contexts."""
@@ -75,15 +74,15 @@ class Readout(Initialised):
         if self.has_maxout:
             total = self.bias.to(dtype)
             if self.word_weight is not None:
-                total = F.linear(word, self.word_weight.to(dtype), total)
-            total = total + F.linear(hidden, self.state_weight.to(dtype))
+                total = F.linear(word, self.word_weight, total)
+            total = total + F.linear(hidden, self.state_weight)
             total = (total if products.dim() == 2 else total[:, None]) + products
-            hidden = apply(Maxout, total)
+            hidden = maxout(total)
         if hidden.dim() == 2:
             hidden = fast_dropout(hidden, dropout)
         elif dropout:  # the alternatives of a word lose the same units
             hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), dropout)
-        return hidden if self.factor is None else F.linear(hidden, self.factor.to(dtype))
+        return hidden if self.factor is None else F.linear(hidden, self.factor)
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
         """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
@@ -267,10 +266,6 @@ def _to_gradient(
     The gradient is the probability, minus 1 - smoothing at the target; `_smooth` adds the part of label smoothing that
     is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
-    if not missing(logits.device):
-        from nmtalign.core.gpu.one_pass import softmax_gradient
-
-        return softmax_gradient(logits, bias, targets, smoothing, nll, log_sums)
     cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
     parts = list(slices(len(targets), logits.shape[1], cells))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
@@ -286,4 +281,3 @@ def _to_gradient(
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
         chunk.copy_(probs)
-    return None

@@ -1,282 +1,109 @@
-"""The equations of the model, slowly: one sentence and one word at a time, a plain loop, meant for float64.
+"""The equations of the article, slowly: RNNsearch and RNNencdec, one sentence and one word at a time, in float64.
 
-This is the place to read the model beside the article; the fast modules compute the same numbers and are tested
-against it. Equations 4-6 and section 3 are those of Bahdanau et al. (2015), as are the appendices. Nothing else in the
-package imports this module.
+This is the place to read the model beside the article: section 3, equations 4 to 7, appendix A. The fast modules
+compute the same numbers, and tests compare both. Nothing else in the package imports this module.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
+from typing import cast
 
 import torch
 from torch import Tensor
 
 from nmtalign.core.attention import AdditiveAttention
-from nmtalign.core.attention_variants import FERTILITY_LIMIT, GeneralAttention
-from nmtalign.core.cell_variants import LightCell, LstmCell
-from nmtalign.core.cells import CudnnCell, GatedCell, PaperCell
+from nmtalign.core.cells import PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
 from nmtalign.core.model import RecurrentEncoder, TranslationModel
-from nmtalign.core.readout import Readout
-from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS
-
-Context = Callable[[int, Tensor], Tensor]
 
 
 def log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int], change: Context = lambda _, context: context
+    model: TranslationModel, source: Sequence[int], target: Sequence[int]
 ) -> tuple[Tensor, Tensor | None]:
     """(log p of each target word (Ty,), weights (Ty, Tx) or None) of a pair of ids that end with `</s>`.
 
-    `change` receives the step and its context and returns the context to use, so that tests can ask "what if".
+    Raises ValueError for a model that is not one of the article.
     """
-    config, (_, decoder) = model.config, recurrent_parts(model)
-    if decoder.initial_weight is None or decoder.initial_bias is None:
-        return stack_log_probs_and_weights(model, source, target)
-    annotations, fixed, finals = annotate(model, source)
-    attends = decoder.attention is not None
-    # s_0 = tanh(W_s backward_1 + b_s), appendix A.2.2
+    check(model)
+    config, decoder = model.config, cast(RecurrentDecoder, model.decoder)
+    annotations = annotate(model, source)
+    attends = isinstance(decoder.attention, AdditiveAttention)
+    # The RNNencdec has a fixed context: the last state of each direction.
     n = config.hidden
-    state = torch.tanh(decoder.initial_weight @ (finals[0][:n] if attends else fixed) + decoder.initial_bias)
-    word_vector = torch.zeros(config.embedding, dtype=state.dtype)  # no previous word, and no begin symbol
-    coverage = torch.zeros(len(annotations), dtype=state.dtype)
-    log_probs, weights = [], []
-    for step, word in enumerate(target):
+    fixed = torch.cat([annotations[-1][:n], annotations[0][n:]])
+    # s_0 = tanh(W_s backward_1 + b_s), appendix A.2.2
+    summary = annotations[0][-n:] if attends else fixed
+    state = torch.tanh(cast(Tensor, decoder.initial_weight) @ summary + cast(Tensor, decoder.initial_bias))
+    word_vector = state.new_zeros(config.embedding)  # no previous word, and no begin symbol
+    log_probs, all_weights = [], []
+    for word in target:
         context = fixed
         if attends:
-            row, shares = attention_weights(decoder, config, state[:n], annotations, coverage, step)
-            context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
-            coverage = next_coverage(decoder, coverage, row, annotations)
-            weights.append(row)
-        context = change(step, context)
+            weights = attention_weights(cast(AdditiveAttention, decoder.attention), state, annotations)
+            context = weighted_sum(weights, annotations)
+            all_weights.append(weights)
         if config.order == "look-update-generate":  # section 3.1: s_i = f(s_{i-1}, y_{i-1}, c_i)
-            state = cell_step(decoder.cell, word_vector, state, context)
-        seen = state[:n], word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if attends else None, annotations))
-        word_vector = embedded(model, word)
+            state = cell_step(cast(PaperCell, decoder.cell), word_vector, state, context)
+        log_probs.append(output(model, state, word_vector, context)[word])
+        word_vector = model.target_embedding.weight[word] + model.target_embedding.bias
         if config.order == "look-generate-update":  # the released code
-            state = cell_step(decoder.cell, word_vector, state, context)
-    return torch.stack(log_probs), torch.stack(weights) if attends else None
+            state = cell_step(cast(PaperCell, decoder.cell), word_vector, state, context)
+    return torch.stack(log_probs), torch.stack(all_weights) if attends else None
 
 
-def stack_log_probs_and_weights(
-    model: TranslationModel, source: Sequence[int], target: Sequence[int]
-) -> tuple[Tensor, Tensor | None]:
-    """As `log_probs_and_weights`, in the order update-look-generate (Luong et al. 2015, Wu et al. 2016)."""
-    config, n, (_, decoder) = model.config, model.config.hidden, recurrent_parts(model)
-    annotations, fixed, states = annotate(model, source)
-    cells = [*decoder.lower.layers(), decoder.cell, *decoder.upper.layers()]
-    attending = len(decoder.lower.cells)
-    context = torch.zeros_like(fixed) if decoder.attention is not None else fixed
-    feeding = 0 if decoder.feeds_vectors else attending  # the layer that gets something of the step before
-    fed = fixed.new_zeros(n) if decoder.feeds_vectors else context
-    word_vector = torch.zeros(config.embedding, dtype=fixed.dtype)
-    log_probs, weights = [], []
-    coverage = torch.zeros(len(annotations), dtype=fixed.dtype)
-    for step, word in enumerate(target):
-        x = word_vector
-        for layer, cell in enumerate(cells):
-            given = torch.cat([x, context]) if layer > attending else x
-            states[layer] = cell_step(cell, given, states[layer], fed if layer == feeding else None)
-            x = states[layer][:n] + x if config.residual and layer > 1 else states[layer][:n]
-            if layer == attending and decoder.attention is not None:
-                row, shares = attention_weights(decoder, config, states[layer][:n], annotations, coverage, step)
-                context = sum_of(share * annotation for share, annotation in zip(shares, annotations, strict=True))
-                coverage = next_coverage(decoder, coverage, row, annotations)
-                weights.append(row)
-        if decoder.attentional_weight is not None:
-            x = torch.tanh(decoder.attentional_weight @ torch.cat([context, x]))
-        seen = x, word_vector, context
-        log_probs.append(word_log_prob(model, word, seen, source, weights[-1] if weights else None, annotations))
-        fed = x if decoder.feeds_vectors else context
-        word_vector = embedded(model, word)
-    return torch.stack(log_probs), torch.stack(weights) if weights else None
+def annotate(model: TranslationModel, source: Sequence[int]) -> list[Tensor]:
+    """The annotations h_j = [forward_j; backward_j] (equation 7), each of 2n numbers; n without the backward net."""
+    embedding, cell = model.source_embedding, cast(PaperCell, cast(RecurrentEncoder, model.encoder).cell)
+    vectors = [embedding.weight[word] + embedding.bias for word in source]
+    forward = run_direction(cell, vectors, 0)
+    if not model.config.bidirectional:
+        return forward
+    backward = run_direction(cell, vectors[::-1], 1)[::-1]
+    return [torch.cat(halves) for halves in zip(forward, backward, strict=True)]
 
 
-def annotate(model: TranslationModel, source: Sequence[int]) -> tuple[list[Tensor], Tensor, list[Tensor]]:
-    """(annotations h_j (equation 7), the last outputs of all directions joined, the last state of each layer).
-
-    The last state of a bidirectional layer is that of its backward net.
-    """
-    config, embedding = model.config, model.source_embedding
-    vectors = [embedding.weight[number & WORD_BITS] + embedding.bias for number in source]
-    from_the_end = [False, True] if config.bidirectional else [config.reverse_source]
-    finals = []
-    encoder, _ = recurrent_parts(model)
-    for layer, cell in enumerate([encoder.cell, *encoder.upper.layers()]):
-        directions, last = [], []
-        for direction, backward in enumerate(from_the_end[:1] if layer else from_the_end):
-            state = torch.zeros(cell.state_size, dtype=embedding.weight.dtype)
-            outputs = []
-            for vector in reversed(vectors) if backward else vectors:
-                state = cell_step(cell, vector, state, direction=direction)
-                outputs.append(state[: config.hidden] + vector if config.residual and layer > 1 else state[: cell.size])
-            directions.append(outputs[::-1] if backward else outputs)
-            last.append(state)
-        vectors = [torch.cat(outputs) for outputs in zip(*directions, strict=True)]
-        finals.append(last[-1])
-    end = [0 if backward else -1 for backward in (from_the_end if len(finals) == 1 else from_the_end[:1])]
-    halves = [vector.split(config.hidden) for vector in vectors]
-    return vectors, torch.cat([halves[place][way] for way, place in enumerate(end)]), finals
-
-
-def recurrent_parts(model: TranslationModel) -> tuple[RecurrentEncoder, RecurrentDecoder]:
-    """The encoder and the decoder; raises TypeError for a Transformer, whose equations are others."""
-    if isinstance(model.encoder, RecurrentEncoder) and isinstance(model.decoder, RecurrentDecoder):
-        return model.encoder, model.decoder
-    raise TypeError("a Transformer is not recurrent")
+def run_direction(cell: PaperCell, vectors: Sequence[Tensor], direction: int) -> list[Tensor]:
+    """The states of one direction of the encoder after each word vector."""
+    states = [vectors[0].new_zeros(cell.size)]
+    for vector in vectors:
+        states.append(cell_step(cell, vector, states[-1], direction=direction))
+    return states[1:]
 
 
 def cell_step(
-    cell: GatedCell,
-    x: Tensor,
-    state: Tensor,
-    context: Tensor | None = None,
-    direction: int | None = None,
+    cell: PaperCell, x: Tensor, state: Tensor, context: Tensor | None = None, direction: int | None = None
 ) -> Tensor:
-    """One step of the gated hidden unit (appendix A.1.1), or of another cell, for single vectors."""
-
-    def of(parameter: Tensor) -> Tensor:
-        return parameter if direction is None else parameter[direction]
-
-    n = cell.size
-    sums = of(cell.input_weight) @ x
-    if context is not None and cell.context_weight is not None:
-        sums = sums + cell.context_weight @ context
-    if isinstance(cell, LightCell):  # Zhang & Sennrich (2019): no matrix multiplies the state
-        key, query, value = (sums + of(cell.bias)).split(n)
-        return torch.tanh(sigmoid(key + state) * value + sigmoid(query - state) * state)
-    recurrent = of(cell.recurrent_weight)
-    if isinstance(cell, LstmCell):
-        entry, forget, gate, candidate = (sums + recurrent @ state[:n] + of(cell.bias)).split(n)
-        kept = sigmoid(forget) * state[n:] + sigmoid(entry) * torch.tanh(candidate)
-        return torch.cat([sigmoid(gate) * torch.tanh(kept), kept])
-    if isinstance(cell, PaperCell):
-        z = sigmoid(sums[:n] + recurrent[:n] @ state)
-        r = sigmoid(sums[n : 2 * n] + recurrent[n : 2 * n] @ state)
-        candidate = torch.tanh(sums[2 * n :] + recurrent[2 * n :] @ (r * state) + of(cell.bias))
-        return (1 - z) * state + z * candidate
-    if not isinstance(cell, CudnnCell):
-        raise TypeError(f"no equations for {type(cell).__name__}")
-    sums = sums + of(cell.bias)
-    products = recurrent @ state
-    products = products + of(cell.recurrent_bias)
-    r = sigmoid(sums[:n] + products[:n])
-    z = sigmoid(sums[n : 2 * n] + products[n : 2 * n])
-    candidate = torch.tanh(sums[2 * n :] + r * products[2 * n :])
-    return (1 - z) * candidate + z * state
+    """The gated hidden unit (appendix A.1.1): s = (1 - z) * s' + z * tanh(W x + U (r * s') + C c + b)."""
+    input_weight, recurrent_weight, bias = (
+        cast(Tensor, parameter if direction is None else cast(Tensor, parameter)[direction])
+        for parameter in (cell.input_weight, cell.recurrent_weight, cell.bias)
+    )
+    sums = input_weight @ x
+    if context is not None:
+        sums = sums + cast(Tensor, cell.context_weight) @ context
+    (z_sum, r_sum, candidate_sum), (z_weight, r_weight, weight) = sums.chunk(3), recurrent_weight.chunk(3)
+    z, r = sigmoid(z_sum + z_weight @ state), sigmoid(r_sum + r_weight @ state)
+    return (1 - z) * state + z * torch.tanh(candidate_sum + weight @ (r * state) + bias)
 
 
-def attention_weights(
-    decoder: RecurrentDecoder,
-    config: ModelConfig,
-    state: Tensor,
-    annotations: Sequence[Tensor],
-    coverage: Tensor,
-    step: int,
-) -> tuple[Tensor, Tensor]:
-    """(weights (Tx,) of a state, factors (Tx,) of the context): the softmax of the energies (equation 6), twice.
-
-    Local attention is that of Luong et al. (2015), section 3.2: positions outside a window have the weight 0. In
-    local-p the factors are multiplied by a Gaussian, and the weights are the factors, normalised.
-    """
-    energies = [energy(decoder, config, state, h, covered) for h, covered in zip(annotations, coverage, strict=True)]
+def attention_weights(attention: AdditiveAttention, state: Tensor, annotations: Sequence[Tensor]) -> Tensor:
+    """The softmax (equation 6) of the energies v_a . tanh(W_a s_{i-1} + U_a h_j) (appendix A.1.2)."""
+    query = attention.query_weight @ state
+    energies = [attention.vector @ torch.tanh(query + attention.key_weight @ annotation) for annotation in annotations]
     shares = torch.stack(energies).exp()
-    if config.attention_span == "global":
-        return shares / shares.sum(), shares / shares.sum()
-    length, window = len(annotations), config.attention_window
-    center = torch.tensor(min(step, length - 1), dtype=state.dtype)
-    if decoder.position is not None:
-        center = length * sigmoid(decoder.position.vector @ torch.tanh(decoder.position.weight @ state))
-    offsets = torch.arange(length) - center
-    shares = shares * (offsets.abs() <= window)
-    shares = shares / shares.sum()
-    if decoder.position is not None:
-        shares = shares * torch.exp(-(offsets**2) / (2 * (window / 2) ** 2))
-    return shares / shares.sum(), shares
+    return shares / shares.sum()
 
 
-def energy(
-    decoder: RecurrentDecoder, config: ModelConfig, state: Tensor, annotation: Tensor, covered: Tensor
-) -> Tensor:
-    """The energy of a state and an annotation: v_a . tanh(W_a s + U_a h) (appendix A.1.2), or Luong et al.'s scores."""
-    attention, n = decoder.attention, config.hidden
-    if isinstance(attention, AdditiveAttention):
-        inner = attention.query_weight @ state + attention.key_weight @ annotation
-        if decoder.coverage is not None:
-            inner = inner + decoder.coverage.coverage_weight[:, 0] * covered
-        return attention.vector @ torch.tanh(inner)
-    if isinstance(attention, GeneralAttention):
-        return state @ attention.key_weight @ annotation
-    return state @ (annotation[:n] + annotation[n:] if len(annotation) > n else annotation)
+def weighted_sum(weights: Tensor, annotations: Sequence[Tensor]) -> Tensor:
+    """The context (equation 5): the sum of the annotations by their weights."""
+    return torch.stack([weight * annotation for weight, annotation in zip(weights, annotations, strict=True)]).sum(0)
 
 
-def next_coverage(
-    decoder: RecurrentDecoder, coverage: Tensor, weights: Tensor, annotations: Sequence[Tensor]
-) -> Tensor:
-    """Linguistic coverage (Tu et al. 2016): the weights over the fertilities are added."""
-    if decoder.coverage is None:
-        return coverage
-    products = torch.stack([decoder.coverage.fertility_weight[0] @ annotation for annotation in annotations])
-    return coverage + weights / (FERTILITY_LIMIT * sigmoid(products))
-
-
-def embedded(model: TranslationModel, word: int) -> Tensor:
-    """The vector (m,) of a target word; that of `<unk>` for a copied word beyond the vocabulary."""
-    embedding = model.target_embedding
-    return embedding.weight[word if word < len(embedding.weight) else UNK_ID] + embedding.bias
-
-
-def word_log_prob(
-    model: TranslationModel,
-    word: int,
-    given: tuple[Tensor, Tensor, Tensor],
-    source: Sequence[int],
-    weights: Tensor | None,
-    annotations: Sequence[Tensor],
-) -> Tensor:
-    """log p of a word given (state, previous word's vector, context); See et al. (2017), equations 8 and 9."""
-    state, word_vector, context = given
-    log_terms, copying = [], model.copying
-    for weight, one, _ in contexts(model.config, context, weights, annotations):
-        log_probs = output(model.readout, model.config, state, word_vector, one)
-        log_terms.append(weight.log() + log_probs[word] if word < len(log_probs) else torch.tensor(-torch.inf))
-    if copying is None or weights is None:
-        return torch.stack(log_terms).logsumexp(0)
-    sums = copying.context_weight @ context + copying.state_weight @ state + copying.word_weight @ word_vector
-    p_gen = sigmoid(sums + copying.bias)[0]
-    equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
-    return (p_gen * torch.stack(log_terms).exp().sum() + (1 - p_gen) * (weights * equal).sum()).log()
-
-
-def contexts(
-    config: ModelConfig, context: Tensor, weights: Tensor | None, annotations: Sequence[Tensor]
-) -> list[tuple[Tensor, Tensor, list[int]]]:
-    """(probability, context, positions) of each context from which a word may be generated.
-
-    Soft attention has one, the context of equation 5. Marginal attention has the annotation of each of the most
-    probable positions, and the mean of the others by their weights; hard attention the most probable one.
-    """
-    if config.attention_kind == "soft" or weights is None:
-        return [(torch.ones(()), context, list(range(len(annotations))))]
-    order = weights.argsort(descending=True).tolist()
-    if config.attention_kind == "hard":
-        return [(torch.ones(()), annotations[order[0]], order[:1])]
-    found = [(weights[place], annotations[place], [place]) for place in order[: config.attention_positions]]
-    if others := order[config.attention_positions :]:
-        mass = sum_of(weights[place] for place in others)
-        found.append((mass, sum_of(weights[place] / mass * annotations[place] for place in others), others))
-    return found
-
-
-def output(readout: Readout, config: ModelConfig, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:
-    """Log-probabilities (K,): the maxout layer, then the softmax (appendix A.2.2)."""
-    hidden = state
-    if readout.has_maxout:
-        sums = readout.state_weight @ state + readout.context_weight @ context + readout.bias
-        if readout.word_weight is not None:
-            sums = sums + readout.word_weight @ word_vector
-        hidden = torch.stack([torch.max(sums[2 * i], sums[2 * i + 1]) for i in range(config.maxout)])
+def output(model: TranslationModel, state: Tensor, word_vector: Tensor, context: Tensor) -> Tensor:
+    """Log-probabilities (K,): the maxout layer of U_o s + V_o e(y) + C_o c, then the softmax (appendix A.2.2)."""
+    readout = model.readout
+    sums = readout.state_weight @ state + readout.context_weight @ context + readout.bias
+    sums = sums + cast(Tensor, readout.word_weight) @ word_vector
+    hidden = torch.stack([torch.max(pair) for pair in sums.view(-1, 2)])
     if readout.factor is not None:
         hidden = readout.factor @ hidden
     logits = readout.output_weight @ hidden + readout.output_bias
@@ -288,6 +115,16 @@ def sigmoid(x: Tensor) -> Tensor:
     return 1 / (1 + (-x).exp())
 
 
-def sum_of(terms: Iterable[Tensor]) -> Tensor:
-    """The sum of tensors."""
-    return torch.stack(list(terms)).sum(0)
+def check(model: TranslationModel) -> None:
+    """Raises ValueError for a model that is not one of the article."""
+    config = model.config
+    papers: dict[str, object] = {
+        "cell": "paper",
+        "readout": "maxout",
+        "attention_kind": "soft",
+        "attention_span": "global",
+    }
+    papers |= {"coverage": "none", "copy": False, "readout_previous_word": True, "reverse_source": False}
+    wrong = [name for name, value in papers.items() if getattr(config, name) != value]
+    if wrong or config.order == "update-look-generate" or config.attention not in ("additive", "none"):
+        raise ValueError(f"not a model of the article: {', '.join(wrong) or config.order + ', ' + config.attention}")

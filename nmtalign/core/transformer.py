@@ -1,29 +1,33 @@
 """The Transformer (Vaswani et al. 2017): layers of attention and feed-forward nets in the place of recurrence.
 
 Its parts are exchangeable with those of RNNsearch: the encoder gives annotations, the decoder runs along the target
-words, and the readout is the softmax. With `norm` = "pre", the last layer is followed by a norm.
+words, and the readout is the softmax. A layer has two sublayers, in the decoder three: self-attention, attention to the
+source, and a feed-forward net. With `norm` = "post", as in the article, a sublayer f changes x to norm(x + f(x)); with
+"pre" it changes x to x + f(norm(x)), and the last layer is followed by a norm. Projections have no bias.
 
-m is the size of the word vectors and of all layers, A the number of heads, and d = m / A.
+m is the size of the word vectors and of all layers, n that of the inner layer of the feed-forward nets, A the number of
+heads, and d = m / A.
 """
 
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.attention import MIN_POSITIONS, Encoded, Memory, extended
+from nmtalign.core.attention import Memory
+from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, Encoded, StepOutput
 from nmtalign.core.devices import widest
 from nmtalign.core.functional import fast_dropout, wide
 from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.core.step import Advance, Decoder, DecoderPass, DecoderState, Encoder
-from nmtalign.core.transformer_layer import LayerNorm, TransformerLayer, attend, hidden_positions, self_attention
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig
+
+_ROOM = 16  # positions that a cache grows by
 
 
 def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tensor:
@@ -32,6 +36,106 @@ def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tenso
     rates = 10_000 ** -(torch.arange(0, width, 2, dtype=numbers.dtype, device=device) / width)
     angles = numbers[:, None] * rates
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
+
+
+def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
+    """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
+
+    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` positions as in `hidden_positions`. PyTorch's
+    scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16, its gradient takes
+    seven times as long).
+    """
+    products = (queries / math.sqrt(queries.shape[-1])) @ keys.mT
+    energies = products.to(wide(products.dtype))
+    weights = (energies if hidden is None else energies.masked_fill(hidden, -torch.inf)).softmax(-1)
+    return weights.to(values.dtype) @ values, weights
+
+
+def positions_after(count: int, device: torch.device) -> Tensor:
+    """(count, count), True at the positions after that of the query, which a decoder must not attend to."""
+    places = torch.arange(count, device=device)
+    return places > places[:, None]
+
+
+def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
+    """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
+    queries, keys, values = parts.permute(2, 0, 3, 1, 4)
+    return attend(queries, keys, values, hidden)[0].transpose(1, 2).flatten(2)
+
+
+class LayerNorm(Initialised):
+    """Each vector minus its mean, over its standard deviation, times a scale, plus a shift (Ba et al. 2016)."""
+
+    roles: ClassVar[Mapping[str, Role]] = {"scale": Role.SCALE, "shift": Role.BIAS}
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """(..., m) to (..., m)."""
+        return F.layer_norm(x, self.scale.shape, self.scale.to(x.dtype), self.shift.to(x.dtype))
+
+
+class TransformerLayer(Initialised):
+    """A layer of the encoder, or with `of_decoder` one that also attends to the source."""
+
+    roles: ClassVar[Mapping[str, Role]] = {
+        "self_weight": Role.MATRIX,
+        "self_output": Role.MATRIX,
+        "source_weight": Role.MATRIX,
+        "source_output": Role.MATRIX,
+        "inner_weight": Role.MATRIX,
+        "inner_bias": Role.BIAS,
+        "outer_weight": Role.MATRIX,
+        "outer_bias": Role.BIAS,
+    }
+
+    def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
+        super().__init__()
+        size, inner = config.embedding, config.hidden
+        self._heads, self._pre, self._dropout = config.heads, config.norm == "pre", config.dropout
+        self.self_weight = nn.Parameter(torch.empty(3, size, size))  # W^Q, W^K and W^V of all heads
+        self.self_output = nn.Parameter(torch.empty(size, size))  # W^O
+        self.source_weight = nn.Parameter(torch.empty(size, size)) if of_decoder else None  # W^Q
+        self.source_output = nn.Parameter(torch.empty(size, size)) if of_decoder else None
+        self.inner_weight = nn.Parameter(torch.empty(inner, size))
+        self.inner_bias = nn.Parameter(torch.zeros(inner))
+        self.outer_weight = nn.Parameter(torch.empty(size, inner))
+        self.outer_bias = nn.Parameter(torch.zeros(size))
+        self.norms = nn.ModuleList(LayerNorm(size) for _ in range(3 if of_decoder else 2))
+
+    def forward(
+        self,
+        x: Tensor,
+        dtype: torch.dtype,
+        attend_self: Callable[[Tensor], Tensor],
+        source: tuple[Tensor, Tensor, Tensor | None] | None = None,
+    ) -> tuple[Tensor, Tensor | None]:
+        """(x (B, R, m), weights (B, A, R, Tx) of the source) after this layer; x is wide, products are in `dtype`.
+
+        `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are the keys
+        and values (B, A, Tx, d) of the source, and its hidden positions.
+        """
+        weights = None
+        parts = F.linear(self._enter(0, x, dtype), self.self_weight.flatten(0, 1))
+        contexts = attend_self(parts.unflatten(-1, (3, self._heads, -1)))
+        x = self._leave(0, x, F.linear(contexts, self.self_output))
+        if source is not None and self.source_weight is not None and self.source_output is not None:
+            queries = F.linear(self._enter(1, x, dtype), self.source_weight)
+            found, weights = attend(queries.unflatten(-1, (self._heads, -1)).transpose(1, 2), *source)
+            x = self._leave(1, x, F.linear(found.transpose(1, 2).flatten(2), self.source_output))
+        inner = F.linear(self._enter(-1, x, dtype), self.inner_weight, self.inner_bias.to(dtype)).relu()
+        return self._leave(-1, x, F.linear(inner, self.outer_weight, self.outer_bias.to(dtype))), weights
+
+    def _enter(self, number: int, x: Tensor, dtype: torch.dtype) -> Tensor:
+        """The input of a sublayer."""
+        return (self.norms[number](x) if self._pre else x).to(dtype)
+
+    def _leave(self, number: int, x: Tensor, change: Tensor) -> Tensor:
+        """x changed by a sublayer."""
+        x = x + fast_dropout(change, self._dropout if self.training else 0.0)
+        return x if self._pre else self.norms[number](x)
 
 
 class TransformerStack(Initialised):
@@ -49,8 +153,13 @@ class TransformerStack(Initialised):
         x = vectors.to(dtype) * math.sqrt(width) + sinusoids(first, count, width, vectors.device).to(dtype)
         return fast_dropout(x, self._dropout if self.training else 0.0)
 
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of products."""
+        return cast(TransformerLayer, self.layers[0]).self_weight.dtype
 
-class TransformerEncoder(TransformerStack, Encoder):
+
+class TransformerEncoder(TransformerStack):
     """Every layer attends to all words of the sentence."""
 
     def __init__(self, config: ModelConfig) -> None:
@@ -58,7 +167,7 @@ class TransformerEncoder(TransformerStack, Encoder):
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
-        x, hidden = self.with_positions(embedded), hidden_positions(embedded, padding)
+        x, hidden = self.with_positions(embedded), None if padding is None else padding[:, None, None]
         for layer in self.layers:
             check_wanted()
             x, _ = layer(x, embedded.dtype, partial(self_attention, hidden=hidden))
@@ -94,7 +203,7 @@ class CachedState(DecoderState):
         if self.rows is None and length < room and self.written[0] == length:
             self.written[0] += 1
             return replace(self, length=length + 1)
-        more = 0 if length < room else MIN_POSITIONS
+        more = 0 if length < room else _ROOM
         copied = self.hidden.clone() if self.rows is None else self.hidden.index_select(2, self.rows)
         copied = F.pad(copied, (0, 0, 0, more)) if more else copied
         return CachedState(copied, length=length + 1, written=[length + 1])
@@ -113,37 +222,30 @@ class TransformerDecoder(TransformerStack, Decoder):
         self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
 
     def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, T, d) of all layers.
-
-        T is at least 16, so that `attend` need not extend them at every step.
-        """
+        """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
         annotations = encoded.annotations
-        found = F.linear(annotations, self.memory_weight.flatten(0, 2).to(annotations.dtype))
-        keys = found.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
-        keys = extended(keys, MIN_POSITIONS)
+        keys = F.linear(annotations, self.memory_weight.flatten(0, 2))
+        keys = keys.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
-    def unroll(self, memory: Memory, words: Tensor) -> DecoderPass:
+    def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient.
 
         The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
         """
         x = self.with_positions(words.transpose(0, 1))
-        hidden = hidden_positions(x, causal=True)
+        hidden = positions_after(len(words), x.device)
         states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, hidden))
-        return DecoderPass(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
+        return DecoderOutput(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
         """The state of one row per sentence."""
         shape = len(self.layers), 2, len(memory.values), self._heads, 0, self.output_size // self._heads
         return CachedState(memory.values.new_empty(shape))
 
-    def advance(self, memory: Memory, state: DecoderState, words: Tensor, first: bool) -> Advance:
-        """One step of search from the previous words (N, m), which are 0 at the `first` step; without a gradient.
-
-        The rows of one sentence are adjacent. N is a multiple of the number of sentences.
-        """
+    def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
+        """See `Decoder.step`."""
         if not isinstance(state, CachedState):
             raise TypeError("the state is not that of a Transformer")
         position, state = state.length, state.with_room()
@@ -154,12 +256,12 @@ class TransformerDecoder(TransformerStack, Decoder):
             queries, new = parts.flatten(0, 1).split([1, 2], 1)
             cache[number, :, :, :, position] = new.transpose(0, 1)
             keys, values = cache[number]
-            found, _ = attend(queries.transpose(1, 2), keys, values, hidden, least_rows=1)
-            return found.reshape(len(parts), -1, words.shape[1])
+            contexts, _ = attend(queries.transpose(1, 2), keys, values, hidden)
+            return contexts.reshape(len(parts), -1, words.shape[1])
 
         x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
         states, weights = self._run(memory, x, words.dtype, attend_self)
-        return Advance(state, states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
+        return state, StepOutput(states.flatten(0, 1), words[:, :0], weights.flatten(0, 1))
 
     def _run(
         self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
@@ -167,11 +269,11 @@ class TransformerDecoder(TransformerStack, Decoder):
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
         if memory.keys is None:
             raise ValueError("the memory of a model without attention cannot be attended to")
-        hidden, length = hidden_positions(memory.values, memory.padding), memory.values.shape[1]
+        hidden = None if memory.padding is None else memory.padding[:, None, None]
         for number, layer in enumerate(self.layers):
             check_wanted()
             keys, values = memory.keys[:, :, number].unbind(2)
-            x, found = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
+            x, by_head = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:
-                weights = (found[:, self._head - 1] if self._head else found.mean(1))[..., :length]
+                weights = by_head[:, self._head - 1] if self._head else by_head.mean(1)
         return self.norm(x), weights

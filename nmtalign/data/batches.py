@@ -39,6 +39,7 @@ class Batch:
     sentences: int  # B
     guide: Tensor | None = None  # (B, Ty, Tx) bool: the weights with a given link, if links are given
     linked: int = 0  # target tokens with a given link
+    copies: Tensor | None = None  # (B, Tx) the ids that a copying model copies from each place
 
     def to(self, device: torch.device) -> "Batch":
         """The same batch on a device; the host does not wait for a copy from pinned memory."""
@@ -49,9 +50,9 @@ class Batch:
         return self._map(Tensor.pin_memory)
 
     def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of a loss: source, source_mask, target, target_mask, and the guide if there is one."""
-        tensors = self.source, self.source_mask, self.target, self.target_mask
-        return tensors if self.guide is None else (*tensors, self.guide)
+        """The inputs of a loss: source, source_mask, target, target_mask, then copies and guide if there are any."""
+        tensors = self.source, self.source_mask, self.target, self.target_mask, self.copies, self.guide
+        return tuple(tensor for tensor in tensors if tensor is not None)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         changed: dict[str, Any] = {name: change(value) for name, value in vars(self).items() if torch.is_tensor(value)}
@@ -68,13 +69,22 @@ def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def make_batch(pairs: Sequence[tuple[Ids, Ids]], indices: Sequence[int] | Indices | None = None) -> Batch:
-    """Returns the padded batch of pairs of ids without `</s>`; `indices` are stored in it."""
+def make_batch(
+    pairs: Sequence[tuple[Ids, Ids]],
+    indices: Sequence[int] | Indices | None = None,
+    copies: Sequence[Ids] | None = None,
+) -> Batch:
+    """Returns the padded batch of pairs of ids without `</s>`; `indices` are stored in it.
+
+    `copies` are the ids that a copying model copies from each source place (`pair_ids`).
+    """
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
     source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))
-    return Batch(source, source_mask, target, target_mask, positions, source_words, target_words, len(pairs))
+    counts = source_words, target_words, len(pairs)
+    copied = None if copies is None else make_source(copies)[0]
+    return Batch(source, source_mask, target, target_mask, positions, *counts, copies=copied)
 
 
 @dataclass(frozen=True)

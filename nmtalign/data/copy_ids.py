@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from nmtalign.data.batches import Batch
 from nmtalign.data.corpus import CORPUS_FILE, Corpus, Split, SplitSide
 from nmtalign.errors import FormatError
-from nmtalign.text.vocabulary import COPY_SHIFT, EOS_ID, UNK_ID
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 
 class CopyIds:
@@ -40,7 +40,7 @@ class CopyIds:
         places = np.where(equal.any(2), size + equal.argmax(2), UNK_ID)
         return dataclasses.replace(
             batch,
-            source=torch.from_numpy(source | copies << COPY_SHIFT),
+            copies=torch.from_numpy(copies),
             target=torch.from_numpy(np.where(target < size, target, places)),
         )
 

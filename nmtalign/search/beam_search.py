@@ -1,22 +1,197 @@
-"""Beam search over a batch of sentences."""
+"""Beam search: hypotheses and their scores, the words that they may use, and the best continuations of each step.
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+The arrays of the search are on the host. A scorer gives the log-probabilities of each step, and the best continuations
+are selected on its device, without sorting all scores.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 
 from nmtalign.core.devices import widest
-from nmtalign.errors import check_wanted
+from nmtalign.errors import Abandoned, UsageError, unwanted_signal
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Array, Flags, Floats, Hypothesis, Integers, Scoring, SearchOptions
-from nmtalign.search.phrases import PhraseBanks, Phrases
 from nmtalign.search.scorer import Choice, Scorer, Session, no_finite_probability
-from nmtalign.search.selection import Continuations, Restrictions, best_continuations
-from nmtalign.text.vocabulary import EOS_ID
+from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
+Array = npt.NDArray[Any]
+Floats = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+Flags = npt.NDArray[np.bool_]
+
+_SMALLEST_COVERAGE = 1e-6  # a source word without any weight costs the logarithm of this
 _ROUNDING = 1e-12  # relative; a bound and the score that reaches it are computed in different orders
+_MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
+_STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... form one block
+_SPARE = 4  # more candidates than needed, so that most ties at the last place need no second pass
+Restrict = Callable[[Tensor, Tensor, slice], None]
+Found = tuple[Tensor, Tensor, Tensor, Tensor]
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """A finished translation.
+
+    tokens: word ids without `</s>`. log_prob: the sum over all words and `</s>`. score: see `Scoring`.
+    token_log_probs: len(tokens) + 1 numbers. weights: (len(tokens) + 1, Tx) float32, whose last row and last column
+    belong to `</s>`; None if they were not requested or the model has no attention. given: the words of required
+    phrases that the model does not know, by their positions in `tokens`, where there is an `<unk>`.
+    """
+
+    tokens: tuple[int, ...]
+    log_prob: float
+    score: float
+    token_log_probs: tuple[float, ...]
+    weights: npt.NDArray[np.float32] | None = None
+    given: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Scoring:
+    """score = (log_prob - word_penalty * length) / length ** length_penalty + coverage_penalty * coverage.
+
+    The length includes `</s>`. The coverage is the sum over the source words of log(min(1, sum of the word's weights))
+    (Wu et al. 2016, equation 14); it is at most 0.
+    """
+
+    length_penalty: float = 1.0
+    word_penalty: float = 0.0
+    coverage_penalty: float = 0.0
+
+    def score(self, log_prob: float, length: int, coverage: Array | None = None) -> float:
+        """The score of a translation; `coverage` (Tx,) is the sum of the weights of each source word."""
+        score = float((log_prob - self.word_penalty * length) / length**self.length_penalty)
+        if coverage is not None and self.coverage_penalty:
+            score += self.coverage_penalty * float(np.log(np.clip(coverage, _SMALLEST_COVERAGE, 1.0)).sum())
+        return score
+
+    def bound(self, log_probs: Array, shortest: int, longest: Array) -> Array:
+        """The highest score that open hypotheses (B,) can reach at a length from `shortest` to their `longest` (B,).
+
+        Each further word lowers the log-probability and coverage is never positive, so the present log-probability is
+        the best case.
+        """
+        if not self.word_penalty:
+            return np.asarray(log_probs / longest**self.length_penalty)
+        lengths = np.arange(shortest, max(shortest, int(longest.max())) + 1)
+        scores = (log_probs[:, None] - self.word_penalty * lengths) / lengths**self.length_penalty
+        allowed = (lengths <= longest[:, None]) | (lengths == shortest)
+        return np.asarray(np.where(allowed, scores, -np.inf).max(axis=1))
+
+
+@dataclass(frozen=True)
+class SearchOptions:
+    """The options of `beam_search`; raises UsageError if n_best is larger than the beam.
+
+    With `safe_stop` a sentence is finished when no open hypothesis can become one of the n_best any more. Without it,
+    a sentence is finished when its beam is empty, as in the released code of Bahdanau et al. (2015).
+    """
+
+    beam: int = 12
+    scoring: Scoring = field(default_factory=Scoring)
+    n_best: int = 1
+    allow_unk: bool = False
+    min_length_ratio: float = 0.0
+    max_length_ratio: float = 3.0
+    safe_stop: bool = True
+    keep_weights: bool = False
+
+    def __post_init__(self) -> None:
+        if not 1 <= self.n_best <= self.beam:
+            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")
+
+
+class Continuations(NamedTuple):
+    """The best continuations of the beams of B sentences, best first, on the host; every array is (B, W).
+
+    If a sentence has fewer than W possible continuations, the others have a total of -inf.
+    """
+
+    totals: Array  # float64, the log-probability of the hypothesis with the word
+    rows: Array  # the row of the step that is continued
+    tokens: Array  # the word's id
+    gains: Array  # float64, the log-probability of the word
+
+
+class Restrictions:
+    """The length limits of B sentences, the prefixes of their translations, and the ban of `<unk>`.
+
+    `limits` (B,): the step, counted from 1, at which every translation must end. A limit always leaves room for the
+    prefix and the words of the required phrases. A step scores one column per word: the columns are those of the
+    candidates, or without them the word ids.
+    """
+
+    def __init__(
+        self,
+        lengths: Sequence[int],
+        options: SearchOptions,
+        candidates: Candidates | None = None,
+        prefixes: Sequence[Sequence[int]] | None = None,
+        phrase_words: Sequence[int] = (),
+    ) -> None:
+        """`lengths` (B,) of the sources include `</s>`; `phrase_words` (B,) count the words of the phrases."""
+        self._allow_unk, self._words = options.allow_unk, candidates.words if candidates else None
+        prefixes = prefixes or [()] * len(lengths)
+        self.prefix_lengths: Integers = np.array([len(prefix) for prefix in prefixes])
+        phrase_lengths = np.array(phrase_words or [0] * len(lengths))
+        limits = [max(1, int(options.max_length_ratio * length)) for length in lengths]
+        self.limits: Integers = np.maximum(limits, self.prefix_lengths + phrase_lengths + 1)
+        # The number of first steps in which `</s>` is banned.
+        self._min_lengths = np.minimum([int(options.min_length_ratio * length) for length in lengths], self.limits - 1)
+        # The columns of the prefixes, padded with -1.
+        self._prefixes = np.full((len(lengths), max(self.prefix_lengths)), -1)
+        for row, prefix in zip(self._prefixes, prefixes, strict=True):
+            row[: len(prefix)] = self.columns(prefix)
+
+    def columns(self, words: Sequence[int] | Integers) -> Integers:
+        """The columns of word ids, all of which must be scored."""
+        ids = np.array(words, np.int64)
+        return ids if self._words is None else np.searchsorted(self._words, ids)
+
+    def words(self, columns: Integers) -> Integers:
+        """The word ids of columns."""
+        return columns if self._words is None else np.asarray(self._words[columns])
+
+    def may_end(self, sentences: Integers, step: int) -> Flags:
+        """Which of these sentences (r,) have their minimum length at a step."""
+        return np.asarray(self._min_lengths[sentences] <= step)
+
+    def apply(self, logits: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
+        """Bans words by setting logits (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
+
+        Bans `<unk>` unless it is allowed; all words except the next word of the prefix; `</s>` before the minimum
+        length and in rows that are `incomplete` (r,), which still lack a phrase; all words except `</s>` at the last
+        step.
+        """
+        prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
+        if not self._allow_unk:
+            logits[slice(None) if prefix is None else _indices(prefix < 0, logits), UNK_ID] = -torch.inf
+        too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
+        if incomplete is not None:
+            too_early = too_early | incomplete
+        if too_early.any():
+            logits[_indices(too_early, logits), EOS_ID] = -torch.inf
+        if last.any():
+            _ban_all_but(logits, last, np.full(len(last), EOS_ID))
+        if prefix is not None:
+            _ban_all_but(logits, prefix >= 0, prefix)
+
+
+def _indices(flags: Flags, like: Tensor) -> Tensor:
+    return torch.from_numpy(np.nonzero(flags)[0]).to(like.device)
+
+
+def _ban_all_but(logits: Tensor, flags: Flags, columns: Integers) -> None:
+    """Bans all columns except one (r,) in the rows whose flag (r,) is set."""
+    rows, allowed = _indices(flags, logits), torch.from_numpy(columns[flags]).to(logits.device)
+    values = logits[rows, allowed]
+    logits[rows] = -torch.inf
+    logits[rows, allowed] = values
 
 
 def beam_search(
@@ -26,22 +201,20 @@ def beam_search(
     options: SearchOptions,
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
-    phrases: Sequence[Phrases] | None = None,
+    copies: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: at least one and at most n_best.
 
-    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Each translation begins with the prefix of its sentence
-    and contains the phrases of its sentence (see `PhraseBanks`); `candidates` must include the words of both. A
-    finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability, finished
-    ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx every
-    open hypothesis must end. The result for a sentence does not depend on the other sentences of the batch.
+    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx); `copies` (B, Tx) for a copying model. Each translation
+    begins with the prefix of its sentence; `candidates` must include its words. A finished hypothesis leaves the beam,
+    which shrinks by one. Open hypotheses are compared by log-probability, finished ones by `Scoring`. `</s>` is banned
+    in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx every open hypothesis must end. The result
+    for a sentence does not depend on the other sentences of the batch, except for rounding.
     Raises NmtalignError if the model gives no finite probability.
     """
     lengths = source_mask.sum(dim=1).tolist()
-    required = phrases if phrases and any(each.words for each in phrases) else None
-    restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in required or ()])
-    search = BeamSearch(lengths, options, restrictions, PhraseBanks(required, restrictions) if required else None)
-    return search.run(scorer, source, source_mask, candidates)
+    search = BeamSearch(lengths, options, Restrictions(lengths, options, candidates, prefixes))
+    return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
 @dataclass(frozen=True)
@@ -114,10 +287,8 @@ class BeamSearch:
         lengths: Sequence[int],
         options: SearchOptions,
         restrictions: Restrictions,
-        banks: PhraseBanks | None = None,
     ) -> None:
-        self.lengths, self.restrictions = lengths, restrictions
-        self._options, self._banks = options, banks
+        self.lengths, self.restrictions, self._options = lengths, restrictions, options
         self._pointers = BackPointers(options.keep_weights, options.scoring)
         self.endings: list[list[Ending]] = [[] for _ in lengths]
         self.step = 0
@@ -128,14 +299,13 @@ class BeamSearch:
         self._thresholds = np.full(len(lengths), -np.inf)  # the n_best-th score of each sentence's endings
 
     @torch.inference_mode()
-    def run(
-        self, scorer: Scorer, source: Tensor, source_mask: Tensor, candidates: Candidates | None
-    ) -> list[list[Hypothesis]]:
+    def run(self, session: Session) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
-        session = scorer.start(source, source_mask, candidates)
+        is_unwanted, self._dtype = unwanted_signal(), widest(session.device)
         session.step(None)
         while (choice := self._advance(session)) is not None:
-            check_wanted()
+            if is_unwanted is not None and is_unwanted():
+                raise Abandoned
             session.step(choice)
         return self.results()
 
@@ -153,28 +323,23 @@ class BeamSearch:
         self.step += 1
         if not len(kept):
             return None
-        rows, words = self._extend(found, opened, kept)
+        rows, words = self.extend(found, opened, kept)
         sentences = None if len(kept) == len(opened) else torch.from_numpy(kept).to(session.device)
         return Choice(sentences, torch.from_numpy(rows).to(session.device), torch.from_numpy(words).to(session.device))
 
     def continuations(self, session: Session) -> Continuations:
         """The best continuations of each sentence, best first."""
-        open_totals = torch.from_numpy(self.totals).to(widest(session.device)).to(session.device)
-        best = best_continuations(session, open_totals, int(self.widths.max()), self._restrict)
+        open_totals = torch.from_numpy(self.totals).to(self._dtype).to(session.device)
+        best = best_continuations(session, open_totals, int(self.widths.max()), self.restrict)
         totals, hypotheses, columns, gains = (part.cpu().numpy() for part in best)
         rows = np.arange(len(totals))[:, None] * self.totals.shape[1] + hypotheses
         totals, gains = totals.astype(np.float64, copy=False), gains.astype(np.float64)
-        found = Continuations(totals, rows, self.restrictions.words(columns), gains)
-        if self._banks is None:
-            return found
-        return self._banks.allocate(found, self.sentences, self.widths, self.totals, self.step)
+        return Continuations(totals, rows, self.restrictions.words(columns), gains)
 
-    def _restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+        """Bans words of some rows of the step by setting their logits (r, U) to -inf."""
         sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
-        if self._banks is None:
-            self.restrictions.apply(logits, sentences, self.step)
-        else:
-            self._banks.restrict(logits, log_sums, rows, sentences, self.step, int(self.widths.max()))
+        self.restrictions.apply(logits, sentences, self.step)
 
     def finish(self, found: Continuations, ended: Flags) -> None:
         """Records the hypotheses that end with this step."""
@@ -197,7 +362,7 @@ class BeamSearch:
         reachable = self._options.scoring.bound(best, self.step + 2, limits)
         return np.asarray(reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences])
 
-    def _extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
+    def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
         """Makes the rows of the next step: (the row of this step that each row continues, the word that it adds)."""
         opened = opened[kept]
         counts = opened.sum(axis=1)[:, None]
@@ -205,20 +370,117 @@ class BeamSearch:
         # A sentence with fewer repeats its last one with a total of -inf: its other continuations may be impossible.
         places = np.arange(counts.max())
         columns = np.argsort(~opened, axis=1, kind="stable")
-        chosen = found.at(kept[:, None], np.take_along_axis(columns, np.minimum(places, counts - 1), axis=1))
+        columns = np.take_along_axis(columns, np.minimum(places, counts - 1), axis=1)
+        chosen = Continuations(*(part[kept[:, None], columns] for part in found))
         self.sentences, self.widths = self.sentences[kept], self.widths[kept]
         self.totals = np.where(places < counts, chosen.totals, -np.inf)
         rows, tokens = chosen.rows.ravel(), chosen.tokens.ravel()
         self._pointers.add(rows, tokens, chosen.gains.ravel())
-        return rows, self._banks.extend(rows, tokens) if self._banks else tokens
+        return rows, tokens
 
     def results(self) -> list[list[Hypothesis]]:
         """The n_best hypotheses of each sentence; of equal scores, the one that ended first comes first."""
         best = [sorted(endings, key=lambda ending: -ending.score)[: self._options.n_best] for endings in self.endings]
-        found = self.hypotheses(best)
-        return self._banks.resolve(found) if self._banks else found
+        return self.hypotheses(best)
 
     def hypotheses(self, endings: Sequence[Sequence[Ending]]) -> list[list[Hypothesis]]:
         """Reconstructs the hypotheses that have these endings."""
         pairs = zip(endings, self.lengths, strict=True)
         return [[self._pointers.hypothesis(ending, length) for ending in own] for own, length in pairs]
+
+
+def best_continuations(
+    session: Session,
+    open_totals: Tensor,
+    count: int,
+    restrict: Restrict,
+    min_width: int = _MIN_WIDTH,
+    stride: int = _STRIDE,
+) -> Found:
+    """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
+
+    Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of
+    `open_totals`), the positions of the hypotheses in the beam, those of the words among the scored words, and the
+    words' log-probabilities.
+    If a sentence has fewer than W possible continuations, the others have a total of -inf and any valid position.
+    `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting logits to -inf.
+    `min_width` and `stride` change the speed, not the result.
+    """
+    sentences, rows = open_totals.shape
+    width = session.shape[1]
+    most = max(1, session.part_cells // (rows * width)) if open_totals.device.type == "cpu" else sentences
+    # More blocks than are examined must exist, so that both ways find `count` continuations.
+    use_blocks = width >= min_width and rows * stride > count + _SPARE
+    found = []
+    for start in range(0, sentences, most):
+        beam = open_totals[start : start + most]
+        part = slice(start * rows, (start + len(beam)) * rows)
+        logits, log_sums = session.logits(part)
+        restrict(logits, log_sums, part)
+        by_blocks = _by_blocks(logits, log_sums, beam, count, stride) if use_blocks else None
+        found.append(by_blocks or _by_rows(logits, log_sums, beam, count))
+    totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
+    return totals, hypotheses, columns, gains
+
+
+def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> Found:
+    """Selects the best words of each row, then the best of these for each sentence."""
+    gains, words = largest(logits.sub_(log_sums), count)
+    # Totals are float64 where the device has it, so that long hypotheses lose no precision.
+    totals = gains.to(beam.dtype).reshape(*beam.shape, -1) + beam[:, :, None]
+    best, places = largest(totals.flatten(1), count)
+    words, gains = (part.reshape(len(beam), -1).gather(1, places) for part in (words, gains))
+    return best, places // totals.shape[2], words, gains
+
+
+def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, stride: int) -> Found | None:
+    """Selects the same from the blocks with the largest maxima; None if too many blocks have equal maxima.
+
+    The `count` best words of a sentence lie in the `count` blocks with the largest maxima, so only these blocks are
+    examined. Computing the maxima reads each score once, in the order of memory.
+    """
+    sentences, rows = beam.shape
+    width = logits.shape[1]
+    full = width // stride
+    maxima = logits[:, : full * stride].unflatten(1, (full, stride)).amax(1)
+    rest = logits[:, full * stride :]
+    torch.maximum(maxima[:, : rest.shape[1]], rest, out=maxima[:, : rest.shape[1]])
+    totals = ((maxima - log_sums).to(beam.dtype).view(sentences, rows, -1) + beam[:, :, None]).flatten(1)
+    block_totals, blocks = totals.topk(min(count + _SPARE, totals.shape[1]), dim=1)
+    hypotheses, starts = blocks // stride, blocks % stride
+    columns = starts[:, :, None] + torch.arange(0, width, stride, device=logits.device)
+    row = torch.arange(sentences, device=logits.device)[:, None] * rows + hypotheses
+    gains = logits[row[:, :, None], columns.clamp(max=width - 1)] - log_sums[row]
+    gains.masked_fill_(columns >= width, -torch.inf)
+    sums = (gains.to(beam.dtype) + beam.gather(1, hypotheses)[:, :, None]).flatten(1)
+    # The last blocks extend beyond the last word. Each hypothesis therefore spans `padded` places: a place beyond the
+    # last word, which is -inf and appears if too few words are possible, belongs to no other hypothesis or sentence.
+    padded = -(-width // stride) * stride
+    gains, places = gains.flatten(1), (hypotheses[:, :, None] * padded + columns).flatten(1)
+    best, at = sums.topk(min(count + 1, sums.shape[1]), dim=1)
+    if bool(((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)).any()):
+        order = places.argsort(1)
+        sums, gains, places = sums.gather(1, order), gains.gather(1, order), places.gather(1, order)
+        best, at = largest(sums, count)
+    best, at = best[:, :count], at[:, :count]
+    ambiguous = (block_totals[:, -1] >= best[:, -1]) & (block_totals[:, -1] > -torch.inf)
+    if bool(ambiguous.any()):
+        return None
+    places = places.gather(1, at)
+    return best, places // padded, (places % padded).clamp(max=width - 1), gains.gather(1, at)
+
+
+def largest(values: Tensor, count: int) -> tuple[Tensor, Tensor]:
+    """The `count` largest values of each row, largest first; among equal values the smaller index comes first.
+
+    values (N, C) -> values and int64 indices, both (N, min(count, C)). `torch.topk` does not specify which of several
+    equal values it returns; with a fixed order the result depends only on the row. Entries of -inf come in any order.
+    """
+    width = values.shape[1]
+    best, places = values.topk(min(count + _SPARE, width), dim=1)
+    equal = (best[:, 1 : count + 1] == best[:, :count][:, : best.shape[1] - 1]) & (best[:, 1 : count + 1] > -torch.inf)
+    tied = equal.any(dim=1)
+    if tied.any():
+        rows = tied.nonzero().squeeze(1)
+        places[rows] = values[rows].sort(dim=1, descending=True, stable=True).indices[:, : best.shape[1]]
+    return best[:, :count], places[:, :count]

@@ -21,8 +21,20 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.search.hypotheses import Floats, Hypothesis, Integers
-from nmtalign.search.selection import Continuations, Restrictions, largest
+from nmtalign.search.beam_search import (
+    BeamSearch,
+    Continuations,
+    Flags,
+    Floats,
+    Hypothesis,
+    Integers,
+    Restrictions,
+    SearchOptions,
+    beam_search,
+    largest,
+)
+from nmtalign.search.candidates import Candidates
+from nmtalign.search.scorer import Scorer, Session
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
@@ -318,6 +330,57 @@ class PhraseBanks:
                     if possible and (not progress.bound or symbol in progress.wanted):
                         pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
+
+
+class _PhraseSearch(BeamSearch):
+    """A beam search whose translations contain the phrases of their sentences."""
+
+    def __init__(
+        self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions, banks: PhraseBanks
+    ) -> None:
+        super().__init__(lengths, options, restrictions)
+        self._banks = banks
+
+    def continuations(self, session: Session) -> Continuations:
+        """See `BeamSearch`; those of sentences with phrases are selected from all banks."""
+        found = super().continuations(session)
+        return self._banks.allocate(found, self.sentences, self.widths, self.totals, self.step)
+
+    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+        """See `BeamSearch`."""
+        sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
+        self._banks.restrict(logits, log_sums, rows, sentences, self.step, int(self.widths.max()))
+
+    def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
+        """See `BeamSearch`."""
+        rows, symbols = super().extend(found, opened, kept)
+        return rows, self._banks.extend(rows, symbols)
+
+    def results(self) -> list[list[Hypothesis]]:
+        """See `BeamSearch`."""
+        return self._banks.resolve(super().results())
+
+
+def phrase_search(
+    scorer: Scorer,
+    source: Tensor,
+    source_mask: Tensor,
+    options: SearchOptions,
+    phrases: Sequence[Phrases],
+    candidates: Candidates | None = None,
+    prefixes: Sequence[Sequence[int]] | None = None,
+    copies: Tensor | None = None,
+) -> list[list[Hypothesis]]:
+    """As `beam_search`, for translations that contain the phrases of their sentences (see `PhraseBanks`).
+
+    `candidates` must include the words of the phrases.
+    """
+    if not any(each.words for each in phrases):
+        return beam_search(scorer, source, source_mask, options, candidates, prefixes, copies)
+    lengths = source_mask.sum(dim=1).tolist()
+    restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in phrases])
+    search = _PhraseSearch(lengths, options, restrictions, PhraseBanks(phrases, restrictions))
+    return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
 def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:

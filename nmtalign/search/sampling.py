@@ -9,11 +9,19 @@ import torch
 from torch import Tensor
 
 from nmtalign.errors import UsageError
-from nmtalign.search.beam_search import BeamSearch
+from nmtalign.search.beam_search import (
+    BeamSearch,
+    Continuations,
+    Flags,
+    Floats,
+    Hypothesis,
+    Integers,
+    Restrictions,
+    SearchOptions,
+    largest,
+)
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Flags, Floats, Hypothesis, Integers, SearchOptions
 from nmtalign.search.scorer import Scorer, Session, no_finite_probability
-from nmtalign.search.selection import Continuations, Restrictions, largest
 
 
 @dataclass(frozen=True)
@@ -43,19 +51,20 @@ def sample(
     numbers: Sequence[Sequence[int]],
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
+    copies: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
     """Independent translations of each sentence, in the order in which they were drawn; two of them may be equal.
 
-    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx). Lengths, `<unk>`, candidates and prefixes are restricted
-    as in `beam_search`; `keep_weights` and `scoring` apply, too. log_prob is the model's, before temperature and
-    `top_k`. The samples of a sentence depend only on the seed, on the sentence's `numbers` and on the number of each
-    draw, so that a smaller count gives the first of the same samples. Raises NmtalignError if the model gives no finite
-    probability.
+    The arguments are those of `beam_search`. Lengths, `<unk>`, candidates and prefixes are restricted as there;
+    `keep_weights` and `scoring` apply, too. log_prob is the model's, before temperature and `top_k`. The samples of a
+    sentence depend only on the seed, on the sentence's `numbers` and on the number of each draw, so that a smaller
+    count gives the first of the same samples. Raises NmtalignError if the model gives no finite probability.
     """
     lengths = source_mask.sum(dim=1).tolist()
     options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
     restrictions = Restrictions(lengths, options, candidates, prefixes)
-    return _Sampling(lengths, options, restrictions, draws, numbers).run(scorer, source, source_mask, candidates)
+    search = _Sampling(lengths, options, restrictions, draws, numbers)
+    return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
 class _Sampling(BeamSearch):

@@ -8,9 +8,10 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import numpy as np
+import numpy.typing as npt
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -23,8 +24,8 @@ from nmtalign.core.int8 import Int8Matrix, Int8Weight, outputs_of
 from nmtalign.core.readout import CHUNK_CELLS, slices
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Array
 
+Array = npt.NDArray[Any]
 Average = Literal["probability", "log"]
 _INT8_PART_CELLS = 3 << 19  # logits of a part in eight bits, whose products are not kept beside it
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
@@ -90,11 +91,18 @@ class Session(ABC):
 class Scorer(Protocol):
     """A model or an ensemble of models that can score words."""
 
-    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
+    def start(
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        candidates: Candidates | None = None,
+        copies: Tensor | None = None,
+    ) -> Session:
         """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
 
-        With candidates only their words are scored, and the probabilities of each sentence are normalised over the
-        words that it may use. The candidates of a sentence include all words that the model can copy.
+        `copies` (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are
+        scored, and the probabilities of each sentence are normalised over the words that it may use. The candidates of
+        a sentence include all words that the model can copy.
         """
 
 
@@ -104,9 +112,15 @@ class ModelScorer:
     def __init__(self, inference: Inference) -> None:
         self.inference = inference
 
-    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
+    def start(
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        candidates: Candidates | None = None,
+        copies: Tensor | None = None,
+    ) -> Session:
         """See `Scorer`."""
-        return _ModelSession(self.inference, source, source_mask, candidates)
+        return _ModelSession(self.inference, source, source_mask, candidates, copies)
 
 
 class _ModelSession(Session):
@@ -115,10 +129,17 @@ class _ModelSession(Session):
     The logits are products plus a bias: one bias for all rows (1, U), or with candidates one per sentence (B, U).
     """
 
-    def __init__(self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None) -> None:
+    def __init__(
+        self,
+        inference: Inference,
+        source: Tensor,
+        mask: Tensor,
+        candidates: Candidates | None,
+        copies: Tensor | None,
+    ) -> None:
         self.device = source.device
         self._inference = inference
-        self._memory = inference.encode(source, mask)
+        self._memory = inference.encode(source, mask, copies)
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
@@ -126,7 +147,7 @@ class _ModelSession(Session):
         self._bias = inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
-        size, copies = len(self._weight), self._memory.copies
+        size = len(self._weight)
         if candidates is not None:
             words = torch.from_numpy(candidates.words).to(source.device)
             allowed = torch.from_numpy(candidates.allowed).to(source.device)
@@ -242,9 +263,16 @@ class Ensemble:
             raise UsageError("an ensemble needs at least one model")
         self._scorers, self._average = scorers, average
 
-    def start(self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None) -> Session:
+    def start(
+        self,
+        source: Tensor,
+        source_mask: Tensor,
+        candidates: Candidates | None = None,
+        copies: Tensor | None = None,
+    ) -> Session:
         """See `Scorer`."""
-        return _EnsembleSession([one.start(source, source_mask, candidates) for one in self._scorers], self._average)
+        sessions = [scorer.start(source, source_mask, candidates, copies) for scorer in self._scorers]
+        return _EnsembleSession(sessions, self._average)
 
 
 class _EnsembleSession(Session):
@@ -288,7 +316,12 @@ def no_finite_probability() -> NmtalignError:
 
 
 def force(
-    scorer: Scorer, source: Tensor, source_mask: Tensor, target: Tensor, lengths: Sequence[int]
+    scorer: Scorer,
+    source: Tensor,
+    source_mask: Tensor,
+    target: Tensor,
+    lengths: Sequence[int],
+    copies: Tensor | None = None,
 ) -> tuple[Array, Array | None]:
     """Forced decoding: log-probabilities (B, Ty) of given target words, and coverage (B, Tx) or None.
 
@@ -296,7 +329,7 @@ def force(
     that the sentences that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the
     sum of the weights of each source word; None without attention.
     """
-    session = scorer.start(source, source_mask)
+    session = scorer.start(source, source_mask, None, copies)
     steps, coverage, choice, before = list[Tensor](), None, None, len(lengths)
     for place in range(lengths[0]):
         rows = sum(length > place for length in lengths)

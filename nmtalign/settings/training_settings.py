@@ -24,7 +24,7 @@ from nmtalign.settings.definition import (
 )
 
 Architecture = Literal["recurrent", "transformer"]
-Cell = Literal["paper", "cudnn", "lstm", "light"]
+Cell = Literal["paper", "cudnn", "lstm", "light", "minimal"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
 AttentionKind = Literal["soft", "marginal", "hard"]
@@ -81,7 +81,7 @@ class ModelConfig(Settings, section="train"):
     alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
     alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
     residual: bool = setting(False, "Residual connections from the third layer on.", MODEL)
-    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM, or light (no product).", MODEL)
+    cell: Cell = setting("paper", "Gated unit; light and minimal have no product with the state.", MODEL)
     order: Order = setting(
         "look-generate-update",
         "look-generate-update (the paper's code), look-update-generate (its text) or update-look-generate (Luong's).",

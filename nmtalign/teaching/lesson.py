@@ -15,7 +15,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.alignment.links import Link, argmax_links
-from nmtalign.core.decoder import RecurrentDecoder
+from nmtalign.core.attention import Attention, LocalAttention
+from nmtalign.core.decoder import DecoderOutput, RecurrentDecoder
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
@@ -105,7 +106,7 @@ class Lesson:
         run = decoder.unroll(memory, previous)
         if run.weights is None or not isinstance(decoder, RecurrentDecoder):
             raise ValueError("a recurrent model with attention has weights and energies")
-        energies = decoder.energies(run)[:, 0]
+        energies = energies_of(decoder, run)[:, 0]
         features = model.readout.features(run.states[:, 0], run.words[:, 0], run.contexts[:, 0])
         probabilities = F.linear(features, model.readout.output_weight, model.readout.output_bias).softmax(-1)
         shares = (energies - energies.amax(1, keepdim=True)).exp()
@@ -222,3 +223,24 @@ def _is_explained(config: ModelConfig) -> bool:
     attention = config.attention_kind == "soft" and config.attention_span == "global" and not config.copy
     fed = config.input_feeding == "context" and config.readout == "maxout"
     return recurrent and attention and fed and config.order != "update-look-generate"
+
+
+def energies_of(decoder: RecurrentDecoder, run: DecoderOutput) -> Tensor:
+    """The energies (Ty, B, Tx) whose softmax are the weights of a pass, those of padding included.
+
+    Raises ValueError unless it is a decoder of the paper with global attention.
+    """
+    attention, keys = decoder.attention, run.memory.keys
+    if (
+        not isinstance(attention, Attention)
+        or isinstance(attention, LocalAttention)
+        or keys is None
+        or not decoder.is_papers
+    ):
+        raise ValueError("only a decoder of the paper with global attention has these energies")
+    states, coverage, energies = decoder.attending_states(run), None, list[Tensor]()
+    for step, state in enumerate(states):
+        covered = None if coverage is None else coverage[:, None]
+        energies.append(attention.energies(state[:, None], keys, covered)[:, 0])
+        coverage = attention.look(run.memory, state, coverage, step).coverage
+    return torch.stack(energies)

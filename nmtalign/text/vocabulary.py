@@ -15,9 +15,7 @@ from nmtalign.text.lines import read_lines
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
-COPY_SHIFT = 32  # the lowest bits of a source id are its word, those above are what a copying model copies there
-WORD_BITS = (1 << COPY_SHIFT) - 1
-COPIES_NOTHING = (WORD_BITS >> 1) << COPY_SHIFT  # the upper bits of a source id that equals no target word
+COPIES_NOTHING = -1  # the id that a copying model copies from a place that equals no target word
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 
@@ -133,17 +131,16 @@ def is_word(token: str) -> bool:
 
 def pair_ids(
     vocabularies: tuple[Vocabulary, Vocabulary], source: Sequence[str], target: Sequence[str] = (), copy: bool = False
-) -> tuple[list[int], list[int]]:
-    """The ids of the tokens of a pair, without `</s>`, as a model reads them.
+) -> tuple[list[int], list[int], list[int]]:
+    """(source ids, target ids, copied ids) of the tokens of a pair, without `</s>`, as a model reads them.
 
-    A source id of a model that copies is word + (copied << COPY_SHIFT), where `copied` is the id that
-    `target_vocabulary.encode(source, source)` gives: a target word, or a place of the source.
+    With `copy` a target token may be a copy of a source token, and the copied ids are what a copying model copies from
+    each place of the source: a target word, or the place (`Vocabulary.encode`). Else there are no copied ids.
     """
     words, others = vocabularies
     if not copy:
-        return words.encode(source), others.encode(target)
-    both = zip(words.encode(source), others.encode(source, source), strict=True)
-    return [own | there << COPY_SHIFT for own, there in both], others.encode(target, source)
+        return words.encode(source), others.encode(target), []
+    return words.encode(source), others.encode(target, source), others.encode(source, source)
 
 
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:

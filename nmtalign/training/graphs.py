@@ -50,12 +50,12 @@ class BatchBucket:
         target, target_mask = (_pad(x, self.target, more) for x in (batch.target, batch.target_mask))
         if more:
             source_mask[len(batch.source) :, 0] = True
-        guide = batch.guide
+        guide, copies = batch.guide, batch.copies
         if guide is not None:
             guide = F.pad(guide, (0, self.source - guide.shape[2], 0, self.target - guide.shape[1], 0, more))
-        return replace(
-            batch, source=source, source_mask=source_mask, target=target, target_mask=target_mask, guide=guide
-        )
+        copies = None if copies is None else _pad(copies, self.source, more)
+        batch = replace(batch, source=source, source_mask=source_mask, copies=copies)
+        return replace(batch, target=target, target_mask=target_mask, guide=guide)
 
 
 def _round_up(count: int, multiple: int) -> int:

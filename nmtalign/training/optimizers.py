@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
-from nmtalign.core.gpu import missing
 from nmtalign.settings.training_settings import TrainingConfig
 
 VALUES_PER_WEIGHT = 2  # each optimiser keeps two numbers for each weight
@@ -131,9 +130,8 @@ class Adadelta(Optimizer):
 
     @torch.no_grad()
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        if isinstance(scale, Tensor) and missing(scale.device):
-            scale = float(scale)
-        if isinstance(scale, float) and not math.isfinite(scale):
+        scale = float(scale)
+        if not math.isfinite(scale):
             return
         for weight in self.weights():
             if weight.grad is None:
@@ -142,12 +140,6 @@ class Adadelta(Optimizer):
             if not values:
                 values |= {name: torch.zeros_like(weight) for name in self.kept}
             means = values["square_avg"], values["acc_delta"]
-            if isinstance(scale, Tensor):
-                from nmtalign.core.gpu.one_pass import adadelta_
-
-                factor = scale.reshape(1)
-                adadelta_(weight, weight.grad, *means, rate=rate, rho=self._rho, epsilon=self._epsilon, scale=factor)
-                continue
             flat = [x.view(-1) for x in (weight, weight.grad.contiguous(), *means)]
             piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
             buffers = weight.new_empty(2, piece)

@@ -12,8 +12,7 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.devices import pick_device, picks_bf16, precision_notices, use_threads
-from nmtalign.core.gpu import missing
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
@@ -123,16 +122,13 @@ class TrainingSetup:
         if self._first_weights:
             load_first_weights(self._first_weights, self.model)
         self.model.to(self.device)
-        self.how = Activations(torch.bfloat16 if self.bf16 else None)
+        self.dtype = torch.bfloat16 if self.bf16 else None
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
-        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.how)
+        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.dtype)
 
     def notices(self) -> list[str]:
         """What a user should know before the first update: why it is slow on its device, and how links were read."""
-        kernels = "the fused kernels are off: {}; training continues without them, slower"
-        why = missing(self.device) if self.device.type == "cuda" else ""
         return [
-            *[kernels.format(why)] * bool(why),
             *precision_notices(self.config.precision, self.device),
             *([self.guide.note] if self.guide and self.guide.note else []),
         ]
@@ -221,7 +217,7 @@ class Trainer:
         words = count_words(self.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, self._notice)
         asked, work = (lambda: self._stop_asked is not None), functools.partial(self._work, "validating")
-        parts = self.model, self.corpus, self.config, setup.how, self.world, asked, work
+        parts = self.model, self.corpus, self.config, setup.dtype, self.world, asked, work
         self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
         self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 

@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import DEFAULT, Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, Indices
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
@@ -39,22 +39,21 @@ class BatchLoss:
         model: TranslationModel,
         label_smoothing: float,
         guided_weight: float = 0.0,
-        how: Activations = DEFAULT,
+        dtype: torch.dtype | None = None,
     ) -> None:
-        self.model, self.label_smoothing, self.guided_weight, self.how = model, label_smoothing, guided_weight, how
+        self.model, self.label_smoothing, self.guided_weight, self.dtype = model, label_smoothing, guided_weight, dtype
 
-    def __call__(
-        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, guide: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
+    def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
 
-        The sums are a number without a guide, and a vector of two with a guide (B, Ty, Tx).
+        `inputs` are those of `Batch.inputs`. The sums are a number without a guide, and a vector of two with it.
         """
-        loss = self.model.loss(source, source_mask, target, target_mask, self.label_smoothing, self.how)
+        count = 5 if self.model.config.copy else 4  # the rest is the guide
+        loss = self.model.loss(*inputs[:count], label_smoothing=self.label_smoothing, dtype=self.dtype)
         objective, nll = loss.objective, loss.nll.detach()
-        if guide is None or loss.weights is None:
+        if len(inputs) == count or loss.weights is None:
             return objective, nll
-        cost = guidance(loss.weights, guide)
+        cost = guidance(loss.weights, inputs[count])
         return objective + self.guided_weight * cost, torch.stack([nll, cost.detach()])
 
 
@@ -113,12 +112,12 @@ class Updater:
         config: TrainingConfig,
         world: World,
         notice: Callable[[str], None],
-        how: Activations = DEFAULT,
+        dtype: torch.dtype | None = None,
     ) -> None:
         """`notice` is called with one line if training is slower than it could be."""
         self._optimizer, self._config, self._world = optimizer, config, world
         self._parameters = list(model.parameters())
-        loss = BatchLoss(model, config.label_smoothing, config.guided_weight, how)
+        loss = BatchLoss(model, config.label_smoothing, config.guided_weight, dtype)
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
         if world.device.type == "cuda":
             self._compute = GraphedLoss(model, loss, self._compute, notice)

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.measuring import bleu, measure
 from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
-from nmtalign.search.beam_search import beam_search
-from nmtalign.search.hypotheses import SearchOptions
+from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.vocabulary import pair_ids
@@ -71,13 +70,13 @@ class Validator:
         model: TranslationModel,
         corpus: Corpus,
         config: TrainingConfig,
-        how: Activations,
+        dtype: torch.dtype | None,
         world: World,
         asked: Callable[[], bool],
         progress: Callable[[float], None],
     ) -> None:
         """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
-        self._model, self._corpus, self._config, self._how = model, corpus, config, how
+        self._model, self._corpus, self._config, self._dtype = model, corpus, config, dtype
         self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
 
     @torch.no_grad()
@@ -124,8 +123,7 @@ class Validator:
         plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
         complete = CopyIds(self._corpus, dev) if self._model.config.copy else None
         for batch in self.in_step(load_batches(dev, plan, complete=complete), len(plan)):
-            there = batch.to(self._world.device)
-            loss = self._model.loss(there.source, there.source_mask, there.target, there.target_mask, how=self._how)
+            loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)
             nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
             self._progress(share * sentences / len(mine))
         return nll, words, sentences
@@ -143,10 +141,13 @@ class Validator:
         for start in self.in_step(starts, len(starts)):
             self._progress(done + (1 - done) * start / len(mine))
             part = mine[start : start + BATCH]
-            tokens, ids = zip(*(self._source(int(index)) for index in part), strict=True)
+            tokens, ids, copied = zip(*(self._source(int(index)) for index in part), strict=True)
             source, mask = (each.to(world.device) for each in make_source(ids))
+            copies = make_source(copied)[0].to(world.device) if self._model.config.copy else None
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
-                for own, hypotheses in zip(tokens, beam_search(scorer, source, mask, options), strict=True):
+                for own, hypotheses in zip(
+                    tokens, beam_search(scorer, source, mask, options, copies=copies), strict=True
+                ):
                     words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
                     found.append((corpus.tokenizers.target.detokenize(words), mean_probability(hypotheses[0])))
         texts, probabilities = [""] * count, [1.0] * count
@@ -155,13 +156,14 @@ class Validator:
                 texts[index], probabilities[index] = text, probability
         return texts, probabilities
 
-    def _source(self, index: int) -> tuple[Sequence[str], Ids]:
-        """(tokens, ids) of a source sentence; the ids of a model that does not copy need no tokens."""
+    def _source(self, index: int) -> tuple[Sequence[str], Ids, Ids]:
+        """(tokens, ids, copied ids) of a source sentence; a model that does not copy needs only the ids."""
         if not self._model.config.copy:
-            return (), self._dev.pair(index)[0]
+            return (), self._dev.pair(index)[0], ()
         corpus = self._corpus
         tokens = corpus.tokenizers.source.tokenize(self._dev.source_text(index))
-        return tokens, pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)[0]
+        ids, _, copied = pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)
+        return tokens, ids, copied
 
 
 def _by_length(dev: Split, indices: Indices) -> Indices:

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.files import parse_json
-from nmtalign.search.hypotheses import Hypothesis
+from nmtalign.search.beam_search import Hypothesis
 
 _VERSION = 1
 _FEWEST = 20  # sentences to fit to

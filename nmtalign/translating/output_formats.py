@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from nmtalign.alignment.links import argmax_links, format_links, merge_pieces
-from nmtalign.search.hypotheses import Array
+from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import escaped_breaks, finite
 from nmtalign.text.tokenizer import Subwords, Tokenizers

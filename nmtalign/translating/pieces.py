@@ -12,17 +12,15 @@ import torch
 
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
-from nmtalign.search.beam_search import beam_search
+from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions
 from nmtalign.search.candidates import CandidateLists, Candidates
-from nmtalign.search.hypotheses import Array, Hypothesis, Scoring, SearchOptions
-from nmtalign.search.phrases import NO_PHRASES, Phrases
+from nmtalign.search.phrases import NO_PHRASES, Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.letters import letters_of
 from nmtalign.text.tokenizer import TextBytes
-from nmtalign.text.vocabulary import COPY_SHIFT, WORD_BITS
 
 _Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
 _ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
@@ -32,13 +30,14 @@ _WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark i
 
 @dataclass(frozen=True)
 class Piece:
-    """A line, or a part of it, as it is searched: source ids without `</s>` (`pair_ids`), prefix and phrases.
+    """A line, or a part of it, as it is searched: source and copied ids without `</s>` (`pair_ids`), prefix, phrases.
 
     `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
     only on these two, the seed and the text. `sentence` is the number of the sentence in its line.
     """
 
     source: tuple[int, ...]
+    copies: tuple[int, ...] = ()  # of a copying model
     prefix: tuple[int, ...] = ()
     phrases: Phrases = NO_PHRASES
     number: int = 0
@@ -89,28 +88,33 @@ class PieceDecoder:
             return found
         if any(piece.phrases.words for piece in pieces):
             raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
-        source, mask, candidates = self._source(pieces)
+        source, mask, candidates, copies = self._source(pieces)
         prefixes, numbers = [piece.prefix for piece in pieces], [(piece.number, piece.part) for piece in pieces]
-        return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes)
+        return sample(self._scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes, copies)
 
     def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases]) -> list[list[Hypothesis]]:
         if not pieces:
             return []
-        source, mask, candidates = self._source(pieces)
+        source, mask, candidates, copies = self._source(pieces)
         prefixes = [piece.prefix for piece in pieces]
-        return beam_search(self._scorer, source, mask, self._options, candidates, prefixes, phrases)
+        return phrase_search(self._scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
 
-    def _source(self, pieces: Sequence[Piece]) -> tuple[torch.Tensor, torch.Tensor, Candidates | None]:
-        """The source ids, their mask and the candidates of pieces."""
+    def _source(
+        self, pieces: Sequence[Piece]
+    ) -> tuple[torch.Tensor, torch.Tensor, Candidates | None, torch.Tensor | None]:
+        """The source ids, their mask, the candidates and the copied ids of pieces."""
         source, mask = (part.to(self._device) for part in make_source([piece.source for piece in pieces]))
         required = [piece.phrases.ids.union(piece.prefix) for piece in pieces]
         candidates = None
         if self._candidates:
-            candidates = self._candidates.of([[number & WORD_BITS for number in piece.source] for piece in pieces])
-            copied = [{number >> COPY_SHIFT for number in piece.source} - {0} for piece in pieces]
+            candidates = self._candidates.of([piece.source for piece in pieces])
+            copied = [set(piece.copies) for piece in pieces]
             if any(copied) or any(required):
                 candidates = candidates.with_words([own | more for own, more in zip(copied, required, strict=True)])
-        return source, mask, candidates
+        copies = None
+        if any(piece.copies for piece in pieces):
+            copies = make_source([piece.copies for piece in pieces])[0].to(self._device)
+        return source, mask, candidates, copies
 
 
 def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:

@@ -15,7 +15,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import count_unspaced, has_no_spaces
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes, Tokenizer
-from nmtalign.text.vocabulary import UNK_ID, WORD_BITS
+from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 from nmtalign.translating.pieces import Piece, cut
 from nmtalign.translating.translation import Request
@@ -155,11 +155,12 @@ class RequestReader:
             given = () if pieces else request.phrases
             terms = _without(found, given)
             required = self._writer.phrases(given, terms), self._writer.phrases(terms, given)
-            own, copied = self._loaded.ids(part)[0], part if copying else ()
+            (own, _, copies), copied = self._loaded.ids(part), part if copying else ()
             first = () if pieces else prefix
             pieces.append(
                 Piece(
                     tuple(own),
+                    tuple(copies),
                     prefix=tuple(encode(first, copied)),
                     phrases=self._writer.required([*required[0], *required[1]], first, copied),
                     number=number,
@@ -168,7 +169,7 @@ class RequestReader:
                 )
             )
             tokens.extend(part)
-            ids.extend(number & WORD_BITS for number in own)
+            ids.extend(own)
             phrases += ((sentence, phrase, False) for phrase in required[0])
             capital = not next(filter(str.isalpha, text), "").islower()
             # A term that is not translated, such as `npm`, stays as it is.

@@ -13,12 +13,12 @@ import torch
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
 from nmtalign.errors import InputError, NmtalignError, UsageError
-from nmtalign.search.hypotheses import Array
+from nmtalign.search.beam_search import Array
 from nmtalign.search.scorer import force
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import UNK_ID, WORD_BITS
+from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.batching import Workers
 from nmtalign.translating.inputs import are_files
 from nmtalign.translating.stream import windows
@@ -42,6 +42,7 @@ class _TokenizedPair:
     tokens: tuple[tuple[str, ...], tuple[str, ...]]
     source: Sequence[int]
     target: Sequence[int]
+    copies: Sequence[int]  # of a copying model
 
     def scored(self, log_probs: Array, score: float) -> ScoredPair:
         """The result, given the log-probabilities (Ty + 1,) of the target tokens and `</s>`."""
@@ -51,7 +52,7 @@ class _TokenizedPair:
             target=self.texts[1],
             source_tokens=self.tokens[0],
             target_tokens=self.tokens[1],
-            source_unknown=[number & WORD_BITS for number in self.source].count(UNK_ID),
+            source_unknown=list(self.source).count(UNK_ID),
             target_unknown=list(self.target).count(UNK_ID),
             log_prob=float(log_probs.sum()),
             score=score,
@@ -120,7 +121,11 @@ class _PairScorer:
         pairs = [batch[place] for place in order]
         source, mask = (part.to(self._device) for part in make_source([pair.source for pair in pairs]))
         target, _ = (part.to(self._device) for part in make_source([pair.target for pair in pairs]))
-        log_probs, coverage = force(self._scorer, source, mask, target, [len(pair.target) + 1 for pair in pairs])
+        copies = None
+        if any(pair.copies for pair in pairs):
+            copies = make_source([pair.copies for pair in pairs])[0].to(self._device)
+        lengths = [len(pair.target) + 1 for pair in pairs]
+        log_probs, coverage = force(self._scorer, source, mask, target, lengths, copies)
         scored: dict[int, ScoredPair] = {}
         for row, (place, pair) in enumerate(zip(order, pairs, strict=True)):
             gains = log_probs[row, : len(pair.target) + 1]

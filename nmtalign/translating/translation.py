@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from nmtalign.search.hypotheses import Array
+from nmtalign.search.beam_search import Array
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from nmtalign.core.int8 import in_int8
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import Which
+from nmtalign.search.beam_search import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.hypotheses import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, field_names, naming

@@ -16,14 +16,14 @@ from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion,
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.vocabulary import COPIES_NOTHING, UNK_ID, Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
@@ -66,6 +66,15 @@ def make_loaded(
     return loaded
 
 
+def batch_of(loaded: Any, source: Sequence[str], target: Sequence[str], unknown: int = -1) -> Batch:
+    """A pair of words as a batch; the source word at the place `unknown` is `<unk>`, and not copied."""
+    source_ids, target_ids, copies = loaded.ids(source, target)
+    if unknown >= 0:
+        source_ids[unknown] = UNK_ID
+        copies[unknown : unknown + 1] = [COPIES_NOTHING] * loaded.model.config.copy
+    return make_batch([(source_ids, target_ids)], copies=[copies] if loaded.model.config.copy else None)
+
+
 def test_records_come_in_order_with_the_words_of_the_text() -> None:
     records = list(align([make_loaded()], iter(PAIRS), AlignConfig(batch_size=2)))
     assert [record.sentence_id for record in records] == list(range(len(PAIRS)))
@@ -105,9 +114,7 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
 
 @pytest.mark.parametrize("reading", ["current", "posterior", "occlusion"])
 @pytest.mark.parametrize("name", ATTENDING)
-def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(
-    name: str, reading: str, int8: None, rounding: Any
-) -> None:
+def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name: str, reading: str, int8: None) -> None:
     sizes = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
     loaded = make_loaded(**{**SYSTEMS[name], **sizes})
     if reading == "posterior" and not loaded.model.has_posterior:
@@ -124,9 +131,8 @@ def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(
         if reading != "occlusion":  # a ratio of small differences
             np.testing.assert_allclose(record.weights, expected.weights, rtol=0, atol=0.02)
         assert record.log_prob == pytest.approx(expected.log_prob, rel=0.01, abs=0.05, nan_ok=True)
-        error = rounding.of_steps(loaded.model, sum(record.weights.shape))
-        allowed = len(record.target) * error + 1e-9
-        assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=allowed, nan_ok=True)
+        # Where float32 rounds differently, an input may become the next of its 127 steps.
+        assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=0.02, nan_ok=True)
 
 
 def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
@@ -174,7 +180,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
                 if not all(tokens):
                     assert not record.weights.any()
                     continue
-                forced = force(loaded.model, make_batch([loaded.ids(*tokens)]), reading)
+                forced = force(loaded.model, batch_of(loaded, *tokens), reading)
                 np.testing.assert_allclose(record.weights, forced.weights[0].numpy(), rtol=0, atol=1e-6)
                 np.testing.assert_allclose(record.weights.sum(axis=1), 1, rtol=0, atol=1e-6)
                 np.testing.assert_allclose(record.token_log_probs, forced.log_probs[0].numpy(), rtol=1e-6, atol=1e-6)
@@ -226,11 +232,8 @@ def test_occlusion_is_the_effect_of_each_source_word_alone(attention: str, copy:
             continue
         effects = np.zeros_like(record.weights)
         for place in range(-1, len(record.source)):
-            source, target = loaded.ids(record.source, record.target)
-            if place >= 0:  # the largest number that fits beside the word is no target word, so nothing is copied
-                source[place] = 1 + ((2**31 - 1) << 32) * copy
-            batch = make_batch([(source, target)])
-            log_probs = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).log_probs
+            batch = batch_of(loaded, record.source, record.target, place)
+            log_probs = loaded.model.force(*batch.inputs()).log_probs
             if place < 0:
                 whole = log_probs[0]
             else:
@@ -245,7 +248,7 @@ def test_occlusion_replaces_all_pieces_of_a_word() -> None:
     model, batch = make_loaded().model, make_batch([([2, 3, 4], [2, 3]), ([5, 6], [4])])
     forced = occlusion(model, batch, [[(0, 2), (2, 3)], [(0, 2)]])
     changed = make_batch([([1, 1, 4], [2, 3]), ([1, 1], [4])])
-    without = model.force(changed.source, changed.source_mask, changed.target, changed.target_mask)
+    without = model.force(*changed.inputs())
     torch.testing.assert_close(forced.weights[..., 0], forced.log_probs - without.log_probs)
     assert not forced.weights[:, :, [1, 3]].any()
     assert not forced.weights[1, :, 2].any()
@@ -310,7 +313,7 @@ def test_pieces_are_merged_to_words(pieces: SentencePieces) -> None:
     assert (record.source, record.target) == (("the", "reddest", "boat"), ("foxes", "seeing", "boats"))
     ids = [loaded.source_vocabulary.encode(part) for part in tokens]
     batch = make_batch([(ids[0], ids[1])])
-    exact = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    exact = loaded.model.force(*batch.inputs())
     rows = [np.array(pieces.word_index(tokens[1])) == word for word in range(3)]
     columns = [np.array(pieces.word_index(tokens[0])) == word for word in range(3)]
     raw = exact.weights[0].numpy()

@@ -117,7 +117,9 @@ def _parser() -> argparse.ArgumentParser:
     _add_align(commands.add_parser("align", help="forced decoding; writing, size and reading of alignment files"))
     _add_score(commands.add_parser("score", help="scoring three systems: seconds, memory, comparison with sacreBLEU"))
     _add_round_trip(commands.add_parser("round-trip", help="share of lines unchanged by tokenising and detokenising"))
-    _add_gpu(commands.add_parser("gpu", help="all measurements and checks of a CUDA device, in under 9 minutes"))
+    _add_gpu(
+        commands.add_parser("gpu", help="a CUDA device: results beside float64, updates with and without CUDA graphs")
+    )
     for hidden in ("memory", "share", "contestant"):  # subcommands of the processes that the others start
         commands.add_parser(hidden).add_argument("task")
     return parser
@@ -127,7 +129,7 @@ def _add_model(parser: argparse.ArgumentParser, size: str) -> None:
     group = parser.add_argument_group("model")
     group.add_argument("--size", default=size, metavar="NAME", help=f"paper, small, tiny or a system's preset [{size}]")
     group.add_argument("--vocabulary", type=_positive, metavar="N", help="words per side [depends on --size]")
-    group.add_argument("--cell", choices=["paper", "cudnn", "lstm", "light"])
+    group.add_argument("--cell", choices=["paper", "cudnn", "lstm", "light", "minimal"])
     # Those of the plain loop (`naive.py`); the presets luong-* have the third order.
     group.add_argument("--order", choices=["look-generate-update", "look-update-generate"])
     group.add_argument("--attention", choices=["additive", "dot", "general", "none"])
@@ -288,9 +290,6 @@ def _add_gpu(parser: argparse.ArgumentParser) -> None:
         "--batches", type=_numbers, metavar="A,B,..", help="sentences per batch [80,320,640,1280; on a CPU 2]"
     )
     parser.add_argument("--length", type=_positive, metavar="N", help="words per side, with `</s>` [30; on a CPU 3]")
-    parser.add_argument(
-        "--budget", type=float, default=500.0, metavar="S", help="seconds; parts that do not fit are skipped [500]"
-    )
     parser.add_argument(
         "--json", type=Path, metavar="FILE", help="results [$OUT/bench-gpu.json; without OUT ./bench-gpu.json]"
     )

@@ -1,29 +1,46 @@
-"""`bench gpu`: all measurements and checks of a CUDA device in one command of under 9 minutes.
+"""`bench gpu`: the results of a CUDA device beside float64, then the speed of updates, eager and by CUDA graphs.
 
-It needs only PyTorch and this checkout: `python tests/bench gpu`, from any folder. The most important parts run first,
-the results are written after every part, and parts that do not fit into the budget are skipped and reported.
+It needs only PyTorch and this checkout: `python tests/bench gpu`, from any folder. Results are written after each part.
 """
 
+import itertools
 import os
+import statistics
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from bench.budget import Budget
-from bench.gpu_checks import OPTIONS, check_path
-from bench.gpu_rates import Training, attention_rates, ceilings
 from bench.machine import describe_machine, in_words
-from bench.paths import PATHS, TITLES, interpret_kernels, missing
-from bench.report import Table, figure, percent, say, show, write_json
-from bench.workload import Size
+from bench.naive import NaiveLoop
+from bench.products import flops_of
+from bench.report import Table, figure, percent, say, show, times, write_json
+from bench.timing import Task, spread, take_turns
+from bench.workload import Size, random_workload
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.training.graphs import GraphedLoss
+from nmtalign.training.optimizers import Descent, make_optimizer
+from nmtalign.training.updates import BatchLoss, EagerLoss
 
 FILE = "bench-gpu.json"
+WAYS = {"graphs": "CUDA graphs", "eager": "eager"}
+DTYPES = {"fp32": None, "bf16": torch.bfloat16}
+DRY = {"hidden": 12, "embedding": 10, "attention_hidden": 9, "maxout": 6, "output_rank": 0}
+UPDATES = 8  # in a timed round; the first two of a bucket are eager, and recorded
+
+# Errors relative to the norm: of the complete gradient, and of the gradient of the worst weight. In bf16 a maxout
+# unit may choose the other one of two nearly equal values, and the keys' gradient sums terms that nearly cancel.
+ALLOWED = {"fp32": (1e-5, 1e-3), "bf16": (0.12, 0.4)}
+LENGTHS = ((13, 9), (5, 11), (1, 1), (8, 2), (17, 6))  # odd, with padding on both sides
+WIDTHS = {"hidden": 48, "embedding": 36, "attention_hidden": 40, "maxout": 20, "output_rank": 28}
 
 
 class WrongResultError(NmtalignError):
-    """The results of the device differ from those of float64 on the CPU."""
+    """The results of the device differ from those of float64 on the CPU, or a graph cannot be recorded."""
 
 
 def run(given: dict[str, Any]) -> int:
@@ -32,176 +49,175 @@ def run(given: dict[str, Any]) -> int:
     dry = device.type == "cpu"
     if not dry and not torch.cuda.is_available():
         raise ResourceError("PyTorch sees no CUDA device here; use a machine with one, or a dry run with --device cpu")
-    if dry:
-        interpret_kernels()
     path = given["json"] or Path(os.environ.get("OUT") or ".") / FILE
+    size = Size.of(given["size"] or ("tiny" if dry else "paper"), 50 if dry else 0, **(DRY if dry else {}))
+    batches, length = given["batches"] or ([2] if dry else [80, 320, 640, 1280]), given["length"] or (3 if dry else 30)
     results: dict[str, Any] = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}
+    results |= {"size": size.name, "length": length, "checks": [], "speeds": []}
     say(in_words(results["machine"]))
-    budget = Budget(given["budget"], lambda: write_json(path, results))
-    results["skipped"] = budget.skipped
-    size = Size.of(given["size"] or ("tiny" if dry else "paper"), 50 if dry else 0, **(_DRY if dry else {}))
-    batches = given["batches"] or ([2] if dry else [80, 320, 640, 1280])
-    length = given["length"] or (3 if dry else 30)
-    results["workload"] = {"size": size.name, "model": dict(vars(size.model)), "length": length}
-    results["paths"] = {name: missing(name, device) or "there" for name in PATHS}
-    with budget.enforced():
-        _measure(budget, results, size, device, batches, length)
+    ways = ["eager"] if dry else list(WAYS)
+    for way in ways:
+        say(f"results, {WAYS[way]}")
+        results["checks"].extend(check_results(way, device))
+        write_json(path, results)
+    peak = matrix_rate(device)
+    results["tflops_of_a_large_product"] = peak / 1e12
+    for sentences, way in itertools.product(batches, ways):
+        say(f"updates, {WAYS[way]}, batches of {sentences}")
+        results["speeds"].append(speed(way, size, device, sentences, length, peak))
+        write_json(path, results)
     show(tables(results))
     say(f"written to {path}")
-    wrong = [check for checks in results.get("checks", {}).values() for check in checks if not check["ok"]]
+    wrong = [check for check in results["checks"] if not check["ok"]]
     if wrong:
-        raise WrongResultError(
-            f"{len(wrong)} results differ from those of float64; the first is of {wrong[0]['model']}"
-        )
+        why = f"{len(wrong)} results differ from those of float64; the first is of {wrong[0]['model']}"
+        raise WrongResultError(why)
     return 0
 
 
-_DRY = {"hidden": 12, "embedding": 10, "attention_hidden": 9, "maxout": 6, "output_rank": 0}
+def check_results(way: str, device: torch.device) -> Iterator[dict[str, Any]]:
+    """Yields the errors of loss and gradients of small models, by model and precision, beside the naive loop.
+
+    The naive loop computes in float64 on the CPU.
+    """
+    orders = ("look-generate-update", "look-update-generate")
+    for attention, cell, order in itertools.product(("additive", "none"), ("paper", "cudnn"), orders):
+        size = Size.of("tiny", 211, attention=attention, cell=cell, order=order, **WIDTHS)
+        batch, model = _random_batch(211), _random_model(size)
+        weights = {name: value.detach().double().requires_grad_() for name, value in model.named_parameters()}
+        loss = NaiveLoop(size.model, weights).loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
+        expected = dict(zip(weights, torch.autograd.grad(loss, list(weights.values())), strict=True))
+        model = model.to(device)
+        for precision, (allowed, allowed_worst) in ALLOWED.items():
+            compute = _make_loss(way, model, DTYPES[precision])
+            for _ in range(3 if way == "graphs" else 1):  # eager, recorded, replayed
+                model.zero_grad(set_to_none=True)
+                nll = compute(batch)
+            found = {name: _plain(parameter.grad) for name, parameter in model.named_parameters()}
+            errors = {name: _error(found[name], expected[name]) for name in expected}
+            complete = _error(*(torch.cat([each[name].flatten() for name in expected]) for each in (found, expected)))
+            worst, loss_error = max(errors, key=lambda name: errors[name]), _error(_plain(nll), loss.detach())
+            # ("<=" rather than "not >", so that NaN counts as wrong.)
+            ok = loss_error <= allowed and complete <= allowed and errors[worst] <= allowed_worst
+            row = {"way": way, "model": f"{cell}, {order}, {attention}", "precision": precision, "ok": ok}
+            yield row | {"loss": loss_error, "gradient": complete, "worst": errors[worst], "worst_of": worst}
 
 
-def _measure(
-    budget: Budget, results: dict[str, Any], size: Size, device: torch.device, batches: list[int], length: int
-) -> None:
-    """Runs all parts, the most important first."""
-    results |= {"ceilings": {}, "checks": {}, "speeds": [], "launches": [], "attention": []}
-    budget.section("ceilings", lambda: results["ceilings"].update(ceilings(device)))
-    peak = results["ceilings"].get("tflops", float("nan"))
-    there = [path for path in PATHS if results["paths"][path] == "there"]
-    few = OPTIONS[:1] if device.type == "cpu" else OPTIONS
-    for path in there:
-        _check(budget, results, path, device, few[:1])
-    held: list[Training] = []
-    budget.section("model and optimiser", lambda: held.append(Training(size, device)), 10)
-    if held:
-        training = held[0]
-        for path, sentences in _in_order(there, batches):
-            _speed(budget, results, training, (path, sentences, length), peak)
-        for path in there:
-            _launches(budget, results, training, (path, min(batches), length))
-    for path in there:
-        _check(budget, results, path, device, few[1:])
-    if "kernels" in there:
-        _attention(budget, results, size, device, batches, length)
+def speed(way: str, size: Size, device: torch.device, sentences: int, length: int, peak: float) -> dict[str, Any]:
+    """The speed of complete updates in bf16; `peak` is the rate of a large product."""
+    batches = [random_workload(size, sentences, length, seed).batches[0].to(device) for seed in range(4)]
+    cuda = device.type == "cuda"
+    if cuda:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(device)
+    model = TranslationModel(size.model).to(device).train()
+    compute = _make_loss(way, model, torch.bfloat16)
+    descent = Descent(make_optimizer(model.parameters(), size.training), size.training.clip_norm)
+
+    def updates() -> None:
+        for batch in itertools.islice(itertools.cycle(batches), UPDATES):
+            compute(batch, 1 / sentences)
+            descent.step(size.training.learning_rate)
+
+    row: dict[str, Any] = {"way": way, "sentences": sentences}
+    try:
+        all_seconds = [seconds / UPDATES for seconds in _seconds(updates, device)]
+    except (torch.OutOfMemoryError, WrongResultError) as error:
+        return row | {"failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
+    seconds, [shape] = statistics.median(all_seconds), random_workload(size, sentences, length).shapes
+    return row | {
+        "seconds": seconds,
+        "spread": spread(all_seconds),
+        "target_words_per_second": shape.words / seconds,
+        "of_matrix_rate": flops_of(size.model, shape) / seconds / peak,
+        "peak_mb": torch.cuda.max_memory_allocated(device) / (1 << 20) if cuda else None,
+    }
 
 
-def _in_order(paths: list[str], batches: list[int]) -> list[tuple[str, int]]:
-    """Orders the measurements: the best path at the middle, largest and smallest batch first, then the others."""
-    inner = [*batches[1:-1][::-1], batches[-1], batches[0]] if len(batches) > 2 else batches
-    order = list(dict.fromkeys(inner))
-    return [(path, sentences) for path in paths for sentences in order]
-
-
-def _check(
-    budget: Budget, results: dict[str, Any], path: str, device: torch.device, options: list[tuple[str, str, str]]
-) -> None:
-    if not options:
-        return
-
-    def part() -> None:
-        results["checks"].setdefault(path, []).extend(check_path(path, device, options))
-
-    budget.section(f"results by {TITLES[path]}, {len(options)} models", part, 15)
-
-
-def _speed(
-    budget: Budget, results: dict[str, Any], training: Training, what: tuple[str, int, int], peak: float
-) -> None:
-    path, sentences, length = what
-
-    def part() -> None:
-        results["speeds"].append(training.speed(path, sentences, length, peak))
-
-    budget.section(f"{TITLES[path]}, batches of {sentences}", part, 15)
-
-
-def _launches(budget: Budget, results: dict[str, Any], training: Training, what: tuple[str, int, int]) -> None:
-    path, sentences, length = what
-    known = [s for s in results["speeds"] if s["path"] == path and s["sentences"] == sentences]
-    if not known:
-        return
-
-    def part() -> None:
-        results["launches"].append(training.launches(path, sentences, length, known[0]["seconds"]))
-
-    budget.section(f"launches by {TITLES[path]}, batches of {sentences}", part, 15)
-
-
-def _attention(
-    budget: Budget, results: dict[str, Any], size: Size, device: torch.device, batches: list[int], length: int
-) -> None:
-    copy_rate = results["ceilings"].get("copy_gb_per_second", float("nan"))
-    for sentences in batches:
-
-        def part(sentences: int = sentences) -> None:
-            results["attention"].extend(attention_rates(size, device, sentences, length, copy_rate))
-
-        budget.section(f"attention only, batches of {sentences}", part)
+def matrix_rate(device: torch.device) -> float:
+    """The operations per second of a large product in bf16."""
+    edge = 8192 if device.type == "cuda" else 256
+    left, right = (torch.randn(edge, edge, device=device).bfloat16() for _ in range(2))
+    return 2 * edge**3 / statistics.median(_seconds(lambda: torch.mm(left, right), device))
 
 
 def tables(results: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results."""
-    made = [_speed_table(results)]
-    if results["launches"]:
-        columns = ["", "batch", "kernels", "us per kernel", "device busy"]
-        table = Table("Kernel launches (while the device is not busy, the update waits for the host)", columns)
-        for row in results["launches"]:
-            rates = [figure(row["microseconds_a_kernel"], 1), percent(row["busy"])]
-            table.rows.append([TITLES[row["path"]], figure(row["sentences"]), figure(row["kernels"]), *rates])
-        made.append(table)
-    if results["attention"]:
-        table = Table("One attention step", ["", "batch", "direction", "us", "GB/s", "share of copy rate"])
-        for row in results["attention"]:
-            rates = [figure(row["microseconds"], 1), figure(row["gb_per_second"]), percent(row["of_copy_rate"])]
-            table.rows.append([TITLES[row["path"]], figure(row["sentences"]), row["direction"], *rates])
-        table.note = (
-            "GB/s: keys and annotations, each read once, per second; small batches stay in the cache of the device"
-        )
-        made.append(table)
-    made.append(_check_table(results))
-    if results["skipped"]:
-        made.append(Table("Left out", ["", "why"], [[name, why] for name, why in results["skipped"].items()]))
-    return made
-
-
-def _speed_table(results: dict[str, Any]) -> Table:
-    columns = ["", "batch", "pairs/s", "words/s", "TFLOP/s", "share of matrix rate", "ms", "peak MB", "53M pairs, min"]
-    table = Table(f"Training `{results['workload']['size']}` in bf16, complete updates", columns)
-    for row in sorted(results["speeds"], key=lambda row: (PATHS.index(row["path"]), row["sentences"])):
+    title = f"Training `{results['size']}` in bf16, complete updates"
+    table = Table(title, ["", "batch", "words/s", "x eager", "of matrix rate", "ms", "peak MB"])
+    eager = {row["sentences"]: row.get("seconds") for row in results["speeds"] if row["way"] == "eager"}
+    for row in results["speeds"]:
+        seconds, plain = row.get("seconds"), eager[row["sentences"]]
+        ratio = plain / seconds if plain and seconds else None
         table.rows.append(
             [
-                TITLES[row["path"]],
+                WAYS[row["way"]],
                 figure(row["sentences"]),
-                figure(row["pairs_per_second"]),
-                figure(row["target_words_per_second"]),
-                figure(row["tflops"], 1),
-                f"{100 * row['of_matrix_rate']:.1f}%",
-                figure(1e3 * row["seconds"], 1),
-                figure(row["peak_mb"]),
-                figure(row["minutes_of_the_papers_run"]),
+                row.get("failed") or figure(row["target_words_per_second"]),
+                times(ratio),
+                percent(row.get("of_matrix_rate")),
+                figure(None if seconds is None else 1e3 * seconds, 1),
+                figure(row.get("peak_mb")),
             ]
         )
-    ceiling, words = results["ceilings"], results["workload"]["length"]
-    rates = (
-        f"a large bf16 product {ceiling['tflops']:.1f} TFLOP/s, a copy {ceiling['copy_gb_per_second']:.0f} GB/s"
-        if ceiling
-        else "device limits not measured"
-    )
-    missing_paths = [f"{TITLES[name]}: {why}" for name, why in results["paths"].items() if why != "there"]
-    lines = [in_words(results["machine"]), f"{words} words per side, with `</s>`; {rates}", *missing_paths]
-    table.note = "\n".join(
-        [*lines, *(["a dry run on the CPU: its figures mean nothing"] if results["dry_run"] else [])]
-    )
-    return table
-
-
-def _check_table(results: dict[str, Any]) -> Table:
-    columns = ["", "precision", "models", "loss", "gradient", "worst weight", "its name", ""]
-    table = Table("Largest relative errors, compared with the naive loop in float64", columns)
-    for path, checks in results["checks"].items():
-        for precision in dict.fromkeys(check["precision"] for check in checks):
-            rows = [check for check in checks if check["precision"] == precision]
-            worst = max(rows, key=lambda row: row["worst"])
+    rate = f"a large bf16 product: {results['tflops_of_a_large_product']:.1f} TFLOP/s"
+    dry = ["a dry run on the CPU: its figures mean nothing"] if results["dry_run"] else []
+    table.note = "\n".join([in_words(results["machine"]), f"{results['length']} words per side; {rate}", *dry])
+    checked = Table("Largest relative errors", ["", "precision", "models", "loss", "gradient", "worst weight", ""])
+    for way, precision in itertools.product(WAYS, ALLOWED):
+        rows = [row for row in results["checks"] if (row["way"], row["precision"]) == (way, precision)]
+        if rows:
             errors = [f"{max(row[name] for row in rows):.1e}" for name in ("loss", "gradient", "worst")]
             verdict = "right" if all(row["ok"] for row in rows) else "WRONG"
-            table.rows.append([TITLES[path], precision, figure(len(rows)), *errors, worst["worst_of"], verdict])
-    return table
+            checked.rows.append([WAYS[way], precision, figure(len(rows)), *errors, verdict])
+    return [table, checked]
+
+
+def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> EagerLoss | GraphedLoss:
+    """Returns a function that computes loss and gradients of a batch; WrongResultError if recording fails."""
+    loss = BatchLoss(model, 0.0, dtype=dtype)
+    eager = EagerLoss(loss, next(model.parameters()).device)
+    return GraphedLoss(model, loss, eager, _refuse) if way == "graphs" else eager
+
+
+def _refuse(reason: str) -> None:
+    raise WrongResultError(reason)
+
+
+def _seconds(task: Task, device: torch.device) -> list[float]:
+    """The times of some rounds, after a warm-up round."""
+
+    def complete() -> None:
+        task()
+        if device.type == "cuda":
+            torch.cuda.synchronize(device)
+
+    return take_turns({"": complete}, 5 if device.type == "cuda" else 1)[""]
+
+
+def _random_batch(words: int) -> Batch:
+    generator = torch.Generator().manual_seed(3)
+    sentences = [
+        torch.randint(2, words, (length,), generator=generator).tolist() for pair in LENGTHS for length in pair
+    ]
+    return make_batch(list(zip(sentences[::2], sentences[1::2], strict=True)))
+
+
+def _random_model(size: Size) -> TranslationModel:
+    """Returns a model in which every weight and bias affects the result."""
+    torch.manual_seed(5)
+    model = TranslationModel(size.model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.08)
+    return model
+
+
+def _plain(tensor: Any) -> Tensor:
+    plain: Tensor = tensor.detach().double().cpu()
+    return plain
+
+
+def _error(found: Tensor, expected: Tensor) -> float:
+    """Returns the distance divided by the norm of the expected value."""
+    return float((found - expected).norm() / expected.norm().clamp_min(1e-30))

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from bench.timing import Task, take_turns
-from bench.variants import as_training, make_model
+from bench.variants import make_model
 from bench.workload import Workload
 from nmtalign.core.model import TranslationModel
 from nmtalign.settings.training_settings import TrainingConfig
@@ -67,7 +67,7 @@ def _torch_optimizer(model: TranslationModel, training: TrainingConfig) -> torch
 def _with_gradients(workload: Workload) -> TranslationModel:
     """Returns a model after a backward pass over a batch."""
     model, batch = make_model(workload), workload.batches[0]
-    objective = model.loss(*batch.inputs(), how=as_training(False)).objective
+    objective = model.loss(*batch.inputs()).objective
     (objective / len(batch.source)).backward()
     return model
 

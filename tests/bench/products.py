@@ -64,7 +64,7 @@ def _layer(
 
 def _blocks(config: ModelConfig) -> int:
     """Returns the number of blocks of n columns in the inputs of a cell."""
-    return 4 if config.cell == "lstm" else 3
+    return {"lstm": 4, "minimal": 2}.get(config.cell, 3)
 
 
 def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: int = 1) -> Iterator[Product]:
@@ -73,7 +73,7 @@ def _recurrent(config: ModelConfig, name: str, rows: int, steps: int, copies: in
     if config.cell == "paper":
         yield from _layer(f"{name} gates", rows, n, 2 * n, steps, copies, name)
         yield from _layer(f"{name} candidate", rows, n, n, steps, copies, name)
-    elif config.cell != "light":  # it has no recurrent product
+    elif config.cell not in ("light", "minimal"):  # these have no recurrent product
         yield from _layer(name, rows, n, _blocks(config) * n, steps, copies, name)
 
 

@@ -3,8 +3,9 @@
 import time
 
 import numpy as np
+import torch
 
-from bench.variants import as_training, make_model
+from bench.variants import make_model
 from bench.workload import Workload
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.training.distributed import World, open_world
@@ -18,7 +19,10 @@ def updates_together(workload: Workload, bf16: bool, repeats: int) -> list[float
     with world.reporting_once():
         model, training = make_model(workload), workload.size.training
         parameters = list(model.parameters())
-        optimizer, loss = make_optimizer(parameters, training), BatchLoss(model, 0.0, how=as_training(bf16))
+        optimizer, loss = (
+            make_optimizer(parameters, training),
+            BatchLoss(model, 0.0, dtype=torch.bfloat16 if bf16 else None),
+        )
         mine = [_share(batch, world) for batch in workload.batches]
         seconds = []
         for number in range(repeats + 1):

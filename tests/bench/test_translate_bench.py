@@ -33,8 +33,7 @@ from nmtalign.core.inference import Inference  # noqa: E402
 from nmtalign.core.model import TranslationModel  # noqa: E402
 from nmtalign.data.batches import make_source  # noqa: E402
 from nmtalign.errors import NmtalignError  # noqa: E402
-from nmtalign.search.beam_search import beam_search  # noqa: E402
-from nmtalign.search.hypotheses import SearchOptions  # noqa: E402
+from nmtalign.search.beam_search import SearchOptions, beam_search  # noqa: E402
 from nmtalign.search.scorer import ModelScorer  # noqa: E402
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from bench.naive import NaiveLoop
 from bench.workload import Workload
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch
 from nmtalign.errors import UsageError
 
@@ -29,12 +29,7 @@ def _arguments(batch: Batch) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def _ours(bf16: bool, model: TranslationModel, batch: Batch) -> Tensor:
-    return model.loss(*_arguments(batch), how=as_training(bf16)).objective
-
-
-def as_training(bf16: bool) -> Activations:
-    """Returns the activations of training on a CPU."""
-    return Activations(torch.bfloat16 if bf16 else None)
+    return model.loss(*_arguments(batch), dtype=torch.bfloat16 if bf16 else None).objective
 
 
 def _loop(bf16: bool, recompute_keys: bool, model: TranslationModel, batch: Batch) -> Tensor:

@@ -1,11 +1,10 @@
-"""The two cells against PyTorch and the equations."""
+"""The cells against PyTorch and the equations."""
 
+import pytest
 import torch
 from torch import nn
 
-from nmtalign.core.cell_variants import CELLS
-from nmtalign.core.cells import CudnnCell
-from nmtalign.core.step import unroll
+from nmtalign.core.cells import CELLS, CudnnCell, LstmCell, PaperCell, unroll
 
 
 def filled(cell):
@@ -15,40 +14,51 @@ def filled(cell):
     return cell.double()
 
 
-def update(cell, inputs, state):
-    return unroll(cell, inputs[None], state)[0][1]
-
-
 def test_cudnn_cell_is_pytorchs_gru_cell():
-    cell = filled(CELLS["cudnn"](4, 5))
-    assert isinstance(cell, CudnnCell)
-    torchs = nn.GRUCell(4, 5).double()
+    cell, torchs = filled(CudnnCell(4, 5)), nn.GRUCell(4, 5).double()
     with torch.no_grad():
         torchs.weight_ih.copy_(cell.input_weight)
         torchs.weight_hh.copy_(cell.recurrent_weight)
         torchs.bias_ih.copy_(cell.bias)
         torchs.bias_hh.copy_(cell.recurrent_bias)
     x, s = torch.randn(3, 4).double(), torch.randn(3, 5).double()
-    torch.testing.assert_close(update(cell, cell.inputs(x), s), torchs(x, s))
+    torch.testing.assert_close(cell.step(cell.inputs(x), s, *cell.recurrent()), torchs(x, s))
+
+
+def test_lstm_cell_is_pytorchs():
+    cell, torchs = filled(LstmCell(4, 5)), nn.LSTMCell(4, 5).double()
+    blocks = [0, 1, 3, 2]  # PyTorch's order is i, f, g, o
+    with torch.no_grad():
+        for theirs, ours in ((torchs.weight_ih, cell.input_weight), (torchs.weight_hh, cell.recurrent_weight)):
+            theirs.copy_(ours.unflatten(0, (4, 5))[blocks].flatten(0, 1))
+        torchs.bias_ih.copy_(cell.bias.view(4, 5)[blocks].flatten())
+        torchs.bias_hh.zero_()
+    x, s = torch.randn(3, 4).double(), torch.randn(3, 10).double()
+    found = cell.step(cell.inputs(x), s, *cell.recurrent())
+    torch.testing.assert_close(found.split(5, -1), torchs(x, s.split(5, -1)))
 
 
 def test_the_papers_update_gate_takes_the_new_and_its_reset_acts_before_the_product():
-    cell = filled(CELLS["paper"](4, 5))
-    x, s = torch.zeros(1, 4).double(), torch.randn(1, 5).double()
+    cell = filled(PaperCell(4, 5))
+    s = torch.randn(1, 5).double()
     inputs = torch.zeros(1, 15).double()
     inputs[:, :5], inputs[:, 5:10] = 50, -50  # z = 1, r = 0
-    new = update(cell, inputs, s)
+    new = cell.step(inputs, s, *cell.recurrent())
     torch.testing.assert_close(new, torch.zeros_like(new), atol=1e-12, rtol=0)  # tanh(0): all new, nothing of the old
     inputs[:, :5] = -50  # z = 0: all old
-    torch.testing.assert_close(update(cell, inputs, s), s)
-    assert cell.inputs(x).shape == (1, 15)
+    torch.testing.assert_close(cell.step(inputs, s, *cell.recurrent()), s)
+    assert cell.inputs(torch.zeros(1, 4).double()).shape == (1, 15)
 
 
-def test_a_masked_step_leaves_the_state_exactly():
-    for kind in ("paper", "cudnn"):
-        cell = filled(CELLS[kind](4, 5))
-        s = torch.randn(2, 5).double()
-        skip = torch.tensor([[[True], [False]]])
-        new = unroll(cell, torch.randn(1, 2, 15).double(), s, skip)[0][1]
-        assert torch.equal(new[0], s[0])
-        assert not torch.equal(new[1], s[1])
+@pytest.mark.parametrize("fast", [False, True])
+@pytest.mark.parametrize("kind", CELLS)
+def test_a_masked_step_leaves_the_state_exactly(kind, fast, monkeypatch):
+    cell = filled(CELLS[kind](4, 5))
+    if not fast:
+        monkeypatch.setattr(type(cell), "fast_pass", None)
+    s = torch.randn(2, cell.state_size).double()
+    skip = torch.tensor([[[True], [False]]])
+    outputs, new = unroll(cell, cell.inputs(torch.randn(1, 2, 4).double()), s, skip)
+    assert torch.equal(outputs[0], new[:, :5])
+    assert torch.equal(new[0], s[0])
+    assert not torch.equal(new[1], s[1])

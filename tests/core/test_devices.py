@@ -1,4 +1,4 @@
-"""MKL's reproducible products, and batches that are too large for the memory."""
+"""The choice of a device and its precision, MKL's reproducible products, and batches that are too large for memory."""
 
 import json
 import os
@@ -17,30 +17,9 @@ from nmtalign.core.devices import (
     pick_device,
     picks_bf16,
     precision_notices,
-    strict_mode_has_effect,
     widest,
 )
 from nmtalign.errors import ResourceError
-
-AUTO, AVX, AVX2, AVX512, AVX512_E1, STRICT = 2, 9, 10, 12, 14, 0x10000
-
-
-@pytest.mark.parametrize(
-    ("mode", "branch", "reproducible"),
-    [
-        (AUTO | STRICT, AVX2, True),
-        (AUTO | STRICT, AVX512, True),
-        (AUTO | STRICT, AVX512_E1, True),
-        (AUTO | STRICT, AVX, False),
-        (AUTO | STRICT, 3, False),  # as on processors of AMD
-        (AUTO, AVX512, False),
-        (AVX2 | STRICT, 3, True),
-        (AVX2, AVX2, False),
-        (AVX | STRICT, AVX2, False),
-    ],
-)
-def test_products_are_reproducible_where_the_strict_mode_has_an_effect(mode, branch, reproducible):
-    assert strict_mode_has_effect(mode, branch) is reproducible
 
 
 @pytest.mark.parametrize(("given", "expected"), [(None, "AUTO,STRICT"), ("COMPATIBLE", "COMPATIBLE")])

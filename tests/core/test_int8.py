@@ -108,21 +108,23 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     config = dataclasses.replace(models.SYSTEM_VARIANTS[name], **models.LARGER)
     model = models.make_model(config, torch.float32)
     narrow, sources = in_int8(model), [source * 3 for source, _ in models.pairs_of(config)]
+    copied = [own * 3 for own in models.COPIES] if config.copy else None
     products = list[int]()
     multiply = Int8Matrix.product
     monkeypatch.setattr(Int8Matrix, "product", lambda *arguments: products.append(1) or multiply(*arguments))
     scorer = ModelScorer(Inference(narrow))
-    found = tables.search(scorer, sources, beam=3, keep_weights=True)
+    found = tables.search(scorer, sources, copies=copied, beam=3, keep_weights=True)
     assert products
     errors = []
-    for source, (best, *_) in zip(sources, found, strict=True):
-        exact, weights = tables.forced(model, source, best.tokens)
+    for place, (source, (best, *_)) in enumerate(zip(sources, found, strict=True)):
+        own = copied and copied[place]
+        exact, weights = tables.forced(model, source, best.tokens, own)
         errors.extend(torch.tensor(exact) - torch.tensor(best.token_log_probs))
         target = torch.tensor([[*best.tokens, 0]])
         with torch.inference_mode():
-            again, _ = force(scorer, *make_source([source]), target, [target.shape[1]])
+            again, _ = force(scorer, *make_source([source]), target, [target.shape[1]], own and make_source([own])[0])
         assert again[0] == pytest.approx(best.token_log_probs, abs=1e-5)
-        several, _ = tables.forced(narrow, source, best.tokens)  # the pass of `align`
+        several, _ = tables.forced(narrow, source, best.tokens, own)  # the pass of `align`
         assert several == pytest.approx(exact, abs=0.06)
         if weights is not None:
             assert best.weights == pytest.approx(weights, rel=0, abs=0.005)
@@ -130,26 +132,19 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     assert 0 < torch.stack(errors).square().mean().sqrt() < ERROR[weight_steps()]
 
 
-@pytest.mark.skipif(not hasattr(torch.ops.onednn, "qlinear_pointwise"), reason="this PyTorch has no such product")
 @pytest.mark.parametrize(("rows", "inputs"), [(1, 192), (5, 1024), (200, 192)])
-def test_both_ways_to_multiply_are_exact(rows, inputs, monkeypatch):
+def test_a_product_of_whole_numbers_is_exact(rows, inputs):
     torch.manual_seed(0)
     steps = torch.randint(-127, 128, (rows, inputs))
     steps[:, 0] = 127  # so that the scale of a row is 1
     numbers, scales = torch.randint(-63, 64, (3000, inputs), dtype=torch.int8), torch.rand(3000)
     expected = (steps.double() @ numbers.double().t()) * scales
-    found = []
-    for packs in (False, True):
-        monkeypatch.setattr(module, "_packs", lambda packs=packs: packs)
-        found.append(Int8Matrix(numbers, scales).product(steps.float()))
-        torch.testing.assert_close(found[-1].double(), expected, rtol=1e-6, atol=1e-6)
-    torch.testing.assert_close(*found, rtol=1e-6, atol=1e-6)
+    found = Int8Matrix(numbers, scales).product(steps.float())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.parametrize("packs", [False, True])
 @pytest.mark.parametrize("shape", [(300,), (5, 300)])
-def test_an_addend_is_added_and_keeps_its_gradient(shape, packs, monkeypatch):
-    monkeypatch.setattr(module, "_packs", lambda: packs)
+def test_an_addend_is_added_and_keeps_its_gradient(shape):
     torch.manual_seed(0)
     matrix, rows, addend = Int8Matrix.of(torch.randn(300, 128)), torch.randn(5, 128), torch.randn(shape)
     expected, wide = matrix.product(rows) + addend, torch.zeros(5, 310)
@@ -163,34 +158,11 @@ def test_an_addend_is_added_and_keeps_its_gradient(shape, packs, monkeypatch):
     torch.testing.assert_close(addend.grad, torch.full(shape, 5.0 if len(shape) == 1 else 1.0))
 
 
-def test_the_faster_way_is_chosen_only_if_it_gives_the_same_numbers(monkeypatch):
-    """On a processor with VNNI, where both ways are timed."""
-    seconds = iter([1.0] * 5 + [2.0] * 5)
-    monkeypatch.setattr(module, "int8_is_fast", lambda: True)
-    monkeypatch.setattr(module, "_seconds", lambda _: next(seconds))
-    plain, choose = Int8Matrix.plain_product, module._packs.__wrapped__
-
-    def exact(matrix: Int8Matrix, rows: torch.Tensor) -> torch.Tensor:
-        result = rows.new_empty(len(rows), len(matrix))
-        plain(matrix, rows, result)
-        return result
-
-    monkeypatch.setattr(Int8Matrix, "packed_product", exact)
-    assert choose()
-    seconds = iter([1.0] * 5 + [2.0] * 5)
-    monkeypatch.setattr(Int8Matrix, "packed_product", lambda matrix, rows: exact(matrix, rows) * (1 + 1e-6))
-    assert not choose()
-    seconds = iter([2.0] * 5 + [1.0] * 5)
-    monkeypatch.setattr(Int8Matrix, "packed_product", exact)
-    assert not choose()
-
-
 def test_a_pytorch_without_such_products_is_reported(monkeypatch):
     def missing(*_: object) -> None:
         raise RuntimeError("not implemented")
 
-    monkeypatch.setattr(torch, "_int_mm", missing)
-    monkeypatch.setattr(module, "_packs", lambda: False)
+    monkeypatch.setattr(Int8Matrix, "packed_product", missing)
     weight_steps.cache_clear()
     try:
         with pytest.raises(ResourceError, match=r"^precision int8: this PyTorch has no products in eight bits here; "):

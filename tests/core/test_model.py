@@ -5,12 +5,12 @@ import dataclasses
 import pytest
 import torch
 from helpers import core_models as models
-from helpers import naive_transformer
+from helpers import naive_recurrent, naive_transformer
 from torch.nn import functional as F
 
 from nmtalign.core import reference
-from nmtalign.core.attention import KEPT_BYTES
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.inference import in_dtype
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.definition import SettingError, resolve
 from nmtalign.settings.presets import SYSTEMS, preset
@@ -118,18 +118,44 @@ def test_shared_embeddings_need_equal_sizes(sizes):
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_forward_pass_equals_the_naive_loop(config):
-    model, pairs = make_model(config), models.pairs_of(config)
-    batch = make_batch(pairs)
-    forced = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    for row, (source, target) in enumerate(pairs):
-        expected, weights = naive_transformer.log_probs_and_weights(model, [*source, 0], [*target, 0])
-        length = len(target) + 1
-        torch.testing.assert_close(forced.log_probs[row, :length], expected, rtol=1e-10, atol=1e-10)
-        assert not forced.log_probs[row, length:].any()
+    model, arguments = make_model(config), models.batch_of(config).inputs()
+    forced = model.force(*arguments)
+    for row in range(len(PAIRS)):
+        source, target, copies = models.naive_arguments(config, row)
+        expected, weights = naive_transformer.log_probs_and_weights(model, source, target, copies)
+        torch.testing.assert_close(forced.log_probs[row, : len(target)], expected, rtol=1e-10, atol=1e-10)
+        assert not forced.log_probs[row, len(target) :].any()
         if weights is not None:
-            torch.testing.assert_close(forced.weights[row, :length, : len(source) + 1], weights, rtol=1e-9, atol=1e-10)
-    loss = model.loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    torch.testing.assert_close(loss.nll, -forced.log_probs.sum())
+            found = forced.weights[row, : len(target), : len(source)]
+            torch.testing.assert_close(found, weights, rtol=1e-9, atol=1e-10)
+    torch.testing.assert_close(model.loss(*arguments).nll, -forced.log_probs.sum())
+
+
+ARTICLE = [
+    dataclasses.replace(TINY, order=order, attention=attention, bidirectional=both, output_rank=rank)
+    for order in ("look-generate-update", "look-update-generate")
+    for attention, both, rank in (("additive", True, 3), ("none", False, 0), ("none", True, 3))
+]
+
+
+@pytest.mark.parametrize("config", ARTICLE, ids=named)
+def test_the_articles_models_equal_the_reference(config):
+    model = make_model(config)
+    forced = model.force(*models.batch_of(config).inputs())
+    for row in range(len(PAIRS)):
+        source, target, _ = models.naive_arguments(config, row)
+        expected, weights = reference.log_probs_and_weights(model, source, target)
+        torch.testing.assert_close(forced.log_probs[row, : len(target)], expected, rtol=1e-10, atol=1e-10)
+        if weights is not None:
+            torch.testing.assert_close(forced.weights[row, : len(target), : len(source)], weights)
+
+
+@pytest.mark.parametrize(
+    "config", [config for config in VARIANTS if config.layers > 1 or config.copy or config.cell != "paper"], ids=named
+)
+def test_the_reference_refuses_other_systems(config):
+    with pytest.raises(ValueError, match="not a model of the article"):
+        reference.log_probs_and_weights(make_model(config), [2, 0], [2, 0])
 
 
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
@@ -138,14 +164,12 @@ def test_gradients_by_finite_differences(config):
 
     The gradients of the program for fixed shapes, which runs on GPUs, are the same.
     """
-    model = make_model(config)
-    batch = make_batch(models.pairs_of(config)[:3])
+    model, arguments = make_model(config), models.batch_of(config, slice(3)).inputs()
     # The label smoothing of a mixture has constant weights; test_label_smoothing_of_a_mixture has its gradient.
     smoothing = 0.0 if config.copy or config.attention_kind != "soft" else 0.1
 
     def objective(static=False):
-        arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-        return model.loss(*arguments, smoothing, Activations(static_shapes=static)).objective
+        return model.loss(*arguments, label_smoothing=smoothing, static_shapes=static).objective
 
     models.check_gradients(model, objective)
     gradients = {name: parameter.grad for name, parameter in model.named_parameters()}
@@ -156,37 +180,20 @@ def test_gradients_by_finite_differences(config):
 
 
 @pytest.mark.parametrize("config", [*VARIANTS[::3], models.SYSTEM_VARIANTS["copy"]], ids=named)
-def test_padding_batches_and_order_change_no_score(config):
-    model, pairs = make_model(config, torch.float32), models.pairs_of(config)
-    together = make_batch(pairs)
-    all_scores = model.force(together.source, together.source_mask, together.target, together.target_mask).log_probs
-    shuffled = make_batch(pairs[::-1])
-    turned = model.force(shuffled.source, shuffled.source_mask, shuffled.target, shuffled.target_mask).log_probs
-    for row, pair in enumerate(pairs):
-        alone = make_batch([pair])
-        score = model.force(alone.source, alone.source_mask, alone.target, alone.target_mask).log_probs.sum()
-        assert abs(score - all_scores[row].sum()) < 1e-5
-        assert abs(score - turned[len(pairs) - 1 - row].sum()) < 1e-5
+def test_padding_and_batches_change_no_score(config):
+    model = make_model(config, torch.float32)
+    scores = model.force(*models.batch_of(config).inputs()).log_probs.sum(1)
+    for row in range(len(PAIRS)):
+        alone = model.force(*models.batch_of(config, slice(row, row + 1)).inputs()).log_probs.sum()
+        assert abs(alone - scores[row]) < 1e-5
 
 
 def test_weights_sum_to_one_and_padding_gets_exactly_zero():
     model = make_model(TINY, torch.float32)
     batch = make_batch(PAIRS)
-    weights = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights
+    weights = model.force(*batch.inputs()).weights
     torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
     assert (weights.masked_select(~batch.source_mask[:, None].expand_as(weights)) == 0).all()
-
-
-def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again():
-    def gradients(kept_bytes):
-        model = make_model(TINY)
-        batch = make_batch(PAIRS)
-        memory = model.encode(batch.source, batch.source_mask)
-        run = model.decoder.unroll(memory, torch.ones(4, len(PAIRS), TINY.embedding).double(), kept_bytes)
-        return torch.autograd.grad(run.contexts.square().sum(), list(model.decoder.attention.parameters()))
-
-    for kept, again in zip(gradients(KEPT_BYTES), gradients(0), strict=True):
-        assert torch.equal(kept, again)
 
 
 def test_without_attention_every_step_has_the_same_context():
@@ -196,10 +203,10 @@ def test_without_attention_every_step_has_the_same_context():
     memory = model.encode(batch.source, batch.source_mask)
     assert memory.keys is None
     for row, (source, _) in enumerate(PAIRS):
-        annotations, fixed, _ = reference.annotate(model, [*source, 0])
+        annotations, fixed, _ = naive_recurrent.annotate(model, [*source, 0])
         assert torch.equal(annotations[-1], fixed)  # after `</s>`
         torch.testing.assert_close(memory.values[row], fixed)
-    assert model.force(batch.source, batch.source_mask, batch.target, batch.target_mask).weights is None
+    assert model.force(*batch.inputs()).weights is None
 
 
 @pytest.mark.parametrize("name", models.SYSTEM_VARIANTS)
@@ -208,12 +215,13 @@ def test_products_in_bf16_stay_near_float32_in_every_system(name):
     config = dataclasses.replace(models.SYSTEM_VARIANTS[name], **models.LARGER)
     model = make_model(config, torch.float32)
     long = [(torch.randint(2, 11, (40,)).tolist(), torch.randint(2, 13, (40,)).tolist()) for _ in range(3)]
-    batch = make_batch([*models.pairs_of(config), *long])
-    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    copies = [*models.COPIES, *([13 + place for place in range(40)] for _ in long)] if config.copy else None
+    batch = make_batch([*models.pairs_of(config), *long], copies=copies)
     found = []
-    for how in (Activations(), Activations(torch.bfloat16)):
+    for dtype in (None, torch.bfloat16):
         model.zero_grad()
-        loss, forced = model.loss(*arguments, how=how), model.force(*arguments, how)
+        loss = model.loss(*batch.inputs(), dtype=dtype)
+        forced = in_dtype(model, dtype or torch.float32).force(*batch.inputs())
         loss.objective.backward()
         assert {x.dtype for x in (loss.objective, loss.nll, forced.log_probs)} == {torch.float32}
         gradient = torch.cat([parameter.grad.flatten() for parameter in model.parameters()])
@@ -231,8 +239,7 @@ def test_products_in_bf16_stay_near_float32_in_every_system(name):
 
 def test_dropout_is_on_in_training_alone():
     model = make_model(dataclasses.replace(TINY, dropout=0.5))
-    batch = make_batch(PAIRS)
-    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
+    arguments = make_batch(PAIRS).inputs()
     model.train()
     assert model.loss(*arguments).nll != model.loss(*arguments).nll
     model.eval()
@@ -246,10 +253,9 @@ MIXTURES = [models.SYSTEM_VARIANTS["copy"], *(config for config in models.LATENT
 @pytest.mark.parametrize("config", MIXTURES, ids=named)
 def test_label_smoothing_of_a_mixture(config, static):
     """The smoothing of each softmax has the weight of its share in the word's probability, a constant."""
-    model, batch = make_model(config), make_batch(models.pairs_of(config))
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    found = model.loss(*arguments, 0.3, Activations(static_shapes=static))
-    run = model._run(*arguments[:3], Activations())
+    model, batch = make_model(config), models.batch_of(config)
+    found = model.loss(*batch.inputs(), label_smoothing=0.3, static_shapes=static)
+    run = model._run(batch.source, batch.source_mask, batch.target, batch.copies)
     outputs = model._outputs(run, batch.target, model._alternatives(run), batch.target_mask)
     logits = F.linear(outputs.features, model.readout.output_weight, model.readout.output_bias)
     vocabulary = logits.log_softmax(-1)
@@ -269,7 +275,7 @@ def test_label_smoothing_of_a_mixture(config, static):
 
 def test_the_alternatives_of_a_word_lose_the_same_units():
     model, batch = make_model(dataclasses.replace(models.LATENT[0], dropout=0.5, output_rank=0)), make_batch(PAIRS)
-    run = model._run(batch.source, batch.source_mask, batch.target, Activations())
+    run = model._run(batch.source, batch.source_mask, batch.target)
     features = model._outputs(run, batch.target, model._alternatives(run)).features
     lost = features == 0
     assert lost.any()

@@ -5,11 +5,11 @@ import dataclasses
 import pytest
 import torch
 from helpers import core_models as models
+from helpers import naive_recurrent as naive
 
-from nmtalign.core import reference
-from nmtalign.core.model import Activations
+from nmtalign.core.inference import in_dtype
 from nmtalign.data.batches import make_batch
-from nmtalign.text.vocabulary import COPY_SHIFT, EOS_ID, WORD_BITS
+from nmtalign.text.vocabulary import COPIES_NOTHING, EOS_ID
 
 ATTENDING = [
     config
@@ -20,21 +20,19 @@ ATTENDING = [
 
 def test_a_stack_of_layers_has_no_posterior_and_gives_its_weights():
     model = models.make_model(models.SYSTEM_VARIANTS["gnmt"])
-    batch = make_batch(models.PAIRS)
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
+    arguments = make_batch(models.PAIRS).inputs()
     assert torch.equal(model.force_posterior(*arguments).weights, model.force(*arguments).weights)
 
 
 @pytest.mark.parametrize("config", ATTENDING, ids=models.named)
 def test_posterior_is_that_of_the_naive_model(config):
     model = models.make_model(config)
-    batch = make_batch(models.PAIRS)
-    forced = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    forced = model.force_posterior(*make_batch(models.PAIRS).inputs())
     for row, (source, target) in enumerate(models.PAIRS):
         source, target = [*source, EOS_ID], [*target, EOS_ID]
         contexts = []
-        log_probs, weights = reference.log_probs_and_weights(
-            model, source, target, lambda _, c, seen=contexts: seen.append(c) or c
+        log_probs, weights = naive.log_probs_and_weights(
+            model, source, target, change=lambda _, c, seen=contexts: seen.append(c) or c
         )
         h = annotations_of(model, source)
         for t, word_log_prob in enumerate(log_probs):
@@ -48,28 +46,26 @@ def test_posterior_is_that_of_the_naive_model(config):
 
 @pytest.mark.parametrize("config", models.LATENT, ids=models.named)
 def test_posterior_of_a_latent_position_is_that_of_bayes_rule(config, monkeypatch):
-    model, pairs = models.make_model(config), models.pairs_of(config)
-    batch = make_batch(pairs)
-    arguments = batch.source, batch.source_mask, batch.target, batch.target_mask
-    forced, prior = model.force_posterior(*arguments), model.force(*arguments)
+    model, batch = models.make_model(config), models.batch_of(config)
+    forced, prior = model.force_posterior(*batch.inputs()), model.force(*batch.inputs())
     torch.testing.assert_close(forced.log_probs, prior.log_probs)
     assert (forced.weights - prior.weights)[batch.target_mask].abs().max() > 0.01
-    for row, (source, target) in enumerate(pairs):
-        expected = naive_posterior(model, [*source, EOS_ID], [*target, EOS_ID], monkeypatch)
+    for row in range(len(models.PAIRS)):
+        source, target, copies = models.naive_arguments(config, row)
+        expected = naive_posterior(model, source, target, copies, monkeypatch)
         torch.testing.assert_close(expected.sum(1), torch.ones_like(expected[:, 0]))
-        found = forced.weights[row, : len(target) + 1]
-        torch.testing.assert_close(found[:, : len(source) + 1], expected, rtol=1e-8, atol=1e-10)
-        assert not found[:, len(source) + 1 :].any()
+        found = forced.weights[row, : len(target)]
+        torch.testing.assert_close(found[:, : len(source)], expected, rtol=1e-8, atol=1e-10)
+        assert not found[:, len(source) :].any()
 
 
 @torch.no_grad()
-def naive_posterior(model, source, target, monkeypatch):
+def naive_posterior(model, source, target, copies, monkeypatch):
     """(Ty, Tx): of each position, p(position, word) / p(word); positions with one context in proportion to weights."""
     config = dataclasses.replace(model.config, attention_kind="marginal")
-    _, weights = reference.log_probs_and_weights(model, source, target)
-    joint, contexts, word_log_prob = torch.zeros_like(weights), reference.contexts, reference.word_log_prob
-    # No word can be copied from a source whose words to copy have an id that the target lacks.
-    without_copies = [number & WORD_BITS | 99 << COPY_SHIFT for number in source] if config.copy else source
+    _, weights = naive.log_probs_and_weights(model, source, target)
+    joint, contexts, word_log_prob = torch.zeros_like(weights), naive.contexts, naive.word_log_prob
+    without_copies = copies and [COPIES_NOTHING] * len(source)
     for number in range(min(len(source), config.attention_positions + 1)):
         chosen = []
 
@@ -80,20 +76,20 @@ def naive_posterior(model, source, target, monkeypatch):
         def of_one_context(*given, only=only):
             """Only the word depends on one context: the next step may receive the mean by the posteriors."""
             with monkeypatch.context() as patch:
-                patch.setattr(reference, "contexts", only)
+                patch.setattr(naive, "contexts", only)
                 return word_log_prob(*given)
 
-        monkeypatch.setattr(reference, "word_log_prob", of_one_context)
-        log_probs, _ = reference.log_probs_and_weights(model, without_copies, target)
+        monkeypatch.setattr(naive, "word_log_prob", of_one_context)
+        log_probs, _ = naive.log_probs_and_weights(model, source, target, without_copies)
         for t, (_, _, places) in enumerate(chosen):
             joint[t, places] += log_probs[t].exp() * weights[t, places] / weights[t, places].sum()
-    monkeypatch.setattr(reference, "word_log_prob", word_log_prob)
+    monkeypatch.setattr(naive, "word_log_prob", word_log_prob)
     if config.copy:
         marginal = models.make_model(config)
         marginal.load_state_dict(model.state_dict())
-        log_probs, _ = reference.log_probs_and_weights(marginal, source, target)
+        log_probs, _ = naive.log_probs_and_weights(marginal, source, target, copies)
         for t, word in enumerate(target):
-            equal = torch.tensor([number >> COPY_SHIFT == word for number in source])
+            equal = torch.tensor([number == word for number in copies])
             copied = log_probs[t].exp() - joint[t].sum()
             joint[t] += (copied / (weights[t] * equal).sum() * weights[t] * equal).nan_to_num()
     return joint / joint.sum(1, keepdim=True)
@@ -104,14 +100,14 @@ def test_what_is_left_out_is_of_second_order(order):
     """Where the context counts a tenth, the error against Bayes' rule itself is a hundredth."""
     config = dataclasses.replace(models.TINY, order=order)
     source, target = [3, 4, 5, EOS_ID], [2, 3, EOS_ID]
-    batch = make_batch([(source[:-1], target[:-1])])
+    arguments = make_batch([(source[:-1], target[:-1])]).inputs()
     errors = []
     for scale in (1e-2, 1e-3):
         model = models.make_model(config)
         with torch.no_grad():
             model.readout.context_weight.mul_(scale)
             model.decoder.cell.context_weight.mul_(scale)
-        found = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask).weights[0]
+        found = model.force_posterior(*arguments).weights[0]
         errors.append(float((found - exact_posterior(model, source, target)).abs().max()))
     assert errors[1] < errors[0] / 50
 
@@ -119,13 +115,13 @@ def test_what_is_left_out_is_of_second_order(order):
 @torch.no_grad()
 def exact_posterior(model, source, target):
     """(Ty, Tx): alpha[t, j] * p(y_t | context = annotations[j]), rows summing to 1."""
-    _, weights = reference.log_probs_and_weights(model, source, target)
+    _, weights = naive.log_probs_and_weights(model, source, target)
     rows = []
     for t in range(len(target)):
         log_probs = []
         for h in annotations_of(model, source):
-            found, _ = reference.log_probs_and_weights(
-                model, source, target, lambda step, c, h=h, t=t: h if step == t else c
+            found, _ = naive.log_probs_and_weights(
+                model, source, target, change=lambda step, c, h=h, t=t: h if step == t else c
             )
             log_probs.append(found[t])
         rows.append((weights[t].log() + torch.stack(log_probs)).softmax(0))
@@ -138,16 +134,13 @@ def annotations_of(model, source):
 
 def test_posterior_in_bf16_is_near_that_in_float32():
     model = models.make_model(models.TINY, torch.float32)
-    batch = make_batch(models.PAIRS)
-    arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
-    exact = model.force_posterior(*arguments)
-    near = model.force_posterior(*arguments, Activations(torch.bfloat16))
+    arguments = make_batch(models.PAIRS).inputs()
+    exact, near = model.force_posterior(*arguments), in_dtype(model, torch.bfloat16).force_posterior(*arguments)
     torch.testing.assert_close(near.weights, exact.weights, rtol=0.05, atol=0.02)
     assert near.weights.dtype == torch.float32
 
 
 def test_a_model_without_attention_has_no_posterior():
     model = models.make_model(dataclasses.replace(models.TINY, attention="none"))
-    batch = make_batch(models.PAIRS)
-    forced = model.force_posterior(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    forced = model.force_posterior(*make_batch(models.PAIRS).inputs())
     assert forced.weights is None

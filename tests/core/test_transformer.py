@@ -19,7 +19,7 @@ from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import export_model, load_model
 from nmtalign.model_files import describe_model
-from nmtalign.search.hypotheses import Scoring
+from nmtalign.search.beam_search import Scoring
 from nmtalign.search.scorer import Ensemble
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import SYSTEMS, preset

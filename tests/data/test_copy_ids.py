@@ -13,7 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.text.vocabulary import COPY_SHIFT, UNK_ID, WORD_BITS, Vocabulary, pair_ids
+from nmtalign.text.vocabulary import UNK_ID, Vocabulary, pair_ids
 
 SPECIALS = ("</s>", "<unk>")
 CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")
@@ -38,15 +38,14 @@ def prepared(folder: Path) -> Corpus:
 def test_equal_words_get_equal_ids() -> None:
     source, target = Vocabulary([*SPECIALS, "the", "in"]), Vocabulary([*SPECIALS, "le", "Paris", "2"])
     words = ["the", "Zoe", "in", "Paris", "2", "Zoe", "</s>"]
-    own, there = pair_ids(
-        (source, target), words, ["Zoe", "le", "Bob", "in", "Paris", "the", "<unk>", "</s>"], copy=True
-    )
-    assert [number & WORD_BITS for number in own] == source.encode(words)
+    translation = ["Zoe", "le", "Bob", "in", "Paris", "the", "<unk>", "</s>"]
+    own, there, copies = pair_ids((source, target), words, translation, copy=True)
+    assert own == source.encode(words)
     # `Paris` and `2` are words of the target side; every other word is copied from its first place.
-    assert [number >> COPY_SHIFT for number in own] == [5 + 0, 5 + 1, 5 + 2, 3, 4, 5 + 1, 5 + 6]
+    assert copies == [5 + 0, 5 + 1, 5 + 2, 3, 4, 5 + 1, 5 + 6]
     assert there == [5 + 1, 2, UNK_ID, 5 + 2, 3, 5 + 0, UNK_ID, 5 + 6]
     assert target.decode(there, words) == ["Zoe", "le", "<unk>", "in", "Paris", "the", "<unk>", "</s>"]
-    assert pair_ids((source, target), words, words) == (source.encode(words), target.encode(words))
+    assert pair_ids((source, target), words, words) == (source.encode(words), target.encode(words), [])
 
 
 def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -60,9 +59,10 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatc
         copied, plan = set[int](), [chosen[::2], chosen[1::2][::-1]]
         for batch in load_batches(split, plan, complete=CopyIds(corpus, split)):
             pairs = [(dev.source_text(index).split(), dev.target_text(index).split()) for index in batch.indices]
-            expected = make_batch([pair_ids(vocabularies, *pair, copy=True) for pair in pairs])
-            assert torch.equal(batch.source, expected.source)
-            assert torch.equal(batch.target, expected.target)
+            ids = [pair_ids(vocabularies, *pair, copy=True) for pair in pairs]
+            expected = make_batch([own[:2] for own in ids], copies=[own[2] for own in ids])
+            for found, wanted in zip(batch.inputs(), expected.inputs(), strict=True):
+                assert torch.equal(found, wanted)
             copied |= set(batch.target.flatten().tolist())
         assert len([number for number in copied if number >= len(corpus.target_vocabulary)]) > 3
 

@@ -8,10 +8,10 @@ import pytest
 import torch
 from torch import nn
 
-from nmtalign.core.attention import KEPT_BYTES, Encoded
+from nmtalign.core.decoder import Encoded
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.data.batches import Batch, make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -63,6 +63,7 @@ VARIANTS += [
     dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate", layers=layers) for layers in (1, 2)
 ]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
+VARIANTS += [dataclasses.replace(TINY, cell="minimal"), dataclasses.replace(TINY, cell="minimal", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}
 SYSTEM_VARIANTS["marginal"] = dataclasses.replace(TINY, attention_kind="marginal", attention_positions=2)
 LARGER = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32, "heads": 2}  # for products in bf16
@@ -134,17 +135,29 @@ VARIANTS += [
     ),
 ]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
-# For a copying model: a source id also has the target word that is copied, or a place of the source (from 13).
+# For a copying model: the target word that is copied from each place of the source, or a place of the source (from 13).
 COPYING_PAIRS = [
-    ([3 | 13 << 32, 4 | 5 << 32, 1 | 15 << 32, 6 | 5 << 32, 1 | 15 << 32], [15, 5, 13, 2, 1, 15]),
-    ([7 | 13 << 32], [5, 13, 7, 8]),
-    ([2 | 3 << 32] * 3, [3, 12]),
-    ([1 | 13 << 32, 9, 9 | 15 << 32], [1, 1, 15]),
+    ([3, 4, 1, 6, 1], [15, 5, 13, 2, 1, 15]),
+    ([7], [5, 13, 7, 8]),
+    ([2, 2, 2], [3, 12]),
+    ([1, 9, 9], [1, 1, 15]),
 ]
+COPIES = [[13, 5, 15, 5, 15], [13], [3, 3, 3], [13, 0, 15]]
 
 
 def pairs_of(config: ModelConfig) -> list[tuple[list[int], list[int]]]:
     return COPYING_PAIRS if config.copy else PAIRS
+
+
+def batch_of(config: ModelConfig, rows: slice = slice(None)) -> Batch:
+    """Some of the pairs for a model, with the ids that it copies."""
+    return make_batch(pairs_of(config)[rows], copies=COPIES[rows] if config.copy else None)
+
+
+def naive_arguments(config: ModelConfig, row: int) -> tuple[list[int], list[int], list[int] | None]:
+    """The ids of a pair with `</s>` and what is copied, for the naive implementations."""
+    source, target = pairs_of(config)[row]
+    return [*source, 0], [*target, 0], [*COPIES[row], 0] if config.copy else None
 
 
 def make_model(config: ModelConfig, dtype: torch.dtype = torch.float64) -> TranslationModel:
@@ -193,7 +206,7 @@ def spread(model: TranslationModel) -> None:
         parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
 
 
-def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYTES) -> None:
+def check_gradients_of_unrolling(config: ModelConfig) -> None:
     """Those of states, contexts and weights, with padding, along a random direction of each leaf, against differences.
 
     The leaves are the annotations and the decoder's parameters.
@@ -208,7 +221,7 @@ def check_gradients_of_unrolling(config: ModelConfig, kept_bytes: int = KEPT_BYT
     shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
 
     def objective():
-        run = decoder.unroll(decoder.remember(Encoded(annotations, finals), mask, ~mask), words, kept_bytes)
+        run = decoder.unroll(decoder.remember(Encoded(annotations, finals), mask, ~mask), words)
         found = run.states, run.contexts, run.weights
         return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
 

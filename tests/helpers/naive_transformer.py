@@ -5,17 +5,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from helpers import naive_recurrent
 from torch import Tensor, nn
 
-from nmtalign.core import reference
 from nmtalign.core.model import TranslationModel
 
 
-def log_probs_and_weights(model: TranslationModel, source: Sequence[int], target: Sequence[int]):
-    """Those of `nmtalign.core.reference`, for models of any architecture."""
+def log_probs_and_weights(
+    model: TranslationModel, source: Sequence[int], target: Sequence[int], copies: Sequence[int] | None = None
+):
+    """Those of `naive_recurrent`, for models of any architecture."""
     if model.config.architecture == "transformer":
         return transformer_log_probs_and_weights(model, source, target)
-    return reference.log_probs_and_weights(model, source, target)
+    return naive_recurrent.log_probs_and_weights(model, source, target, copies)
 
 
 def transformer_log_probs_and_weights(
@@ -28,7 +30,7 @@ def transformer_log_probs_and_weights(
     annotations, _ = transformer_stack(model.encoder, heads, vectors)
     states, rows = transformer_stack(model.decoder, heads, [torch.zeros_like(vectors[0]), *before], annotations)
     pairs = zip(states, target, strict=True)
-    log_probs = [reference.output(model.readout, config, state, state, state)[word] for state, word in pairs]
+    log_probs = [naive_recurrent.output(model.readout, config, state, state, state)[word] for state, word in pairs]
     aligned = rows[config.alignment_layer - 1]  # of the last layer if the setting is 0
     return torch.stack(log_probs), aligned[:, config.alignment_head - 1] if config.alignment_head else aligned.mean(1)
 
@@ -76,7 +78,7 @@ def multi_head(heads: int, query: Tensor, seen: Sequence[Tensor], matrices: Sequ
         shares = torch.stack(energies).exp()
         rows.append(shares / shares.sum())
         contexts.append(
-            reference.sum_of(weight * (of_value @ vector) for weight, vector in zip(rows[-1], seen, strict=True))
+            naive_recurrent.sum_of(weight * (of_value @ vector) for weight, vector in zip(rows[-1], seen, strict=True))
         )
     return torch.cat(contexts), torch.stack(rows)
 

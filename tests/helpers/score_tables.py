@@ -9,20 +9,16 @@ import torch
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch, make_source
-from nmtalign.search.beam_search import beam_search
+from nmtalign.search.beam_search import Scoring, SearchOptions, beam_search
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.hypotheses import Scoring, SearchOptions
-from nmtalign.search.phrases import Phrases, RequiredPhrase
+from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
 from nmtalign.search.scorer import Choice, ModelScorer, Session
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
-# The same for a copying model: from each place a target word is copied, or a place of the source (from 5).
-COPYING = [
-    [number | copied << 32 for number, copied in zip(words, copies, strict=True)]
-    for words, copies in zip(SENTENCES, ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True)
-]
+# What a copying model copies from each place of the sentences: a target word, or a place of the source (from 5).
+COPIES = dict(zip(map(tuple, SENTENCES), ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True))
 _SCORING = ("length_penalty", "word_penalty", "coverage_penalty")
 
 
@@ -68,7 +64,7 @@ class TableScorer:
         table[..., 0] += 6
         return cls(table)
 
-    def start(self, source, source_mask, candidates=None):
+    def start(self, source, source_mask, candidates=None, copies=None):
         return TableSession(self, source[:, 0] % len(self.table), source_mask, candidates)
 
 
@@ -78,9 +74,9 @@ class WatchedScorer:
     def __init__(self, scorer, watch):
         self.scorer, self.watch = scorer, watch
 
-    def start(self, source, source_mask, candidates=None):
+    def start(self, source, source_mask, candidates=None, copies=None):
         self.watch(source)
-        return self.scorer.start(source, source_mask, candidates)
+        return self.scorer.start(source, source_mask, candidates, copies)
 
 
 class TableSession(TensorSession):
@@ -126,8 +122,9 @@ def small_model(seed=0, attention="additive", spread=3.0, **changes):
     return model
 
 
-def sentences_of(model):
-    return COPYING if model.config.copy else SENTENCES
+def copies_of(model, sentences=SENTENCES):
+    """What a copying model copies from each place of the sentences; None for another model."""
+    return [COPIES[tuple(sentence)] for sentence in sentences] if model.config.copy else None
 
 
 def scorer_of(model, dtype=None):
@@ -139,11 +136,14 @@ def options_of(**options):
     return SearchOptions(scoring=scoring, **options)
 
 
-def search(scorer, sentences, candidates=None, prefixes=None, phrases=None, **options):
-    options = options_of(**options)
-    every = zip(phrases, prefixes or [()] * len(sentences), strict=True) if phrases else None
-    required = [phrases_of(own, prefix) for own, prefix in every] if every else None
-    return beam_search(scorer, *make_source(sentences), options, candidates, prefixes, required)
+def search(scorer, sentences, candidates=None, prefixes=None, phrases=None, copies=None, **options):
+    options, (source, mask) = options_of(**options), make_source(sentences)
+    copies = None if copies is None else make_source(copies)[0]
+    if not phrases:
+        return beam_search(scorer, source, mask, options, candidates, prefixes, copies)
+    every = zip(phrases, prefixes or [()] * len(sentences), strict=True)
+    required = [phrases_of(own, prefix) for own, prefix in every]
+    return phrase_search(scorer, source, mask, options, required, candidates, prefixes, copies)
 
 
 def phrases_of(phrases, prefix=()):
@@ -160,9 +160,10 @@ def text_of(word):
 
 
 @torch.inference_mode()
-def walk(scorer, source, tokens, candidates=None):
+def walk(scorer, source, tokens, candidates=None, copies=None):
     """(log-probabilities, weights) of a translation and its `</s>`, one row, step by step."""
-    session = scorer.start(*make_source([source]), candidates)
+    copies = None if copies is None else make_source([copies])[0]
+    session = scorer.start(*make_source([source]), candidates, copies)
     found, read, choice = [], [], None
     for word in (*tokens, 0):
         session.step(choice)
@@ -174,10 +175,9 @@ def walk(scorer, source, tokens, candidates=None):
 
 
 @torch.inference_mode()
-def forced(model, source, target):
+def forced(model, source, target, copies=None):
     """The same by the model's forced pass."""
-    batch = make_batch([(source, list(target))])
-    out = model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+    out = model.force(*make_batch([(source, list(target))], copies=None if copies is None else [copies]).inputs())
     return out.log_probs[0].tolist(), None if out.weights is None else out.weights[0].numpy()
 
 
@@ -186,11 +186,11 @@ def every_translation(limit, words):
     return [tokens for length in range(limit) for tokens in itertools.product(words, repeat=length)]
 
 
-def enumerated(scorer, source, translations, scoring=None, candidates=None):
+def enumerated(scorer, source, translations, scoring=None, candidates=None, copies=None):
     """(score, tokens) of translations, best first."""
     scored = []
     for tokens in translations:
-        log_probs, weights = walk(scorer, source, tokens, candidates)
+        log_probs, weights = walk(scorer, source, tokens, candidates, copies)
         read = None if weights is None else weights.sum(0)[: len(source)]
         scored.append(((scoring or Scoring()).score(sum(log_probs), len(log_probs), read), tokens))
     return sorted(scored, key=lambda each: -each[0])

@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
-from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
+from helpers.score_tables import SENTENCES, WORDS, TableScorer, WatchedScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.search import beam_search as search_module
-from nmtalign.search.hypotheses import Scoring, SearchOptions
-from nmtalign.search.selection import best_continuations
+from nmtalign.search.beam_search import Scoring, SearchOptions, best_continuations
+from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.presets import SYSTEMS
 
 PENALTIES = [
@@ -75,10 +75,12 @@ def test_batch_composition_changes_nothing_in_any_system(name, rounding):
 @pytest.mark.parametrize("copy", [False, True])
 def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
     model = tables.small_model(copy=copy)
-    scorer, source = tables.scorer_of(model), tables.sentences_of(model)[0]
+    scorer, source, copies = tables.scorer_of(model), SENTENCES[0], tables.copies_of(model, SENTENCES[:1])
     words = [*([1] if allow_unk else []), 2, 3, 4, *([5] if copy else [])]
-    expected = tables.enumerated(scorer, source, tables.every_translation(3, words), Scoring(**penalties))
-    found = search(scorer, [source], beam=200, n_best=200, allow_unk=allow_unk, max_length_ratio=1.0, **penalties)[0]
+    every = tables.every_translation(3, words)
+    expected = tables.enumerated(scorer, source, every, Scoring(**penalties), copies=copies and copies[0])
+    options = {"beam": 200, "n_best": 200, "allow_unk": allow_unk, "max_length_ratio": 1.0, **penalties}
+    found = search(scorer, [source], copies=copies, **options)[0]
     assert texts(found) == [tokens for _, tokens in expected]
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
@@ -106,12 +108,12 @@ def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
 
 
 def check_beam_score(model, rounding):
-    sentences = tables.sentences_of(model)
-    found = search(tables.scorer_of(model), sentences, beam=4, n_best=3, keep_weights=True)
+    copies = tables.copies_of(model)
+    found = search(tables.scorer_of(model), SENTENCES, copies=copies, beam=4, n_best=3, keep_weights=True)
     assert any(number >= WORDS for own in found for each in own for number in each.tokens) == model.config.copy
-    for source, hypotheses in zip(sentences, found, strict=True):
+    for place, (source, hypotheses) in enumerate(zip(SENTENCES, found, strict=True)):
         for hypothesis in hypotheses:
-            log_probs, weights = tables.forced(model, source, hypothesis.tokens)
+            log_probs, weights = tables.forced(model, source, hypothesis.tokens, copies and copies[place])
             error = rounding.of_steps(model, len(source) + 1 + len(log_probs))
             assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, rel=0, abs=error)
             assert hypothesis.score == pytest.approx(sum(log_probs) / len(log_probs), rel=0, abs=error)
@@ -134,11 +136,16 @@ def test_batch_composition_and_order_change_nothing(beam, penalties, kind, round
 
 
 def check_batch_composition(model, options, rounding):
-    scorer, sentences, options = tables.scorer_of(model), tables.sentences_of(model), {**options, "keep_weights": True}
+    scorer = tables.scorer_of(model)
     error = rounding.of_steps(model, 20)  # the longest source and its translation have fewer words together
-    alone = [search(scorer, [sentence], **options)[0] for sentence in sentences]
+
+    def found_by(places):
+        sentences = [SENTENCES[place] for place in places]
+        return search(scorer, sentences, copies=tables.copies_of(model, sentences), keep_weights=True, **options)
+
+    alone = [found_by([place])[0] for place in range(6)]
     for order in (range(6), [5, 3, 1, 0, 2, 4], [2, 2, 4]):
-        together = search(scorer, [sentences[i] for i in order], **options)
+        together = found_by(order)
         for i, found in zip(order, together, strict=True):
             assert tables.same(found, alone[i], error)
             for one, other in zip(found, alone[i], strict=True):
@@ -164,6 +171,15 @@ def test_fewer_of_the_n_best_are_the_first_of_more(seed, penalties):
     lists = [search(scorer, SENTENCES, beam=6, n_best=n, max_length_ratio=2.0, **penalties) for n in range(1, 7)]
     for n, found in enumerate(lists, 1):
         assert found == [most[:n] for most in lists[-1]]
+
+
+def test_a_search_keeps_no_graph_of_the_encoder():
+    seen, phrases = [], [((2,),), *[()] * 5]
+    scorer = WatchedScorer(TableScorer.random(1), lambda _: seen.append(torch.is_grad_enabled()))
+    search(scorer, SENTENCES, beam=2)
+    search(scorer, SENTENCES, phrases=phrases, beam=2)
+    sample(scorer, *tables.make_source(SENTENCES), tables.options_of(), Draws(), [(0, 0)] * 6)
+    assert seen == [False] * 3
 
 
 def test_n_best_is_sorted_and_without_repetition():

@@ -8,8 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.search.beam_search import BackPointers
-from nmtalign.search.hypotheses import Scoring
+from nmtalign.search.beam_search import BackPointers, Scoring
 
 
 @pytest.mark.parametrize(

@@ -11,9 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.data.batches import make_source
-from nmtalign.search.beam_search import beam_search
-from nmtalign.search.hypotheses import Scoring
-from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, whole_characters
+from nmtalign.search.beam_search import Scoring
+from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, phrase_search, whole_characters
 
 WORD = st.integers(2, 4)
 LISTS = st.lists(st.lists(WORD, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -123,7 +122,7 @@ def test_what_keeps_the_last_occurrence_is_always_possible():
     for beam, least in ((1, 0.0), (2, 1.0), (5, 0.0)):
         options = tables.options_of(beam=beam, max_length_ratio=2.0, min_length_ratio=least)
         phrases = Phrases([required("cat", (2,), (4, 5))], spelt)
-        (found,) = beam_search(scorer, *make_source([[2, 2]]), options, phrases=[phrases])
+        (found,) = phrase_search(scorer, *make_source([[2, 2]]), options, [phrases])
         assert not phrases.lacking([found[0].tokens]).words
 
 
@@ -267,10 +266,12 @@ def test_a_real_model_in_batches():
 
 def test_words_that_are_copied_in_phrases_and_prefixes():
     scorer, phrases, prefix = tables.scorer_of(tables.small_model(seed=3, copy=True)), ((5, 4),), (3,)
-    source = tables.COPYING[0]
+    source, copies = SENTENCES[0], tables.COPIES[tuple(SENTENCES[0])]
     rest = [prefix + words for words in tables.every_translation(5, [2, 3, 4, 5])]
-    expected = tables.enumerated(scorer, source, [tokens for tokens in rest if holds(tokens, phrases)])
-    found = search(scorer, [source], None, [prefix], [phrases], beam=300, n_best=300, max_length_ratio=2.0)[0]
+    every = [tokens for tokens in rest if holds(tokens, phrases)]
+    expected = tables.enumerated(scorer, source, every, copies=copies)
+    options = {"beam": 300, "n_best": 300, "max_length_ratio": 2.0}
+    found = search(scorer, [source], None, [prefix], [phrases], [copies], **options)[0]
     assert texts(found) == [tokens for _, tokens in expected]
     assert len(found) > 5
 

@@ -17,11 +17,11 @@ from nmtalign.search.sampling import Draws, draw, sample
 NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
 
 
-def drawn(scorer, sentences, numbers=None, candidates=None, prefixes=None, draws=None, **options):
-    source = tables.make_source(sentences)
+def drawn(scorer, sentences, numbers=None, candidates=None, prefixes=None, draws=None, copies=None, **options):
+    source, copies = tables.make_source(sentences), None if copies is None else tables.make_source(copies)[0]
     numbers = numbers or [(place, 0) for place in range(len(sentences))]
     settled = tables.options_of(max_length_ratio=options.pop("max_length_ratio", 2.0), **options)
-    return sample(scorer, *source, settled, draws or Draws(), numbers, candidates, prefixes)
+    return sample(scorer, *source, settled, draws or Draws(), numbers, candidates, prefixes, copies)
 
 
 def chi_square(counts, expected):
@@ -63,11 +63,11 @@ def test_frequencies_of_whole_translations():
 @pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
 def test_log_prob_is_the_models_own_whatever_the_temperature(kind):
     model = tables.small_model(**kind)
-    sentences = tables.sentences_of(model)
-    found = drawn(tables.scorer_of(model), sentences, draws=Draws(5, 2.5, 3), keep_weights=True, allow_unk=True)
-    for source, samples in zip(sentences, found, strict=True):
+    copies, options = tables.copies_of(model), {"draws": Draws(5, 2.5, 3), "keep_weights": True, "allow_unk": True}
+    found = drawn(tables.scorer_of(model), SENTENCES, copies=copies, **options)
+    for place, (source, samples) in enumerate(zip(SENTENCES, found, strict=True)):
         for hypothesis in samples:
-            log_probs, weights = tables.forced(model, source, hypothesis.tokens)
+            log_probs, weights = tables.forced(model, source, hypothesis.tokens, copies and copies[place])
             assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, abs=1e-5)
             assert hypothesis.log_prob == pytest.approx(sum(log_probs), rel=1e-6, abs=1e-5)
             assert hypothesis.weights == pytest.approx(weights, abs=1e-5)

@@ -62,16 +62,16 @@ def test_an_ensembles_best_is_that_of_enumeration(average):
 @pytest.mark.parametrize("kind", [{}, {"attention_kind": "marginal", "attention_positions": 2}], ids=str)
 def test_copying_models_together_and_with_candidates(kind):
     """Each sentence alone, of its own candidates and of the words that it copies, gives the same."""
-    allowed, sentences = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}], tables.COPYING
-    copied = [{number >> 32 for number in sentence} for sentence in sentences]
+    allowed, copies = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}], list(tables.COPIES.values())
     for scorer in (*models(1, copy=True, **kind), Ensemble(models(2, copy=True, **kind))):
-        for lists in (None, [own | more for own, more in zip(allowed, copied, strict=True)]):
+        for lists in (None, [own.union(more) for own, more in zip(allowed, copies, strict=True)]):
             candidates = lists and tables.candidates_of(*lists)
-            found = search(scorer, sentences, candidates, beam=4, n_best=2)
-            for place, sentence in enumerate(sentences):
+            found = search(scorer, SENTENCES, candidates, copies=copies, beam=4, n_best=2)
+            for place, sentence in enumerate(SENTENCES):
                 own = lists and tables.candidates_of(lists[place])
-                assert tables.same(found[place], search(scorer, [sentence], own, beam=4, n_best=2)[0])
-                expected = tables.walk(scorer, sentence, found[place][0].tokens, own)[0]
+                alone = search(scorer, [sentence], own, copies=[copies[place]], beam=4, n_best=2)[0]
+                assert tables.same(found[place], alone)
+                expected = tables.walk(scorer, sentence, found[place][0].tokens, own, copies[place])[0]
                 assert list(found[place][0].token_log_probs) == pytest.approx(expected, abs=1e-5)
 
 
@@ -114,11 +114,11 @@ def test_an_improbable_word_has_its_true_log_probability(kind):
 @pytest.mark.parametrize("kind", ["soft", "marginal"])
 def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
     model = tables.small_model(copy=copy, attention_kind=kind)
-    scorer, sentences = tables.scorer_of(model, dtype), tables.sentences_of(model)
-    allowed = [{2, *(number >> 32 for number in sentence)} for sentence in sentences]
-    candidates = tables.candidates_of(*allowed) if restricted else None
+    scorer, copied = tables.scorer_of(model, dtype), tables.COPIES.values()
+    candidates = tables.candidates_of(*({2, *own} for own in copied)) if restricted else None
     with torch.inference_mode():
-        session = scorer.start(*tables.make_source(sentences), candidates)
+        copies = tables.make_source(list(copied))[0] if copy else None
+        session = scorer.start(*tables.make_source(SENTENCES), candidates, copies)
         session.step(None)
         found = session.log_probs(slice(0, 6)).clone()
         assert found.dtype == torch.float32

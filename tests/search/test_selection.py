@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from nmtalign.data.batches import make_source
 from nmtalign.search import beam_search as search_module
+from nmtalign.search.beam_search import best_continuations, largest
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.scorer import Choice
-from nmtalign.search.selection import best_continuations, largest
 from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]

@@ -8,16 +8,16 @@ import re
 import numpy as np
 import pytest
 import torch
+from helpers import naive_recurrent
 from helpers.core_models import spread
 
-from nmtalign.core import reference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.scoring.measuring import bleu
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.teaching import lesson_page
-from nmtalign.teaching.lesson import Lesson, kept_words, links_of, reordered_phrase
+from nmtalign.teaching.lesson import Lesson, energies_of, kept_words, links_of, reordered_phrase
 from nmtalign.teaching.lesson_page import SourceSentence, write_lesson
 from nmtalign.translating.translation import Alternative, Request, Translation
 from nmtalign.translating.translator import Translator
@@ -57,9 +57,9 @@ def test_every_number_of_a_step_equals_the_loop(lesson, monkeypatch):
     model = copy.deepcopy(lesson.search.model).double()
     source = [*lesson.search.source_vocabulary.encode(found.source_tokens), 0]
     target = [*lesson.search.target_vocabulary.encode(found.tokens), 0]
-    energies, plain = [], reference.energy
-    monkeypatch.setattr(reference, "energy", lambda *given: energies.append(plain(*given)) or energies[-1])
-    log_probs, weights = reference.log_probs_and_weights(model, source, target)
+    energies, plain = [], naive_recurrent.energy
+    monkeypatch.setattr(naive_recurrent, "energy", lambda *given: energies.append(plain(*given)) or energies[-1])
+    log_probs, weights = naive_recurrent.log_probs_and_weights(model, source, target)
     energies = torch.stack(energies).view(weights.shape)
     steps = numbers["steps"]
     assert [len(steps), len(steps[0]["weights"])] == list(weights.shape)
@@ -82,7 +82,7 @@ def test_annotations_change_only_where_they_have_read_the_word(lesson):
         model = copy.deepcopy(loaded.model).double()
         for place in range(len(ids) - 1):
             (plain, vector, _), (changed, other, _) = (
-                reference.annotate(model, line) for line in (ids, [*ids[:place], 1, *ids[place + 1 :]])
+                naive_recurrent.annotate(model, line) for line in (ids, [*ids[:place], 1, *ids[place + 1 :]])
             )
             if "steps" not in of:
                 expected = float((other - vector).norm() / vector.norm())
@@ -96,7 +96,7 @@ def test_annotations_change_only_where_they_have_read_the_word(lesson):
     assert all(change == 0 for k, row in enumerate(numbers["forward"]["changes"]) for change in row[:k])
     assert all(change == 0 for k, row in enumerate(numbers["backward"]["changes"]) for change in row[k + 1 :])
     units = np.frombuffer(base64.b64decode(numbers["forward"]["units"]), np.int8).reshape(len(ids), 8) / 127
-    plain, vector, _ = reference.annotate(copy.deepcopy(lesson.search.model).double(), ids)
+    plain, vector, _ = naive_recurrent.annotate(copy.deepcopy(lesson.search.model).double(), ids)
     np.testing.assert_allclose(units, torch.stack(plain)[:, :8].detach(), atol=0.005)
     assert numbers["RNNencdec"]["size"] == len(vector)
 
@@ -227,4 +227,5 @@ def test_the_softmax_of_the_energies_are_the_weights(order, attention):
         memory = model.encode(batch.source, batch.source_mask)
         words = torch.cat([torch.zeros(1, 2, 6).double(), model.target_embedding(batch.target.t()[:-1])])
         run = model.decoder.unroll(memory, words)
-    np.testing.assert_allclose(model.decoder.energies(run).softmax(-1), run.weights, atol=1e-12)
+        energies = energies_of(model.decoder, run)
+    np.testing.assert_allclose(energies.softmax(-1), run.weights, atol=1e-12)

@@ -10,7 +10,7 @@ import pytest
 import torch
 from helpers.recording import Again
 
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.graphs import BatchBucket, GraphedLoss
@@ -34,7 +34,7 @@ def model_of(device=CPU, dtype=torch.float64, seed=0, **options):
 
 def loss_of(model, smoothing=0.0, static=False):
     def loss(*tensors):
-        found = model.loss(*tensors, smoothing, Activations(static_shapes=static))
+        found = model.loss(*tensors, label_smoothing=smoothing, static_shapes=static)
         return found.objective, found.nll.detach()
 
     return loss

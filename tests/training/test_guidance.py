@@ -10,7 +10,7 @@ import torch
 from helpers import trainings
 from helpers.recording import Again
 
-from nmtalign.core.model import Activations, TranslationModel
+from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches, make_batch
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
@@ -146,8 +146,7 @@ def test_padding_changes_nothing_and_graphs_replay_it(dtype):
 
 def test_bf16_activations_are_guided_in_float32():
     model, batch = model_of(torch.float32), guided_batch()
-    how = Activations(torch.bfloat16)
-    objective, sums = BatchLoss(model, 0.0, 1.0, how)(*batch.inputs())
+    objective, sums = BatchLoss(model, 0.0, 1.0, torch.bfloat16)(*batch.inputs())
     objective.backward()
     assert sums.dtype == torch.float32
     plain = BatchLoss(model_of(torch.float32), 0.0, 1.0)(*batch.inputs())[1]

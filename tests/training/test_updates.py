@@ -72,8 +72,8 @@ def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversa
     model, updater = make(reversal, config)
     whole = model.loss
 
-    def broken(*arguments):
-        loss = whole(*arguments)
+    def broken(*arguments, **options):
+        loss = whole(*arguments, **options)
         return replace(loss, objective=loss.objective + value)  # a constant: the gradient does not see it
 
     monkeypatch.setattr(model, "loss", broken)

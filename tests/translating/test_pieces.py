@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import ResourceError, UsageError
+from nmtalign.search.beam_search import Hypothesis, Scoring
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import TextBytes

@@ -21,7 +21,7 @@ import nmtalign
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
-from nmtalign.search.hypotheses import Hypothesis
+from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import settings_of
 from nmtalign.settings.training_settings import ModelConfig

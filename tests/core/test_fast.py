@@ -1,0 +1,120 @@
+"""The hand-written passes against the definitions of cells and attention, in values and gradients."""
+
+import dataclasses
+
+import pytest
+import torch
+from helpers import core_models as models
+
+from nmtalign.core import fast
+from nmtalign.core.cells import CELLS, unroll
+from nmtalign.core.decoder import Encoded
+
+TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}  # relative, absolute
+ALL = [slice(None), slice(1), slice(1, 2), slice(2, 3)]  # of the results, and each of them alone
+FAST = [
+    models.TINY,
+    dataclasses.replace(models.TINY, cell="cudnn", bidirectional=False),
+    dataclasses.replace(models.TINY, attention="concat", copy=True),
+    models.SYSTEM_VARIANTS["marginal"],
+]
+
+
+def values_and_gradients(run, leaves, chosen):
+    """The results of a pass, those of a pass without gradients, and the gradients through the chosen results.
+
+    A result that is not chosen has no gradient.
+    """
+    results = run()
+    with torch.no_grad():
+        without = run()
+    torch.manual_seed(5)
+    shares = [torch.randn(result.shape, dtype=torch.float64) for result in results]
+    total = sum((result.double() * share).sum() for result, share in list(zip(results, shares, strict=True))[chosen])
+    gradients = torch.autograd.grad(total, leaves, allow_unused=True, materialize_grads=True)
+    return *results, *without, *gradients
+
+
+def assert_equal(found, expected, dtype):
+    rtol, atol = TOLERANCES[dtype]
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other, rtol=rtol, atol=atol)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("directions", [0, 2])
+@pytest.mark.parametrize("skips", [False, True])
+@pytest.mark.parametrize("chosen", ALL[:3], ids=str)
+@pytest.mark.parametrize("kind", ["paper", "cudnn"])
+def test_a_pass_of_a_cell_is_the_cell_step_by_step(kind, chosen, skips, directions, dtype, monkeypatch):
+    torch.manual_seed(0)
+    cell = CELLS[kind](4, 5, directions=directions).to(dtype)
+    for parameter in cell.parameters():
+        torch.nn.init.normal_(parameter, 0, 0.5)
+    shape = [directions, 3] if directions else [3]
+    x = torch.randn(6, *shape, 4, dtype=dtype, requires_grad=True)
+    initial = torch.randn(*shape, 5, dtype=dtype, requires_grad=True)
+    skip = torch.rand(6, *shape, 1) < 0.4 if skips else None
+    found = []
+    for pass_class in (cell.fast_pass, None):
+        monkeypatch.setattr(type(cell), "fast_pass", pass_class)
+        leaves = [x, initial, *cell.parameters()]
+        found.append(values_and_gradients(lambda: unroll(cell, cell.inputs(x), initial, skip), leaves, chosen))
+    assert_equal(*found, dtype)
+
+
+def run_of(model, chosen=slice(None)):
+    """The results and gradients of a decoder over sentences of two lengths."""
+    torch.manual_seed(1)
+    decoder, mask = model.decoder, torch.tensor([[True] * 4, [True, True, False, False]])
+    dtype = model.readout.output_weight.dtype
+    annotations = torch.randn(2, 4, model.encoder.output_size, dtype=dtype, requires_grad=True)
+    words = torch.randn(5, 2, model.config.embedding, dtype=dtype, requires_grad=True)
+
+    def run():
+        output = decoder.unroll(decoder.remember(Encoded(annotations, ()), mask, ~mask), words)
+        return output.states, output.contexts, output.weights
+
+    return values_and_gradients(run, [annotations, words, *decoder.parameters()], chosen)
+
+
+@pytest.mark.parametrize("dtype", TOLERANCES)
+@pytest.mark.parametrize("chosen", ALL, ids=str)
+@pytest.mark.parametrize("config", FAST, ids=models.named)
+def test_a_pass_of_a_decoder_is_the_decoder_step_by_step(config, chosen, dtype, monkeypatch):
+    model = models.make_model(config, dtype)
+    assert model.decoder._fast
+    found = run_of(model, chosen)
+    monkeypatch.setattr(model.decoder, "_fast", False)
+    assert_equal(found, run_of(model, chosen), dtype)
+
+
+@pytest.mark.parametrize("kept_steps", [0, 2])
+def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(kept_steps, monkeypatch):
+    model = models.make_model(models.TINY)
+    kept = run_of(model)
+    keys = 2 * 4 * models.TINY.attention_hidden * 8  # bytes of a step: B Tx n' numbers
+    monkeypatch.setattr(fast, "KEPT_BYTES", kept_steps * keys)
+    assert_equal(run_of(model), kept, torch.float64)
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        *(config for config in models.VARIANTS if config.order != "look-generate-update"),
+        *(config for config in models.VARIANTS if config.coverage != "none" or config.attention_span != "global"),
+        *(config for config in models.VARIANTS if config.attention in ("none", "dot", "general")),
+        *(config for config in models.VARIANTS if config.cell in ("lstm", "light")),
+    ],
+    ids=models.named,
+)
+def test_other_decoders_have_no_pass(config):
+    assert not fast.applies(config)
+
+
+def test_a_gradient_is_taken_once():
+    model = models.make_model(models.TINY)
+    objective = model.loss(*models.batch_of(models.TINY).inputs()).objective
+    objective.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match="compute the loss again"):
+        objective.backward()
