@@ -194,6 +194,7 @@ def _ban_all_but(logits: Tensor, flags: Flags, columns: Integers) -> None:
     logits[rows, allowed] = values
 
 
+@torch.inference_mode()
 def beam_search(
     scorer: Scorer,
     source: Tensor,
@@ -298,7 +299,6 @@ class BeamSearch:
         self.totals: Floats = np.zeros((len(lengths), 1))
         self._thresholds = np.full(len(lengths), -np.inf)  # the n_best-th score of each sentence's endings
 
-    @torch.inference_mode()
     def run(self, session: Session) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
         is_unwanted, self._dtype = unwanted_signal(), widest(session.device)

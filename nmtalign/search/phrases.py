@@ -361,6 +361,7 @@ class _PhraseSearch(BeamSearch):
         return self._banks.resolve(super().results())
 
 
+@torch.inference_mode()
 def phrase_search(
     scorer: Scorer,
     source: Tensor,

@@ -42,6 +42,7 @@ class Draws:
             raise UsageError(f"temperature = {self.temperature}: must be a number greater than 0")
 
 
+@torch.inference_mode()
 def sample(
     scorer: Scorer,
     source: Tensor,
