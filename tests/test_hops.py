@@ -36,8 +36,8 @@ from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (16, 129), "small": (16, 132), "luong-global": (18, 124)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 75), "luong-global": (18, 74)}
+UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 60)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (7, 45), "small": (7, 43), "luong-global": (10, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (37, 270)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (44, 378)),

@@ -76,6 +76,8 @@ class TrainingSetup:
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         self._policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         self._copies = CopyIds(corpus, self.pairs) if model_config.copy else None
+        # Adds the guide, and the ids of a copying model, to each batch; None if there is nothing to add.
+        self.complete = None if self.guide is None and self._copies is None else self._complete
 
     def _read_given_files(self) -> None:
         """Reads the links and finds the weights with which the training begins; both must fit corpus and model.
@@ -106,8 +108,7 @@ class TrainingSetup:
                 "to resume; put the model back"
             )
 
-    def complete(self, batch: Batch) -> Batch:
-        """Adds the guide, and the ids of a copying model, to a batch."""
+    def _complete(self, batch: Batch) -> Batch:
         batch = batch if self.guide is None else self.guide(batch)
         return batch if self._copies is None else self._copies(batch)
 
