@@ -35,12 +35,12 @@ from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (17, 136), "small": (17, 139), "luong-global": (19, 131)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (14, 77), "small": (14, 77), "luong-global": (18, 74)}
+UPDATE = {"rnnsearch-50": (14, 93), "small": (14, 94), "luong-global": (13, 76)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (7, 45), "small": (7, 43), "luong-global": (10, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (38, 271)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (45, 390)),
-    "translate": ("translate", (58, 407)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (43, 362)),
+    "translate": ("translate", (54, 387)),
 }
 
 
