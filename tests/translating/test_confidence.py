@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.search.hypotheses import Hypothesis
+from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.translating.confidence import Calibration, mean_probability
 from nmtalign.translating.output_formats import OutputFormat

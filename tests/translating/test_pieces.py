@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import ResourceError, UsageError
+from nmtalign.search.beam_search import Hypothesis, Scoring
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.hypotheses import Hypothesis, Scoring
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import TextBytes
@@ -128,7 +128,7 @@ def decoder(scorer, candidates=None, options=None, **config):
 def pieces(prefixes=((),) * 6, phrases=((),) * 6):
     every = zip(SENTENCES, prefixes, phrases, strict=True)
     return [
-        Piece(tuple(source), prefix, tables.phrases_of(own, prefix), number)
+        Piece(tuple(source), prefix=prefix, phrases=tables.phrases_of(own, prefix), number=number)
         for number, (source, prefix, own) in enumerate(every)
     ]
 
