@@ -196,6 +196,35 @@ def enumerated(scorer, source, translations, scoring=None, candidates=None, copi
     return sorted(scored, key=lambda each: -each[0])
 
 
+@torch.inference_mode()
+def searched_by_hand(scorer, source, beam, prefix=(), candidates=None, shortest=0, most_steps=None):
+    """(log-probability, tokens) of the translations that a beam search finishes, by the loop of the released code.
+
+    The search ends when the beam is empty. Without `most_steps` it makes as many steps as the source has tokens, and
+    one more than the prefix has at least. `</s>` is banned in the first `shortest` steps. The released code drops the
+    hypotheses that are open after the last step; here they must end with it.
+    """
+    most_steps = most_steps or max(len(source), len(prefix)) + 1
+    words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
+    session, choice = scorer.start(*make_source([source]), candidates), None
+    opened, ended = [(0.0, ())], []
+    for step in range(most_steps):
+        session.step(choice)
+        gains = session.log_probs(slice(0, len(opened))).double().numpy()
+        free = (words != 1) & ((words != 0) | (step >= shortest)) if step + 1 < most_steps else words == 0
+        gains[:, ~(words == prefix[step] if step < len(prefix) else free)] = -np.inf
+        totals = (gains + np.array([total for total, _ in opened])[:, None]).ravel()
+        best = [int(at) for at in np.argsort(-totals, kind="stable")[: beam - len(ended)] if totals[at] > -np.inf]
+        found = [(float(totals[at]), (*opened[at // len(words)][1], int(words[at % len(words)]))) for at in best]
+        ended += [(total, tokens[:-1]) for total, tokens in found if tokens[-1] == 0]
+        rows = [at // len(words) for at, (_, tokens) in zip(best, found, strict=True) if tokens[-1]]
+        opened = [each for each in found if each[1][-1]]
+        if not opened:
+            break
+        choice = Choice(None, torch.tensor(rows), torch.tensor([tokens[-1] for _, tokens in opened]))
+    return ended
+
+
 def candidates_of(*allowed):
     """Makes candidates from sets of words, one per sentence; `</s>` and `<unk>` are in each."""
     words = sorted({0, 1}.union(*allowed))

@@ -301,44 +301,14 @@ def test_float64_and_bf16():
         assert hypotheses[0].log_prob == pytest.approx(sum(log_probs), abs=0.1)
 
 
-def as_released(scorer, source, beam, allow_unk=False):
-    """(cost, tokens) of the hypotheses that the loop of the released code finishes; the source length includes `</s>`.
-
-    Like the released code, this drops the hypotheses that are open after the last step.
-    """
-    words = len(source) + 1
-    open_ones, finished = [(0.0, ())], []
-    for k in range(3 * words):
-        if not beam:
-            break
-        costs = []
-        for cost, tokens in open_ones:
-            log_probs = step_log_probs(scorer, source, tokens)
-            for word, log_prob in enumerate(log_probs):
-                if (word == 1 and not allow_unk) or (word == 0 and k < words // 2):
-                    continue
-                costs.append((cost - log_prob, (*tokens, word)))
-        costs.sort(key=lambda each: each[0])
-        finished += [each for each in costs[:beam] if each[1][-1] == 0]
-        open_ones = [each for each in costs[:beam] if each[1][-1] != 0]
-        beam -= sum(tokens[-1] == 0 for _, tokens in costs[:beam])
-    return sorted(finished)
-
-
-def step_log_probs(scorer, source, tokens):
-    table = scorer.table[(source or [0])[0] % len(scorer.table)]
-    return table[len(tokens), tokens[-1] if tokens else 0].tolist()
-
-
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.parametrize("beam", [1, 2, 5, 10])
 def test_the_papers_search_is_that_of_the_released_code(seed, beam):
     scorer = TableScorer.random(seed)
     paper = {"safe_stop": False, "length_penalty": 0.0, "min_length_ratio": 0.5, "n_best": beam, "beam": beam}
     for source, found in zip(SENTENCES, search(scorer, SENTENCES, **paper), strict=True):
-        expected = as_released(scorer, source, beam)
-        # At the limit, open hypotheses must end; the released code drops them and tries a larger beam.
-        found = [hypothesis for hypothesis in found if len(hypothesis.tokens) + 1 < 3 * (len(source) + 1)]
-        expected = [(cost, tokens) for cost, tokens in expected if len(tokens) < 3 * (len(source) + 1)]
-        assert texts(found) == [tokens[:-1] for _, tokens in expected]
-        assert [-hypothesis.score for hypothesis in found] == pytest.approx([cost for cost, _ in expected])
+        words = len(source) + 1
+        expected = tables.searched_by_hand(scorer, source, beam, shortest=words // 2, most_steps=3 * words)
+        expected.sort(key=lambda each: -each[0])
+        assert texts(found) == [tokens for _, tokens in expected]
+        assert [hypothesis.score for hypothesis in found] == pytest.approx([log_prob for log_prob, _ in expected])

@@ -2,19 +2,15 @@
 
 from unittest.mock import patch
 
-import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.data.batches import make_source
 from nmtalign.search import beam_search as search_module
 from nmtalign.search.beam_search import best_continuations, largest
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.scorer import Choice
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID
 
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
 
@@ -110,29 +106,6 @@ def by_sorting(scores, open_totals, count, restrict):
     return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
 
 
-def naive(scorer, source, prefix, candidates, beam):
-    """(log-probability, tokens) of the final hypotheses of a beam search, best first, computed one by one."""
-    limit = max(len(source) + 1, len(prefix) + 1)
-    words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
-    session, choice = scorer.start(*make_source([source]), candidates), None
-    opened, ended = [(0.0, ())], []
-    for step in range(limit):
-        session.step(choice)
-        gains = session.log_probs(slice(0, len(opened))).double().numpy()
-        free = words != UNK_ID if step + 1 < limit else words == EOS_ID
-        gains[:, ~(words == prefix[step] if step < len(prefix) else free)] = -np.inf
-        totals = (gains + np.array([total for total, _ in opened])[:, None]).ravel()
-        best = [int(at) for at in np.argsort(-totals, kind="stable")[: beam - len(ended)] if totals[at] > -np.inf]
-        found = [(float(totals[at]), (*opened[at // len(words)][1], int(words[at % len(words)]))) for at in best]
-        ended += [(total, tokens[:-1]) for total, tokens in found if tokens[-1] == EOS_ID]
-        rows = [at // len(words) for at, (_, tokens) in zip(best, found, strict=True) if tokens[-1] != EOS_ID]
-        opened = [each for each in found if each[1][-1] != EOS_ID]
-        if not opened:
-            break
-        choice = Choice(None, torch.tensor(rows), torch.tensor([tokens[-1] for _, tokens in opened]))
-    return sorted(ended, key=lambda each: -each[0] / (len(each[1]) + 1))
-
-
 def anywhere(most):
     """Words of a prefix or a phrase; `<unk>`, the last word of the smallest vocabulary, and others."""
     return st.lists(st.sampled_from([1, 2, 999, 1000, 4000, 4088, 4089]), min_size=1, max_size=most).map(tuple)
@@ -163,7 +136,8 @@ def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefix
             alone = tables.search(scorer, [source], own, [prefixes[place]], [phrases[place]], **options)[0]
         assert together[place] == alone
         if not phrases[place]:
-            expected = naive(scorer, source, prefixes[place], own, beam)
+            expected = tables.searched_by_hand(scorer, source, beam, prefixes[place], own)
+            expected.sort(key=lambda each: -each[0] / (len(each[1]) + 1))
             assert [(found.log_prob, found.tokens) for found in together[place]] == expected
 
 

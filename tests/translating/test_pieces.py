@@ -128,7 +128,7 @@ def decoder(scorer, candidates=None, options=None, **config):
 def pieces(prefixes=((),) * 6, phrases=((),) * 6):
     every = zip(SENTENCES, prefixes, phrases, strict=True)
     return [
-        Piece(tuple(source), prefix, tables.phrases_of(own, prefix), number)
+        Piece(tuple(source), prefix=prefix, phrases=tables.phrases_of(own, prefix), number=number)
         for number, (source, prefix, own) in enumerate(every)
     ]
 
