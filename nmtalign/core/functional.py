@@ -36,16 +36,16 @@ def product(
     return torch.baddbmm(addend, rows, weight.mT, out=out)
 
 
-def fast_dropout(x: Tensor, share: float) -> Tensor:
+def fast_dropout(x: Tensor, rate: float) -> Tensor:
     """x with a random share of its numbers set to 0 and the others scaled, in a fifth of the time of PyTorch's dropout.
 
     On a CPU each number takes 16 random bits, so that the share is exact to 1/65,536.
     """
-    if not share or x.device.type != "cpu":
-        return F.dropout(x, share)
+    if not rate or x.device.type != "cpu":
+        return F.dropout(x, rate)
     bits = torch.empty(-(-x.numel() // 4), dtype=torch.int64).random_(-(2**63), None).view(torch.int16)
-    kept = bits[: x.numel()].view(x.shape) >= round(share * 65_536) - 32_768
-    return x * kept.to(x.dtype).mul_(1 / (1 - share))
+    kept = bits[: x.numel()].view(x.shape) >= round(rate * 65_536) - 32_768
+    return x * kept.to(x.dtype).mul_(1 / (1 - rate))
 
 
 def maxout(values: Tensor) -> Tensor:

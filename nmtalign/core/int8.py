@@ -56,8 +56,8 @@ class Int8Matrix:
         An addend has the shape of the result or is one row (out,). Fills and returns `out`, if it is given.
         """
         if self.numbers.dim() > 2:
-            found = torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
-            return found if addend is None else found.add_(addend)
+            products = torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
+            return products if addend is None else products.add_(addend)
         rows = x.reshape(-1, x.shape[-1])
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
         steps = (rows / scale).round_()
@@ -67,8 +67,8 @@ class Int8Matrix:
         if addend is not None and not _needs_gradient(addend):
             added = addend if addend.dim() == 1 else addend.reshape(result.shape)
             return torch.addcmul(added, sums, scale, out=result).view(shape)
-        found = torch.mul(sums, scale, out=result).view(shape)
-        return found if addend is None else found.add_(addend)
+        products = torch.mul(sums, scale, out=result).view(shape)
+        return products if addend is None else products.add_(addend)
 
     @cached_property
     def _directions(self) -> tuple["Int8Matrix", ...]:
@@ -82,12 +82,12 @@ class Int8Matrix:
 
     def packed_product(self, steps: Tensor) -> Tensor:
         """The products (N, out) of steps (N, in), whole numbers from -127 to 127; oneDNN's inputs are not negative."""
-        found: Tensor = torch.ops.onednn.qlinear_pointwise(
+        products: Tensor = torch.ops.onednn.qlinear_pointwise(
             *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
             *(self._packed, self.scales, torch.zeros(len(self), dtype=torch.int32)),
             *(None, 1.0, 0, torch.float32, "none", [], ""),
         )
-        return found
+        return products
 
 
 class Int8Weight(Tensor):
@@ -102,9 +102,9 @@ class Int8Weight(Tensor):
     @classmethod
     def of(cls, weight: Tensor, matrix: Int8Matrix | None = None) -> "Int8Weight":
         """The weight; it shares the memory of the float32 numbers."""
-        found = weight.detach().as_subclass(cls)
-        found._given = matrix
-        return found
+        own = weight.detach().as_subclass(cls)
+        own._given = matrix
+        return own
 
     @cached_property
     def matrix(self) -> Int8Matrix:
@@ -138,7 +138,7 @@ class Int8Weight(Tensor):
         if self._split is None or self._split[0] != tuple(sizes):
             parts = zip(self.matrix.numbers.split(sizes, -2), self.matrix.scales.split(sizes, -1), strict=True)
             floats = self.as_subclass(Tensor).split(sizes, dim)
-            blocks = (Int8Weight.of(part, Int8Matrix(*found)) for part, found in zip(floats, parts, strict=True))
+            blocks = (Int8Weight.of(part, Int8Matrix(*matrix)) for part, matrix in zip(floats, parts, strict=True))
             self._split = tuple(sizes), tuple(blocks)
         return self._split[1]
 
@@ -184,9 +184,9 @@ def weight_steps() -> int:
     largest, ones = torch.full((64, 64), float(_STEPS)), torch.ones(64)
     for steps in (_STEPS, _FEWER_STEPS):
         try:
-            found = Int8Matrix(torch.full((64, 64), steps, dtype=torch.int8), ones).product(largest)
+            sums = Int8Matrix(torch.full((64, 64), steps, dtype=torch.int8), ones).product(largest)
         except _MISSING:
             break
-        if bool((found == 64 * _STEPS * steps).all()):
+        if bool((sums == 64 * _STEPS * steps).all()):
             return steps
     raise ResourceError("precision int8: this PyTorch has no products in eight bits here; choose the precision fp32")

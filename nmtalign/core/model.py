@@ -137,7 +137,7 @@ class TranslationModel(nn.Module):
         self.encoder = TransformerEncoder(config) if transforms else RecurrentEncoder(config)
         size = self.encoder.output_size
         self.decoder: Decoder = TransformerDecoder(config, size) if transforms else make_decoder(config, size)
-        self._share = 0.0 if transforms else config.dropout  # a Transformer's layers drop
+        self._dropout_rate = 0.0 if transforms else config.dropout  # a Transformer's layers drop
         tied = config.shared_embeddings
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
         self.copying = Copying(config, size) if config.copy else None
@@ -308,7 +308,7 @@ class TranslationModel(nn.Module):
             rows = [part.index_select(0, index) for part in rows]
         state, word, contexts, targets, *log_parts = rows
         products = self.readout.products(contexts) if alternatives is None else contexts
-        features = self.readout.features_of(state, word, products, self._share if self.training else 0.0)
+        features = self.readout.features_of(state, word, products, self._dropout_rate if self.training else 0.0)
         log_weights = log_parts[0] if weights else None
         if not copied:
             return Outputs(features, targets, log_weights)
@@ -334,7 +334,7 @@ class TranslationModel(nn.Module):
         return vectors.to(self.encoder.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
-        return fast_dropout(x, self._share) if self.training else x
+        return fast_dropout(x, self._dropout_rate) if self.training else x
 
 
 def _weights(run: DecoderOutput) -> Tensor:

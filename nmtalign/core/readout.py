@@ -87,7 +87,7 @@ class Readout(Initialised):
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
         """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
         weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
-        found = features.new_empty(len(targets), dtype=bias.dtype)
+        of_targets = features.new_empty(len(targets), dtype=bias.dtype)
         for rows in slices(len(targets), len(bias), CHUNK_CELLS):
             check_wanted()
             if bias.dtype == features.dtype:
@@ -95,8 +95,8 @@ class Readout(Initialised):
             else:  # the bias is not rounded to bf16
                 logits = F.linear(features[rows], weight) + bias
             log_probs = logits.log_softmax(-1)
-            found[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
-        return found
+            of_targets[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
+        return of_targets
 
     def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
         """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r)."""
@@ -180,7 +180,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
         d_features, d_bias = torch.empty_like(features), torch.zeros_like(wide_bias)
         d_weight = weight.new_zeros(weight.shape if differentiate else 0, dtype=dtype)
         row_weights = nll.new_ones(len(targets)) if row_weights is None else row_weights.to(dtype)
-        shares = row_weights.repeat_interleave(each)  # the weights of all softmaxes
+        softmax_weights = row_weights.repeat_interleave(each)
         d_terms = None if log_terms is None else torch.empty_like(log_terms)
         for words in slices(len(targets), each * len(bias), block_cells):
             rows = slice(words.start * each, words.stop * each)
@@ -188,20 +188,20 @@ class _LinearCrossEntropy(torch.autograd.Function):
             logits = block @ narrow_weight.t()
             _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows])
             if log_terms is not None and d_terms is not None:
-                found = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
-                shares[rows] = found[:, :each].flatten()
-                d_terms[words] = found * (smoothing - 1)
+                parts = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
+                softmax_weights[rows] = parts[:, :each].flatten()
+                d_terms[words] = parts * (smoothing - 1)
             if differentiate:
-                torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(shares[rows, None])
-                d_bias += (shares[None, rows].to(logits.dtype) @ logits)[0]
-                _add_product(d_weight, logits, (block * shares[rows, None]).to(block.dtype))
+                torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(softmax_weights[rows, None])
+                d_bias += (softmax_weights[None, rows].to(logits.dtype) @ logits)[0]
+                _add_product(d_weight, logits, (block * softmax_weights[rows, None]).to(block.dtype))
             del logits  # before those of the next block are computed
         log_probs = -nll if log_terms is None else joint_log_probs(log_terms, -nll).logsumexp(-1)
         objective = total = -(log_probs * row_weights).sum()
         if smoothing:
             gradients = (d_features, d_weight, d_bias) if differentiate else None
-            log_sum = (log_sums * shares).sum()
-            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, shares, smoothing, gradients)
+            log_sum = (log_sums * softmax_weights).sum()
+            smooth = _smooth(features, narrow_weight, wide_bias, log_sum, softmax_weights, smoothing, gradients)
             objective = (1 - smoothing) * total + smooth
         ctx.gradients = d_features.view(shape), d_weight.to(weight.dtype), d_bias.to(bias.dtype), d_terms
         ctx.mark_non_differentiable(total, log_probs)

@@ -123,8 +123,8 @@ class TransformerLayer(Initialised):
         x = self._leave(0, x, F.linear(contexts, self.self_output))
         if source is not None and self.source_weight is not None and self.source_output is not None:
             queries = F.linear(self._enter(1, x, dtype), self.source_weight)
-            found, weights = attend(queries.unflatten(-1, (self._heads, -1)).transpose(1, 2), *source)
-            x = self._leave(1, x, F.linear(found.transpose(1, 2).flatten(2), self.source_output))
+            contexts, weights = attend(queries.unflatten(-1, (self._heads, -1)).transpose(1, 2), *source)
+            x = self._leave(1, x, F.linear(contexts.transpose(1, 2).flatten(2), self.source_output))
         inner = F.linear(self._enter(-1, x, dtype), self.inner_weight, self.inner_bias.to(dtype)).relu()
         return self._leave(-1, x, F.linear(inner, self.outer_weight, self.outer_bias.to(dtype))), weights
 
