@@ -16,7 +16,7 @@ from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.core.devices import made_with_threads, precision_notices
+from nmtalign.core.devices import precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
@@ -54,7 +54,7 @@ def align(
     unread = _has_both(models) and method in SOFT_METHODS
     found = _directions(models, pairs, replace(config, links=None) if unread else config, first)
     records = (one[0] if len(one) == 1 else join(one[0], one[1], method, config.threshold) for one in found)
-    return made_with_threads(records, config.threads)
+    return _made_with_threads(records, config.threads)
 
 
 def _directions(
@@ -350,3 +350,15 @@ def _block(shard: Shard | None, source: Path, target: Path) -> range:
 def _sha256(path: Path) -> str:
     """Returns the SHA-256 of a text, "" for a stream that can be read only once."""
     return sha256_of(path) if path.is_file() else ""
+
+
+def _made_with_threads(items: Iterable[AlignmentRecord], threads: int) -> Iterator[AlignmentRecord]:
+    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
+    rest = iter(items)
+    while True:
+        with using_threads(threads):
+            try:
+                item = next(rest)
+            except StopIteration:
+                return
+        yield item

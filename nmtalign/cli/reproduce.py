@@ -75,7 +75,7 @@ def reproduce(
 
 def _run(plan: "ReproductionPlan", quiet: bool) -> None:
     from nmtalign.cli.display import make_listener
-    from nmtalign.core.devices import keep_memory
+    from nmtalign.processor import keep_memory
     from nmtalign.reproduction.reproduction_report import begin_folder, write_report
     from nmtalign.reproduction.reproduction_results import gather
     from nmtalign.reproduction.running import Halted, Reproduction

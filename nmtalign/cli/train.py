@@ -129,8 +129,8 @@ def train(
 def _train(
     chosen: Settings, world: "World", listen: Listener, data: Path, folder: Path, restart: bool
 ) -> tuple["Trainer", Finished]:
-    from nmtalign.core.devices import keep_memory
     from nmtalign.data.corpus import Corpus
+    from nmtalign.processor import keep_memory
     from nmtalign.training.trainer import Trainer
 
     keep_memory()
@@ -162,8 +162,9 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
         raise UsageError("--dry-run measures one process; start it without torchrun")
     import torch
 
-    from nmtalign.core.devices import keep_memory, pick_device
+    from nmtalign.core.devices import pick_device
     from nmtalign.data.corpus import Corpus
+    from nmtalign.processor import keep_memory
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
     from nmtalign.training.trainer import TrainingSetup

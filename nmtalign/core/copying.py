@@ -6,7 +6,6 @@ is a place of the source, whose word the target vocabulary lacks. As an input it
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -63,28 +62,3 @@ class Copying(Initialised):
         mass = (run.weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
         gate = self(run.states, run.words, run.contexts)
         return F.logsigmoid(gate).masked_fill(target >= self._words, -torch.inf), F.logsigmoid(-gate) + mass
-
-
-@dataclass(frozen=True)
-class CopyColumns:
-    """The columns of a search step that belong to the words which B sentences can copy."""
-
-    columns: Tensor  # (B, Tx)
-    first: Tensor  # (B, Tx), the first place that has the same column
-
-    @classmethod
-    def of(cls, columns: Tensor) -> "CopyColumns":
-        """Those of columns (B, Tx)."""
-        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
-
-    def mix(self, logits: Tensor, log_sums: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> Tensor:
-        """Changes logits (N, U) so that logits - (the returned log_sums (N, 1)) are those of the mixture.
-
-        gate (N,) are logits, weights (N, Tx), sentences (N,) the sentence of each row. Without a gradient.
-        """
-        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(logits.dtype)[:, None]
-        mass = torch.zeros_like(weights, dtype=logits.dtype).scatter_add_(1, first, weights.to(logits.dtype))
-        log_sums = log_sums - F.logsigmoid(gate)
-        both = torch.logaddexp(logits.gather(1, columns), mass.log() + F.logsigmoid(-gate) + log_sums)
-        logits.scatter_(1, columns, both.gather(1, first))
-        return log_sums

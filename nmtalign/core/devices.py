@@ -1,8 +1,7 @@
-"""The device, its native precision, its threads, generators and memory."""
+"""The device, its native precision and its threads, and batches that do not fit into its memory."""
 
 import contextlib
-import ctypes
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Literal, TypeVar
 
 import torch
@@ -98,18 +97,6 @@ def using_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def made_with_threads(items: Iterable[T], threads: int) -> Iterator[T]:
-    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
-    rest = iter(items)
-    while True:
-        with using_threads(threads):
-            try:
-                item = next(rest)
-            except StopIteration:
-                return
-        yield item
-
-
 @contextlib.contextmanager
 def keeping_generators(device: torch.device) -> Iterator[None]:
     """Restores PyTorch's random generators, those of the CPU and of a GPU with CUDA, and the number of threads."""
@@ -141,34 +128,3 @@ def out_of_memory(error: Exception) -> bool:
         return True
     text = str(error).lower()
     return "memory" in text and "alloc" in text
-
-
-def keep_memory() -> None:
-    """Lets the C library keep freed memory for the next batch of training; for a process of its own, as a command is.
-
-    By default it returns every large array to the system, which fills the next one with zeros page by page: 30,000 page
-    faults per batch, a tenth of the time. Only glibc can do this.
-    """
-    map_from, trim_from = 1 << 28, 2**31 - 1  # bytes
-    try:
-        mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, map_from)
-    mallopt(_M_TRIM_THRESHOLD, trim_from)
-
-
-def return_memory() -> None:
-    """Returns freed memory to the system; only glibc can do this.
-
-    A search frees arrays of many sizes in several threads. glibc keeps the scattered free memory, and the process grows
-    for a long time though it uses no more.
-    """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return
-    trim(0)
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h

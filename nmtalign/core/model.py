@@ -209,12 +209,7 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def force(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target: Tensor,
-        target_mask: Tensor,
-        copies: Tensor | None = None,
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, copies: Tensor | None = None
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, copies)
@@ -224,12 +219,7 @@ class TranslationModel(nn.Module):
 
     @torch.no_grad()
     def force_posterior(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target: Tensor,
-        target_mask: Tensor,
-        copies: Tensor | None = None,
+        self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, copies: Tensor | None = None
     ) -> Forced:
         """As `force`, but the weights are posteriors given each target word.
 

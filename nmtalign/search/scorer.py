@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.core.attention import select_rows
-from nmtalign.core.copying import CopyColumns, known_words
+from nmtalign.core.copying import known_words
 from nmtalign.core.functional import product
 from nmtalign.core.inference import Inference
 from nmtalign.core.int8 import Int8Matrix, Int8Weight, outputs_of
@@ -92,11 +92,7 @@ class Scorer(Protocol):
     """A model or an ensemble of models that can score words."""
 
     def start(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        candidates: Candidates | None = None,
-        copies: Tensor | None = None,
+        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
     ) -> Session:
         """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
 
@@ -113,11 +109,7 @@ class ModelScorer:
         self.inference = inference
 
     def start(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        candidates: Candidates | None = None,
-        copies: Tensor | None = None,
+        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
     ) -> Session:
         """See `Scorer`."""
         return _ModelSession(self.inference, source, source_mask, candidates, copies)
@@ -156,7 +148,7 @@ class _ModelSession(Session):
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
-        self._copies = None if copies is None else CopyColumns.of(copies)
+        self._copies = None if copies is None else _CopyColumns.of(copies)
 
     def step(self, choice: Choice | None) -> None:
         """See `Session`."""
@@ -241,6 +233,31 @@ class _ModelSession(Session):
         logits[:, width:] = bias[..., width:]  # the places of the source
 
 
+@dataclass(frozen=True)
+class _CopyColumns:
+    """The columns of a search step that belong to the words which B sentences can copy."""
+
+    columns: Tensor  # (B, Tx)
+    first: Tensor  # (B, Tx), the first place that has the same column
+
+    @classmethod
+    def of(cls, columns: Tensor) -> "_CopyColumns":
+        """Those of columns (B, Tx)."""
+        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
+
+    def mix(self, logits: Tensor, log_sums: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> Tensor:
+        """Changes logits (N, U) so that logits - (the returned log_sums (N, 1)) are those of the mixture.
+
+        gate (N,) are logits, weights (N, Tx), sentences (N,) the sentence of each row. Without a gradient.
+        """
+        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(logits.dtype)[:, None]
+        mass = torch.zeros_like(weights, dtype=logits.dtype).scatter_add_(1, first, weights.to(logits.dtype))
+        log_sums = log_sums - F.logsigmoid(gate)
+        both = torch.logaddexp(logits.gather(1, columns), mass.log() + F.logsigmoid(-gate) + log_sums)
+        logits.scatter_(1, columns, both.gather(1, first))
+        return log_sums
+
+
 class _ReusedBuffers:
     """Memory that one step after the other uses: the first use of new pages would cost as much as the work on them."""
 
@@ -264,11 +281,7 @@ class Ensemble:
         self._scorers, self._average = scorers, average
 
     def start(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        candidates: Candidates | None = None,
-        copies: Tensor | None = None,
+        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
     ) -> Session:
         """See `Scorer`."""
         sessions = [scorer.start(source, source_mask, candidates, copies) for scorer in self._scorers]

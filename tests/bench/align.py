@@ -26,10 +26,10 @@ from nmtalign.alignment.aligning import align
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.core.devices import keep_memory, use_threads
+from nmtalign.core.devices import use_threads
 from nmtalign.data.batches import make_batch
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.processor import bf16_is_fast
+from nmtalign.processor import bf16_is_fast, keep_memory
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import InferencePrecision
 from nmtalign.text.lines import read_pairs

@@ -18,8 +18,9 @@ from bench.train import DTYPES, MODEL_OPTIONS, workload_of
 from bench.variants import VARIANTS, loss_and_gradients, make_model
 from bench.watch import complaint_in
 from bench.workload import Size, Workload
-from nmtalign.core.devices import keep_memory, picks_bf16, use_threads
+from nmtalign.core.devices import picks_bf16, use_threads
 from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.processor import keep_memory
 
 AXES = {
     "hidden": [128, 256, 512, 1000],

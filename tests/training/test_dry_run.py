@@ -122,7 +122,7 @@ MEMORY = """if True:
     from pathlib import Path
     import torch
     from helpers.trainings import CONFIG, sizes, train
-    from nmtalign.core.devices import keep_memory
+    from nmtalign.processor import keep_memory
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
