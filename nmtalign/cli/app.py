@@ -21,7 +21,7 @@ from nmtalign.files import disk_errors
 
 def main() -> None:
     """Runs the command line and exits."""
-    # MKL reads this at its first product (`nmtalign.core.devices.products_are_reproducible`).
+    # With this mode, which MKL reads at its first product, fewer numbers depend on the other rows of a product.
     os.environ.setdefault("MKL_CBWR", "AUTO,STRICT")
     try:
         open_streams()

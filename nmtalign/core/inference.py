@@ -25,6 +25,7 @@ from nmtalign.core.model import Embedding, TranslationModel
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most
+_NEW_WORDS = 16  # words of each product for words that occur for the first time
 
 
 class Inference:
@@ -193,7 +194,10 @@ class WordTable:
     def _fill(self, words: Tensor) -> None:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
-            for block in new.split(_BLOCK):
-                vectors = self._embedding.weight[block] + self._embedding.bias
-                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self._bias)
+            # The number of rows of a product may change its rounding. Each product has the same number, so that a search
+            # that is repeated gives the same numbers, whatever was translated before.
+            size = _BLOCK if self._complete else _NEW_WORDS
+            for block in new.split(size):
+                vectors = F.pad(self._embedding.weight[block] + self._embedding.bias, (0, 0, 0, size - len(block)))
+                self._rows[block] = F.linear(vectors.to(self._weight.dtype), self._weight, self._bias)[: len(block)]
             self._known[new] = True

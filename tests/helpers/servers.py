@@ -22,7 +22,7 @@ _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def assert_same(found: Any, expected: Any) -> None:
-    """Requires equal JSON; numbers may differ by the rounding of other batches, which MKL's strict mode excludes."""
+    """Requires equal JSON; numbers may differ by the rounding of other batches."""
     assert type(found) is type(expected)
     if isinstance(expected, dict):
         assert list(found) == list(expected)
