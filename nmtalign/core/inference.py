@@ -194,8 +194,8 @@ class WordTable:
     def _fill(self, words: Tensor) -> None:
         with self._lock:
             new = torch.unique(words[~self._known[words]])
-            # The number of rows of a product may change its rounding. Each product has the same number, so that a search
-            # that is repeated gives the same numbers, whatever was translated before.
+            # The number of rows of a product may change its rounding. Each product has the same number, so that a
+            # search that is repeated gives the same numbers, whatever was translated before.
             size = _BLOCK if self._complete else _NEW_WORDS
             for block in new.split(size):
                 vectors = F.pad(self._embedding.weight[block] + self._embedding.bias, (0, 0, 0, size - len(block)))

@@ -70,8 +70,7 @@ def descend(optimizer: Optimizer, rate: float, clip_norm: float, on_device: bool
 
     The gradient is read once for its norm and once by the step, which multiplies it by the factor that clips it. A
     gradient whose norm is not finite changes nothing. `clip_norm` 0 = no clipping. With `on_device`, the default on a
-    GPU, the host does not wait for the norm: PyTorch's fused Adam and the Triton kernel of Adadelta can do this;
-    Adadelta without the kernel waits.
+    GPU, the host does not wait for the norm if the optimiser is PyTorch's fused Adam; Adadelta waits.
     """
     weights = optimizer.weights()
     norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
