@@ -126,7 +126,7 @@ def tar() -> bytes:
         (zipped("[Content_Types].xml", "word/document.xml"), "an office document; save it as plain text$"),
         (zipped("mimetype", "content.xml"), "an office document"),
         (tar(), "a tar archive; unpack it with tar -xf"),
-        (gzip.compress(tar()), "a tar archive; unpack it with tar -xf"),
+        (gzip.compress(tar(), mtime=0), "a tar archive; unpack it with tar -xf"),
         (b"7z\xbc\xaf'\x1c\0\4", "a 7z archive; unpack it with 7z x"),
         (b"Rar!\x1a\7\0", "a rar archive; unpack it with unrar x"),
         (b"%PDF-1.4\n%\xe2\xe3\n", "a PDF document; save it as plain text"),
