@@ -6,7 +6,8 @@ It needs only PyTorch and this checkout: `python tests/bench gpu`, from any fold
 import itertools
 import os
 import statistics
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +24,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import Batch, make_batch
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.training.graphs import GraphedLoss
-from nmtalign.training.optimizers import Descent, make_optimizer
-from nmtalign.training.updates import BatchLoss, EagerLoss
+from nmtalign.training.optimizers import descend, make_optimizer
+from nmtalign.training.updates import BatchLoss, add_gradient
 
 FILE = "bench-gpu.json"
 WAYS = {"graphs": "CUDA graphs", "eager": "eager"}
@@ -112,12 +113,12 @@ def speed(way: str, size: Size, device: torch.device, sentences: int, length: in
         torch.cuda.reset_peak_memory_stats(device)
     model = TranslationModel(size.model).to(device).train()
     compute = _make_loss(way, model, torch.bfloat16)
-    descent = Descent(make_optimizer(model.parameters(), size.training), size.training.clip_norm)
+    optimizer = make_optimizer(model.parameters(), size.training)
 
     def updates() -> None:
         for batch in itertools.islice(itertools.cycle(batches), UPDATES):
             compute(batch, 1 / sentences)
-            descent.step(size.training.learning_rate)
+            descend(optimizer, size.training.learning_rate, size.training.clip_norm)
 
     row: dict[str, Any] = {"way": way, "sentences": sentences}
     try:
@@ -173,10 +174,10 @@ def tables(results: dict[str, Any]) -> list[Table]:
     return [table, checked]
 
 
-def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> EagerLoss | GraphedLoss:
+def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> Callable[..., Tensor]:
     """Returns a function that computes loss and gradients of a batch; WrongResultError if recording fails."""
     loss = BatchLoss(model, 0.0, dtype=dtype)
-    eager = EagerLoss(loss, next(model.parameters()).device)
+    eager = partial(add_gradient, loss, next(model.parameters()).device)
     return GraphedLoss(model, loss, eager, _refuse) if way == "graphs" else eager
 
 
