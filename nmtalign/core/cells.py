@@ -14,9 +14,11 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core import fast
-from nmtalign.core.functional import product
+from nmtalign.core.functional import SharedWeight, product, shared
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.settings.training_settings import Cell
+
+Weight = Tensor | SharedWeight
 
 
 class GatedCell(Initialised, ABC):
@@ -46,7 +48,7 @@ class GatedCell(Initialised, ABC):
 
     @staticmethod
     @abstractmethod
-    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
         """The next state (*D, B, S) from the inputs (*D, B, blocks * n), the state and the weights of `recurrent`.
 
         Products are in the dtype of the inputs, such as bf16; states and gates are float32 (float64 for float64).
@@ -55,6 +57,11 @@ class GatedCell(Initialised, ABC):
     def recurrent(self) -> tuple[Tensor, ...]:
         """The weights of `step`. They are cut once per sequence, because the gradient of a cut is a full matrix."""
         return () if self.recurrent_weight is None else (self.recurrent_weight,)
+
+    def shared_recurrent(self) -> tuple[Weight, ...]:
+        """`recurrent`, with matrices whose gradient is computed once for all steps."""
+        matrix_dims = self.input_weight.dim()
+        return tuple(shared(weight) if weight.dim() == matrix_dims else weight for weight in self.recurrent())
 
     def inputs(self, x: Tensor) -> Tensor:
         """W x + b for all steps: (..., m) to (..., blocks * n), or (U, D, B, m) to (U, D, B, blocks * n)."""
@@ -84,7 +91,7 @@ class PaperCell(GatedCell):
     fast_pass = fast.PaperCellPass
 
     @staticmethod
-    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gates_weight, candidate_weight = weights
         gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
@@ -110,9 +117,9 @@ class CudnnCell(GatedCell):
         self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
 
     @staticmethod
-    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
-        gates_weight, candidate_weight, bias = weights
+        gates_weight, candidate_weight, bias = weights[0], weights[1], cast(Tensor, weights[2])
         gate_inputs, candidate_inputs = inputs.split([2 * state.shape[-1], state.shape[-1]], -1)
         r, z = _product(state, gates_weight, gate_inputs).sigmoid().chunk(2, -1)
         hidden = _product(state, candidate_weight, bias[..., None, :].to(inputs.dtype).expand_as(candidate_inputs))
@@ -135,7 +142,7 @@ class LstmCell(GatedCell):
     state_parts = 2
 
     @staticmethod
-    def step(inputs: Tensor, state: Tensor, *weights: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
         """c_new = f * c + i * g; h_new = o * tanh(c_new)."""
         hidden, cell = state.chunk(2, -1)
         sums = _product(hidden, weights[0], inputs)
@@ -151,7 +158,7 @@ class LightCell(GatedCell):
     recurrent_blocks = 0
 
     @staticmethod
-    def step(inputs: Tensor, state: Tensor, *_: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *_: Weight) -> Tensor:
         """i = sigmoid(key + s), f = sigmoid(query - s), s_new = tanh(i * value + f * s)."""
         key, query, value = inputs.chunk(3, -1)
         return torch.tanh((key + state).sigmoid() * value + (query - state).sigmoid() * state)
@@ -163,7 +170,7 @@ class MinimalCell(GatedCell):
     blocks, recurrent_blocks, bias_blocks = 2, 0, 2
 
     @staticmethod
-    def step(inputs: Tensor, state: Tensor, *_: Tensor) -> Tensor:
+    def step(inputs: Tensor, state: Tensor, *_: Weight) -> Tensor:
         """s_new = (1 - z) * s + z * candidate."""
         z, candidate = inputs.to(state.dtype).chunk(2, -1)
         return torch.lerp(state, candidate, z.sigmoid())
@@ -184,17 +191,16 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     inputs (U, *D, B, blocks * n), initial (*D, B, S); skip (U, *D, B, 1) is True where a step leaves the state as it
     was, None = nowhere. The outputs have the dtype of the inputs.
     """
-    weights = cell.recurrent()
     if cell.fast_pass is not None:
-        return fast.unroll(cell.fast_pass, inputs, initial, weights, skip)
-    states = [initial]
+        return fast.unroll(cell.fast_pass, inputs, initial, cell.recurrent(), skip)
+    states, weights = [initial], cell.shared_recurrent()
     for step, step_inputs in enumerate(inputs):
         new = cell.step(step_inputs, states[-1], *weights)
         states.append(new if skip is None else torch.where(skip[step], states[-1], new))
     return torch.stack([state[..., : cell.size] for state in states[1:]]).to(inputs.dtype), states[-1]
 
 
-def _product(state: Tensor, weight: Tensor, addend: Tensor) -> Tensor:
+def _product(state: Tensor, weight: Weight, addend: Tensor) -> Tensor:
     """W state + addend, a product in the dtype of the addend, as numbers in the dtype of the state."""
     return product(state.to(addend.dtype), weight, addend).to(state.dtype)
 

@@ -17,8 +17,8 @@ from torch.nn import functional as F
 
 from nmtalign.core import fast
 from nmtalign.core.attention import AdditiveAttention, Attention, Look, Memory, make_attention, select_rows
-from nmtalign.core.cells import CELLS, GatedCell, unroll
-from nmtalign.core.functional import wide
+from nmtalign.core.cells import CELLS, GatedCell, Weight, unroll
+from nmtalign.core.functional import product, shared, wide
 from nmtalign.core.initialisation import Initialised, Role
 from nmtalign.errors import check_wanted
 from nmtalign.settings.training_settings import ModelConfig, Order
@@ -102,7 +102,7 @@ class AttendingLayer(NamedTuple):
     """The parts of a step of the layer that attends."""
 
     cell: GatedCell
-    recurrent: tuple[Tensor, ...]  # the weights of `GatedCell.recurrent`
+    recurrent: tuple[Weight, ...]  # the weights of `GatedCell.recurrent`
     attention: Callable[[Memory, Tensor, Tensor | None, int], Look]
     add_context: AddContext
     dtype: torch.dtype  # of the products
@@ -308,7 +308,7 @@ class RecurrentDecoder(Decoder):
 
     def attending_layer(self, dtype: torch.dtype, add_context: AddContext | None = None) -> AttendingLayer:
         """The parts of a step, with products in `dtype`."""
-        recurrent = self.cell.recurrent()
+        recurrent = self.cell.shared_recurrent()
         return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
 
     def _layers_of(self, state: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
@@ -350,7 +350,11 @@ class InputFeedingDecoder(RecurrentDecoder):
         dropout, size = self._dropout if self.training else 0.0, self.cell.size
         shape = *words.shape[:2], size
         masks = [F.dropout(words.new_ones(shape), dropout) if dropout else None for _ in cells[1:]]
-        weights = [cell.recurrent() for cell in cells]
+        recurrent = [cell.shared_recurrent() for cell in cells]
+        # Those of the vector in the first layer, and of the layer below in the others; the biases of the others; W_c.
+        received = [shared(cast(Tensor, cells[0].context_weight)), *(shared(cell.input_weight) for cell in cells[1:])]
+        biases = [cell.input_bias().to(words.dtype) for cell in cells[1:]]
+        vector_weight = shared(cast(Tensor, self.attentional_weight))
         outputs = list[StepOutput]()
         for step, inputs in enumerate(cells[0].inputs(words)):
             check_wanted()
@@ -360,14 +364,14 @@ class InputFeedingDecoder(RecurrentDecoder):
             ):
                 if number:
                     mask = masks[number - 1]
-                    inputs = cell.inputs(x if mask is None else x * mask[step])
+                    inputs = product(x if mask is None else x * mask[step], received[number]) + biases[number - 1]
                 elif state.context is not None:
-                    inputs = cell.add_context(inputs, state.context)
-                states.append(cell.step(inputs, before, *weights[number]))
+                    inputs = product(state.context, received[0], inputs)
+                states.append(cell.step(inputs, before, *recurrent[number]))
                 output = states[-1][:, :size].to(words.dtype)
                 x = output + x if self._residual and number > 1 else output
             context, attended, coverage = self.attention.look(memory, output, state.coverage, state.steps)
-            vector = F.linear(torch.cat([context, x], -1), cast(Tensor, self.attentional_weight)).tanh()
+            vector = product(torch.cat([context, x], -1), vector_weight).tanh()
             state = DecoderState(torch.cat(states, -1), vector, coverage, state.steps + 1)
             outputs.append(StepOutput(vector, context, attended))
         return state, stack_steps(outputs)

@@ -5,6 +5,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
 from nmtalign.core.int8 import Int8Matrix, Int8Weight
@@ -19,12 +20,14 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def product(
-    rows: Tensor, weight: Tensor | Int8Matrix, addend: Tensor | None = None, out: Tensor | None = None
+    rows: Tensor, weight: "Tensor | Int8Matrix | SharedWeight", addend: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
     """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in).
 
     Fills and returns `out`, if it is given.
     """
+    if isinstance(weight, SharedWeight):
+        return weight.product(rows, addend)
     if isinstance(weight, Int8Weight):
         weight = weight.matrix
     if isinstance(weight, Int8Matrix):
@@ -34,6 +37,56 @@ def product(
     if weight.dim() == 2:
         return torch.addmm(addend, rows, weight.t(), out=out)
     return torch.baddbmm(addend, rows, weight.mT, out=out)
+
+
+class SharedWeight:
+    """A weight that many steps multiply. Its gradient is one product over all steps, not the sum of one per step.
+
+    Each step has a part in an empty number, the token, so that autograd computes the gradient after the last step.
+    """
+
+    def __init__(self, weight: Tensor) -> None:
+        self.weight, self._steps = weight.detach(), list[tuple[Tensor, Tensor]]()
+        self._token = apply(_SharedGradient, self._steps, weight)
+
+    def product(self, rows: Tensor, addend: Tensor | None) -> Tensor:
+        """As `product`; an addend has the shape of the result."""
+        total: Tensor = apply(_SharedProduct, self._steps, self.weight, self._token, rows, addend)
+        return total
+
+
+class _SharedGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, steps: list[tuple[Tensor, Tensor]], weight: Tensor) -> Tensor:
+        ctx.steps = steps
+        return weight.new_zeros(())
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, _: Tensor) -> tuple[None, Tensor]:
+        gradients, rows = zip(*ctx.steps, strict=True)
+        ctx.steps.clear()
+        return None, torch.cat(gradients, -2).mT @ torch.cat(rows, -2)
+
+
+class _SharedProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, steps: Any, weight: Tensor, token: Tensor, rows: Tensor, addend: Tensor | None) -> Tensor:
+        ctx.steps, ctx.has_addend = steps, addend is not None
+        ctx.save_for_backward(weight, rows)
+        return product(rows, weight, addend)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        weight, rows = ctx.saved_tensors
+        ctx.steps.append((gradient, rows))
+        return None, None, gradient.new_zeros(()), gradient @ weight, gradient if ctx.has_addend else None
+
+
+def shared(weight: Tensor) -> Tensor | SharedWeight:
+    """A weight for the products of many steps: a `SharedWeight` if it gets a gradient."""
+    return SharedWeight(weight) if weight.requires_grad and torch.is_grad_enabled() else weight
 
 
 def fast_dropout(x: Tensor, rate: float) -> Tensor:

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmtalign.core.functional import additive_energies, tanh_
+from nmtalign.core.functional import additive_energies, product, shared, tanh_
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])
@@ -37,3 +37,22 @@ def test_energies_by_portions_are_those_of_all_rows(rows, dtype):
     assert found.dtype == (torch.float64 if dtype == torch.float64 else torch.float32)
     error = (found - expected).norm() / expected.norm()
     assert error < (1e-12 if dtype == torch.float64 else 0.01)
+
+
+@pytest.mark.parametrize("lead", [(), (2,)])
+def test_the_gradient_of_a_shared_weight_is_the_sum_over_its_products(lead):
+    torch.manual_seed(0)
+    weight, first, addend = (torch.randn(*lead, *shape).double().requires_grad_() for shape in ((5, 5), (3, 5), (3, 5)))
+
+    def objective(used):
+        rows, total = first, torch.zeros(()).double()
+        for step in range(4):
+            rows = product(rows, used, addend if step % 2 else None).tanh()
+            total = total + rows.square().sum()
+        return total
+
+    leaves = weight, first, addend
+    expected, found = (torch.autograd.grad(objective(used), leaves) for used in (weight, shared(weight)))
+    torch.testing.assert_close(found, expected)
+    with torch.no_grad():
+        assert shared(weight) is weight
