@@ -72,7 +72,7 @@ class Rounding:
         words = [module.weight.detach().abs().max() for module in (model.source_embedding, model.target_embedding)]
         magnitude = max(float(weight.sum(-1).max()) for weight in weights) * max(1.0, *map(float, words))
         if model.config.attention in ("dot", "general"):
-            magnitude *= model.config.hidden
+            magnitude *= 8 * model.config.hidden  # a rounded energy changes a weight, a context and the next states
         return self.of(magnitude, steps * self.SUMS, next(model.parameters()).dtype)
 
     def assert_same(self, found, expected, tolerance: float) -> None:

@@ -123,7 +123,8 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
         target = torch.tensor([[*best.tokens, 0]])
         with torch.inference_mode():
             again, _ = force(scorer, *make_source([source]), target, [target.shape[1]], own and make_source([own])[0])
-        assert again[0] == pytest.approx(best.token_log_probs, abs=1e-5)
+        # The rounding of another batch may move an input to the next of its 127 steps.
+        assert again[0] == pytest.approx(best.token_log_probs, abs=0.02)
         several, _ = tables.forced(narrow, source, best.tokens, own)  # the pass of `align`
         assert several == pytest.approx(exact, abs=0.06)
         if weights is not None:
