@@ -96,6 +96,7 @@ class _PairScorer:
         spaced, tokenizers = SpacedWords(), (loaded.tokenizers.source, loaded.tokenizers.target)
         self._tokenizers = [spaced] * 2 if translator.config.tokenized else tokenizers
         self._vocabularies, self._ids = (loaded.source_vocabulary, loaded.target_vocabulary), loaded.ids
+        self._copies = loaded.model.config.copy
         self.limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
 
     def window(self, pairs: Sequence[Pair], workers: Workers) -> Iterator[ScoredPair]:
@@ -122,7 +123,7 @@ class _PairScorer:
         source, mask = (part.to(self._device) for part in make_source([pair.source for pair in pairs]))
         target, _ = (part.to(self._device) for part in make_source([pair.target for pair in pairs]))
         copies = None
-        if any(pair.copies for pair in pairs):
+        if self._copies:  # also for sources without any token, which consist of `</s>`
             copies = make_source([pair.copies for pair in pairs])[0].to(self._device)
         lengths = [len(pair.target) + 1 for pair in pairs]
         log_probs, coverage = force(self._scorer, source, mask, target, lengths, copies)

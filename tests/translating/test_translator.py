@@ -27,6 +27,7 @@ from nmtalign.settings.presets import settings_of
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.translating import rescoring
 from nmtalign.translating import translator as translator_module
 from nmtalign.translating.file_translation import FileTranslation
 from nmtalign.translating.inputs import Inputs
@@ -874,3 +875,12 @@ def test_other_errors_are_not_taken_for_memory(loaded: LoadedModel) -> None:
 
     with pytest.raises(RuntimeError, match="shapes do not fit"):
         list(watched(loaded, broken).translate(LINES))
+
+
+def test_a_copying_model_may_copy_the_end_of_an_empty_source(monkeypatch: pytest.MonkeyPatch) -> None:
+    translator = Translator(make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True), config())
+    given = list[Any]()
+    force = rescoring.force
+    monkeypatch.setattr(rescoring, "force", lambda *arguments: given.append(arguments[-1]) or force(*arguments))
+    list(score_pairs(translator, [("", WORDS[2])]))
+    assert [copies.tolist() for copies in given] == [[[0]]]
