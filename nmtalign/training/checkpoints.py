@@ -159,7 +159,7 @@ def find_run(
     if any({*settings[key]} != {*field_names(cls)} for key, cls in _CLASSES.items()):
         raise UsageError(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
-            "another folder with -o, or replace it with --restart"
+            "another folder with -o, or replace it with --force"
         )
     found = find_checkpoint(folder, fingerprint)
     held = found.fingerprint if found else _run_of_weights(folder)
@@ -174,7 +174,7 @@ def find_run(
         what, changes = "on another corpus", [*_changes_of_corpus(folder, settings, corpus), *changes]
     raise UsageError(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        "what it was trained with; else give another folder with -o, or replace it with --restart"
+        "what it was trained with; else give another folder with -o, or replace it with --force"
     )
 
 
@@ -253,7 +253,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     if others:
         return others[0]
     if wrong:
-        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --restart")
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
     return None
 
 
