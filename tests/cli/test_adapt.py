@@ -112,7 +112,7 @@ def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
     assert read_settings(adapted)["model"]["dropout"] == 0.1
     for folder, again in (("other", False), ("adapted", True)):
         with pytest.raises(FormatError, match="first: no nmtalign model here"):
-            api.train(news, tmp_path / folder, max_updates=4, restart=again, **settings)
+            api.train(news, tmp_path / folder, max_updates=4, force=again, **settings)
     with pytest.raises(UsageError, match="with other settings"):
         api.train(news, adapted, max_updates=4, **{**settings, "seed": 5})
     assert api.train(news, adapted, max_updates=5, **settings).update == 5  # nothing was lost

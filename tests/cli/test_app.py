@@ -101,7 +101,7 @@ def test_options_are_few():
     ("arguments", "note"),
     [
         (("doctor",), "`nmtalign doctor` is now `nmtalign info`"),
-        (("train", "--restart", "--show-settings"), "options of version 0.2, which are to be written as: --force"),
+        (("train", "--force", "--show-settings"), "options of version 0.2, which are to be written as: --force"),
     ],
 )
 def test_names_of_version_0_2_work_with_a_note(here, arguments, note):
