@@ -107,7 +107,7 @@ def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
     api.train(news, adapted, max_updates=2, **settings)
     shutil.rmtree(first)
     events: list = []
-    assert api.train(news, adapted, max_updates=4, events=events, **settings).update == 4
+    assert api.train(news, adapted, max_updates=4, listen=events.append, **settings).update == 4
     assert (events[0].resumed, events[0].update) == (True, 2)
     assert read_settings(adapted)["model"]["dropout"] == 0.1
     for folder, again in (("other", False), ("adapted", True)):
