@@ -19,7 +19,6 @@
 """
 
 import filecmp
-import json
 import os
 import shutil
 import tempfile
@@ -36,7 +35,7 @@ from nmtalign.core.inference import in_dtype
 from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
+from nmtalign.files import atomic_path, disk_errors, make_folder, sha256_of
 from nmtalign.model_files import (
     AVERAGED,
     BEST,
@@ -44,36 +43,28 @@ from nmtalign.model_files import (
     CONFIG,
     LOG,
     MAY_DIFFER,
-    PREVIOUS_BEST,
-    PREVIOUS_STATE,
-    SOURCE_VOCABULARY,
-    STATE,
-    TARGET_VOCABULARY,
     Which,
     check_files,
     find_weights,
     hash_of,
     model_config,
     read_settings,
+    write_settings,
 )
 from nmtalign.settings.command_settings import StoredWeights
 from nmtalign.settings.definition import Device, InferencePrecision
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import (
-    FORMAT,
-    FORMAT_VERSION,
     int8_rows,
     load_tensors,
     read_metadata,
     save_tensors,
 )
 from nmtalign.text.direction import TextFit
-from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, load_vocabularies, pair_ids
-from nmtalign.version import __version__
 
 if TYPE_CHECKING:
-    from nmtalign.data.corpus import Corpus  # not imported at run time: translating needs no HDF5
+    pass  # not imported at run time: translating needs no HDF5
 
 
 @dataclass(frozen=True)
@@ -112,55 +103,6 @@ class LoadedModel:
     def hash(self) -> str:
         """The SHA-256 of the model; see `hash_of`."""
         return hash_of(self.folder, sha256_of(self.weights_file))
-
-
-def create_model_directory(
-    folder: Path,
-    corpus: "Corpus",
-    preset: str,
-    model: ModelConfig,
-    training: TrainingConfig,
-    given: Mapping[str, str] | None = None,
-) -> None:
-    """Writes all files except the weights; config.json is written last, so that a folder with it is complete.
-
-    `given` are the hashes of the files with which the training begins, by setting. Removes the checkpoints of another
-    run and incomplete files first.
-    """
-    make_folder(folder)
-    with disk_errors(folder):
-        for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
-            (folder / name).unlink(missing_ok=True)
-    sweep(folder)
-    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
-    for name in names if corpus.folder != folder else ():
-        with atomic_path(folder / name, follow=False) as temporary:
-            shutil.copyfile(corpus.folder / name, temporary)
-            if name in hashes and sha256_of(temporary) != hashes[name]:
-                raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
-    for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
-        (folder / name).unlink(missing_ok=True)
-    settings = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "nmtalign_version": __version__,
-        "preset": preset,
-        "source_language": corpus.source_language,
-        "target_language": corpus.target_language,
-        "model": asdict(model),
-        "training": asdict(training),
-        "prep": dict(corpus.settings),
-        "corpus": corpus.hash,
-        "given": dict(given or {}),
-        "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
-    }
-    _write_settings(folder, settings)
-
-
-def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    with atomic_text(folder / CONFIG, follow=False) as stream:
-        stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
 
 
 def load_model(
@@ -247,7 +189,7 @@ def _export(model: Path, folder: Path, weights: StoredWeights, average: Sequence
         if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
             with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
-    _write_settings(folder, {**loaded.settings, "exported": weights})
+    write_settings(folder, {**loaded.settings, "exported": weights})
 
 
 def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Tensor]:

@@ -1,6 +1,7 @@
 """The files of a model directory that can be read without PyTorch: names, settings, checksums."""
 
 import hashlib
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -8,7 +9,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import open_regular, parse_json, read_json, sha256_of
+from nmtalign.files import atomic_text, open_regular, parse_json, read_json, sha256_of
 from nmtalign.settings.definition import Layer, definitions, resolve, toml, written
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
@@ -163,6 +164,13 @@ def recorded_weights(folder: Path, first: Path) -> str | None:
     settings = read_settings(folder)
     same = Path(str(settings["training"].get("init_from"))) == first
     return str(settings.get("given", {}).get("init_from", "")) or None if same else None
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes config.json, with the version of its format."""
+    versions = {"format": FORMAT, "format_version": FORMAT_VERSION, "nmtalign_version": __version__}
+    with atomic_text(folder / CONFIG, follow=False) as stream:
+        stream.write(json.dumps({**versions, **settings}, indent=2, ensure_ascii=False) + "\n")
 
 
 def is_aligner(folder: Path) -> bool:

@@ -12,10 +12,11 @@ import torch
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, NmtalignError
-from nmtalign.model_directory import create_model_directory, load_model
+from nmtalign.model_directory import load_model
 from nmtalign.model_files import describe_model
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import DIGEST_PLACE, save_tensors
+from nmtalign.training.checkpoints import create_run
 from nmtalign.translating.translator import Translator
 
 
@@ -32,7 +33,7 @@ def folder(reversal, tmp_path):
         initialisation="xavier",
     )
     folder = tmp_path / "model"
-    create_model_directory(folder, reversal, "tiny", config, TrainingConfig())
+    create_run(folder, reversal, "tiny", config, TrainingConfig())
     torch.manual_seed(0)
     save_tensors(folder / "best.safetensors", TranslationModel(config).state_dict(), {"update": "7"})
     return folder
@@ -323,7 +324,7 @@ def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, fold
         (folder / f"{name}.safetensors").write_text("")
     (folder / ".best.safetensors.1.partial").write_text("")
     config = load_model(folder, device="cpu").model.config
-    create_model_directory(folder, reversal, "tiny", config, TrainingConfig())
+    create_run(folder, reversal, "tiny", config, TrainingConfig())
     assert [path.name for path in folder.glob("*.safetensors")] == ["best.safetensors"]
     assert not list(folder.glob(".*"))
 

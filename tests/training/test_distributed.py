@@ -23,7 +23,7 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.tensor_file import load_tensors
-from nmtalign.training.distributed import TIMEOUT_VARIABLE, World, open_world
+from nmtalign.training.distributed import World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
 QUICK = ["--preset", "tiny", "--hidden", "12", "--embedding", "8", "--attention-hidden", "10", "--maxout", "6"]
@@ -248,21 +248,6 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
 
 @linux
 @torch_distributed
-@pytest.mark.slow
-def test_a_rank_that_does_not_answer_ends_the_run_after_the_timeout(endless, monkeypatch):
-    monkeypatch.setitem(ENVIRONMENT, TIMEOUT_VARIABLE, "2")
-    run = endless()
-    pids = [run.rank(0), run.rank(1)]
-    os.kill(pids[1], signal.SIGSTOP)
-    code, lines = run.end()
-    assert code != 0
-    (line,) = [line for line in lines if "error" in line]
-    assert "rank 0 (pid" in line
-    assert all(map(is_gone, pids))
-
-
-@linux
-@torch_distributed
 def test_without_torchrun_the_processes_save_and_end(endless, tmp_path):
     run = endless()
     pids = [run.rank(0), run.rank(1)]
@@ -393,12 +378,6 @@ def test_an_environment_that_is_amiss_is_one_line(changes, message, monkeypatch)
     with pytest.raises(UsageError, match=message) as raised:
         open_world("cpu")
     assert "\n" not in str(raised.value)
-
-
-def test_a_timeout_that_is_no_number_is_named(monkeypatch):
-    monkeypatch.setenv(TIMEOUT_VARIABLE, "6h")
-    with pytest.raises(UsageError, match="NMTALIGN_COLLECTIVE_TIMEOUT = '6h': must be a number of seconds"):
-        World(torch.device("cpu"), 0, 1, torch.distributed.HashStore()).connect("cpu")
 
 
 def test_a_process_without_torchrun_trains_alone(monkeypatch):

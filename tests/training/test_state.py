@@ -56,7 +56,7 @@ def checkpoints(folder, *updates, fingerprint=RUN, seed=0):
 def equal(one, other):
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
-    return torch.equal(one, other) if isinstance(one, torch.Tensor) else one == other
+    return torch.equal(one, other)
 
 
 def flip(path, place, bit=0):
@@ -73,7 +73,7 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
     other, others = made(name, seed=1)
     found = find_checkpoint(tmp_path, RUN)
-    assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, None)
+    assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, "")
     assert load_state(found, other, others) == position
     assert equal(other.state_dict(), model.state_dict())
     assert equal(others.values(), steps.values())
@@ -109,18 +109,6 @@ def test_a_loss_above_guessing_or_far_above_its_lowest_value_has_diverged(tmp_pa
     assert find_checkpoint(tmp_path, RUN).position == position
 
 
-def test_what_was_loaded_does_not_hold_on_to_the_file(tmp_path):
-    checkpoints(tmp_path, 3)
-    model, optimizer = made(seed=1)
-    load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
-    before = {name: value.clone() for name, value in model.state_dict().items()}
-    accumulated = optimizer.values()[0]["square_avg"].clone()
-    with (tmp_path / NEWEST).open("r+b") as stream:
-        stream.write(b"\xff" * (tmp_path / NEWEST).stat().st_size)
-    assert equal(before, dict(model.state_dict()))
-    assert torch.equal(accumulated, optimizer.values()[0]["square_avg"])
-
-
 def test_the_newest_two_are_kept(tmp_path):
     checkpoints(tmp_path, 3, 6, 9)
     assert sorted(path.name for path in tmp_path.iterdir()) == [BEFORE, NEWEST]
@@ -142,7 +130,7 @@ def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
         assert (found.path.name, found.position.update) == (BEFORE, 3)
         assert found.damage.startswith(f"{newest}: ")
         newest.write_bytes(data)
-    assert find_checkpoint(tmp_path, RUN).damage is None
+    assert find_checkpoint(tmp_path, RUN).damage == ""
 
 
 @pytest.mark.parametrize(
@@ -180,16 +168,10 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
         find_checkpoint(tmp_path, RUN)
 
 
-def test_a_checkpoint_of_another_run_is_found_as_such(tmp_path):
-    checkpoints(tmp_path, 3, 6, fingerprint="other")
-    assert find_checkpoint(tmp_path, RUN).fingerprint == "other"
-
-
-def test_a_checkpoint_of_another_model_is_refused(tmp_path):
-    checkpoints(tmp_path, 3)
-    model = TranslationModel(ModelConfig(7, 9, embedding=5, hidden=4, attention_hidden=3, maxout=2))
-    with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
-        load_state(find_checkpoint(tmp_path, RUN), model, make_optimizer(model.parameters(), TrainingConfig()))
+def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
+    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"})
+    found = find_checkpoint(tmp_path, RUN)
+    assert (found.position, found.fingerprint) == (Position(update=3), "other")
 
 
 @pytest.mark.parametrize(
@@ -203,22 +185,23 @@ def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
 
 
 @pytest.mark.parametrize(
-    "values",
+    ("values", "hidden"),
     [
-        {"x.square_avg": ()},
-        {"99.square_avg": ()},
-        {"-1.square_avg": ()},
-        {"0.square_avg": (7, 3)},
-        {"0.square_avg": (7, 3), "0.acc_delta": (7, 2)},
-        {"0.square_avg": (7, 3), "0.acc_delta": (7, 3), "0.other": (7, 3)},
-        {"0.step": (), "0.square_avg": (7, 3), "0.acc_delta": (7, 3)},
+        ({}, 5),  # the weights are of another model
+        ({"x.square_avg": ()}, 4),
+        ({"99.square_avg": ()}, 4),
+        ({"-1.square_avg": ()}, 4),
+        ({"0.square_avg": (7, 3)}, 4),
+        ({"0.square_avg": (7, 3), "0.acc_delta": (7, 2)}, 4),
+        ({"0.step": (), "0.square_avg": (7, 3), "0.acc_delta": (7, 3)}, 4),
     ],
     ids=str,
 )
-def test_values_of_the_optimiser_that_do_not_fit_the_weights_are_refused(tmp_path, values):
+def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path, values, hidden):
     model, optimizer = made()
     assert next(model.parameters()).shape == (7, 3)
-    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    other = TranslationModel(ModelConfig(7, 9, embedding=3, hidden=hidden, attention_hidden=3, maxout=2))
+    tensors = {f"model.{name}": tensor for name, tensor in other.state_dict().items()}
     tensors |= {f"optimizer.{name}": torch.zeros(shape) for name, shape in values.items()}
     tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
