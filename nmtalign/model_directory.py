@@ -23,7 +23,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -42,7 +42,6 @@ from nmtalign.model_files import (
     CALIBRATION,
     CONFIG,
     LOG,
-    MAY_DIFFER,
     Which,
     check_files,
     find_weights,
@@ -52,7 +51,8 @@ from nmtalign.model_files import (
     write_settings,
 )
 from nmtalign.settings.command_settings import StoredWeights
-from nmtalign.settings.definition import Device, InferencePrecision
+from nmtalign.settings.definition import Device, InferencePrecision, select
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import (
     int8_rows,
     load_tensors,
@@ -212,7 +212,8 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Ten
 
 def _identity(loaded: LoadedModel) -> tuple[Any, ...]:
     """What must be equal for weights to have the same meaning."""
-    settings = {name: value for name, value in asdict(loaded.model.config).items() if name not in MAY_DIFFER}
+    fixed = select(ModelConfig, lambda one: not one.adaptable)  # words are compared instead of the vocabularies' sizes
+    settings = {name: getattr(loaded.model.config, name) for name in fixed}
     return settings, loaded.source_vocabulary, loaded.target_vocabulary
 
 

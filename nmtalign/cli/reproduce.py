@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
 
 
-@with_settings(ReproduceConfig, section="reproduce")
+@with_settings(ReproduceConfig)
 def reproduce(
     chosen: Chosen[ReproduceConfig], output: Output = Path("reproduction"), quiet: QuietOption = False
 ) -> None:
