@@ -9,7 +9,7 @@ from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_w
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
-from nmtalign.model_files import Which
+from nmtalign.model_directory import Which
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
-from nmtalign.model_files import with_first_model
+from nmtalign.model_directory import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
 from nmtalign.settings.presets import fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig

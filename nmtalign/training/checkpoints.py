@@ -21,17 +21,25 @@ from torch import Tensor
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import atomic_path, disk_errors, free_space, make_folder, parse_json, sha256_of, sweep
-from nmtalign.model_files import (
+from nmtalign.files import (
+    CONFIG,
+    SOURCE_VOCABULARY,
+    TARGET_VOCABULARY,
+    atomic_path,
+    disk_errors,
+    free_space,
+    make_folder,
+    parse_json,
+    sha256_of,
+    sweep,
+)
+from nmtalign.model_directory import (
     BEST,
     CALIBRATION,
-    CONFIG,
     LAST,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
-    SOURCE_VOCABULARY,
     STATE,
-    TARGET_VOCABULARY,
     check_files,
     find_weights,
     model_config,

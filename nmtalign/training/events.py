@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nmtalign.files import atomic_text, disk_errors, parse_json
-from nmtalign.model_files import LOG
+from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,8 @@ from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import Abandoned, FormatError, InputError, TrainingError, UsageError
-from nmtalign.files import folder_lock, sha256_of
-from nmtalign.model_files import CONFIG, recorded_weights
+from nmtalign.files import CONFIG, folder_lock, sha256_of
+from nmtalign.model_directory import recorded_weights
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import checkpoints, events

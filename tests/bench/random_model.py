@@ -11,7 +11,7 @@ from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
 from nmtalign.files import atomic_text
-from nmtalign.model_files import BEST
+from nmtalign.model_directory import BEST
 from nmtalign.tensor_file import save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary

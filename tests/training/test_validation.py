@@ -10,8 +10,7 @@ from sacrebleu.metrics import BLEU, CHRF
 from nmtalign import Translator
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
-from nmtalign.model_directory import export_model
-from nmtalign.model_files import describe_model
+from nmtalign.model_directory import describe_model, export_model
 from nmtalign.scoring.measuring import corpus_scores
 from nmtalign.scoring.metrics import MetricOptions, Score
 from nmtalign.scoring.models import translation_of
