@@ -11,10 +11,9 @@ from nmtalign.errors import ResourceError
 def doctor(
     format: Annotated[Literal["text", "json"], own_option("Format of the description.")] = "text",
 ) -> None:
-    """Describe this machine: processor, memory, devices, versions, extras, speed, and problems with their fixes.
+    """Describe this machine: processor, memory, devices, versions, extras, and problems with their fixes.
 
-    The speed is measured for about a second, with a small model that is trained on random words. The exit code is 5 if
-    nmtalign cannot run here.
+    The exit code is 5 if nmtalign cannot run here.
 
     Examples:
 

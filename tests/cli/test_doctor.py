@@ -23,7 +23,6 @@ def test_the_command_prints_facts_and_problems(nmtalign):
         "precision:",
         "versions:",
         "extras:",
-        "speed:",
     ):
         assert f"{part}\n" in text
     assert text.splitlines()[-1].startswith(("  ", "problems:"))
@@ -33,7 +32,6 @@ def test_json_has_numbers(nmtalign):
     facts = json.loads(nmtalign("doctor", "--format", "json").stdout)
     assert facts["cores"]["present"] == os.cpu_count()
     assert 0 < facts["memory"]["free_gb"] <= facts["memory"]["total_gb"]
-    assert facts["speed"]["fp32"] > 0
     assert isinstance(facts["problems"], list)
 
 
