@@ -185,7 +185,7 @@ def find_run(
     if any({*settings[key]} != {*field_names(cls)} for key, cls in sections):
         raise UsageError(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
-            "another folder with -o, or replace it with --restart"
+            "another folder with -o, or replace it with --force"
         )
     checkpoint = find_checkpoint(folder, fingerprint)
     owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
@@ -200,7 +200,7 @@ def find_run(
         what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
     raise UsageError(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        "what it was trained with; else give another folder with -o, or replace it with --restart"
+        "what it was trained with; else give another folder with -o, or replace it with --force"
     )
 
 
@@ -273,7 +273,7 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
         others.append(checkpoint)
         wrong.append(f"{path}: belongs to another run")
     if wrong and not others:
-        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --restart")
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
     return others[0] if others else None
 
 

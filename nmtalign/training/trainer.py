@@ -136,7 +136,7 @@ class TrainingSetup:
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""
         rate = f"lower --learning-rate (it was {self.config.learning_rate:g})"
-        text = f"the training has diverged; {rate} and train anew with --restart"
+        text = f"the training has diverged; {rate} and train anew with --force"
         guessing = math.log(self.model_config.target_vocabulary_size)
         if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
             text += f"; the best weights, of update {position.best_update} with dev loss "
@@ -172,7 +172,7 @@ class Trainer:
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
-        self.updates_done = 0  # by this `run`, not by the runs that it resumes
+        self._updates_done = 0  # by this `run`, not by the runs that it resumes
         self._log: EventLog | None = None
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
@@ -302,8 +302,8 @@ class Trainer:
         position, done = self.position, self._done()
         position.update += 1
         self.world.begin(position.update)
-        self.updates_done += 1
-        if self.updates_done == 2:  # the first one takes longer: it is left out as soon as there is another
+        self._updates_done += 1
+        if self._updates_done == 2:  # the first one takes longer: it is left out as soon as there is another
             self._measured_from = position.seconds
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         after = self.budget.done(position.update, self._epochs(len(group.plan)), position.seconds)
@@ -474,7 +474,7 @@ class Trainer:
 
     def _pace(self) -> float:
         """The seconds per update of this run, with the validations and checkpoints between the updates; 0 = unknown."""
-        return (self.position.seconds - self._measured_from) / max(1, self.updates_done - 1)
+        return (self.position.seconds - self._measured_from) / max(1, self._updates_done - 1)
 
     def _done(self) -> float:
         return self.budget.done(self.position.update, self._epochs(), self.position.seconds)

@@ -62,7 +62,7 @@ def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
 
 def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_path):
     train(reversal, tmp_path / "model", sizes(reversal))
-    with pytest.raises(UsageError, match="--restart"):
+    with pytest.raises(UsageError, match="--force"):
         rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
 
 

@@ -56,14 +56,14 @@ def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, 
 )
 def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, model, save):
     save(folder, model)
-    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--force"):
         find(folder, RUN)
 
 
 def test_its_own_checkpoint_is_found_and_another_ones_refused(find, folder, model):
     save_state(folder, model, make_optimizer(model.parameters(), TrainingConfig()), Position(update=3), RUN)
     assert find(folder, RUN).position.update == 3
-    with pytest.raises(UsageError, match=r"other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"other settings.*--force"):
         find(folder, OTHER)
 
 
@@ -71,7 +71,7 @@ def test_a_run_of_another_version_is_refused_in_one_line(find, folder):
     settings = json.loads((folder / "config.json").read_text())
     settings["training"]["forgotten"] = 1
     (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--restart$"):
+    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--force$"):
         find(folder, RUN)
 
 
