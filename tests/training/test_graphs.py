@@ -213,17 +213,6 @@ def test_a_batch_without_a_finite_loss_neither_gives_graphs_up_nor_passes_as_a_c
     assert (said, recorder.recorded) == ([], 2)
 
 
-def test_parameters_that_take_no_part_keep_what_they_have():
-    model = model_of()
-    model.source_embedding.bias.requires_grad_(False)
-    model.idle = torch.nn.Parameter(torch.zeros(3, dtype=torch.float64))
-    graphed = graphs_of(model, loss_of(model, static=True))
-    for _ in range(3):
-        graphed(batch_of(*SMALL))
-        assert model.idle.grad is None
-        assert model.source_embedding.bias.grad is None
-
-
 @pytest.mark.parametrize("dropout", [0.0, 0.3])
 @pytest.mark.parametrize("attention", ["additive", "none"])
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])
