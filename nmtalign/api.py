@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import is_aligner
+from nmtalign.files import is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
@@ -312,7 +312,7 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
     if (path / "config.json").is_file():
-        from nmtalign.model_files import describe_model
+        from nmtalign.model_directory import describe_model
 
         return describe_model(path)
     if is_aligner(path):

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import Which
+from nmtalign.model_directory import Which
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import definitions, field_names, written
 from nmtalign.settings.presets import settings_of

@@ -18,9 +18,8 @@ from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, 
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.devices import precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
-from nmtalign.files import sha256_of
+from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig, Symmetrization
 from nmtalign.settings.definition import select
 from nmtalign.text.direction import check_pairs

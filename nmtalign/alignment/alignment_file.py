@@ -26,8 +26,8 @@ from nmtalign.alignment.layout import (
 from nmtalign.alignment.links import AlignmentRecord, LinkedPair
 from nmtalign.alignment.symmetrization import SOFT_METHODS
 from nmtalign.errors import FormatError
+from nmtalign.files import kind_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.model_files import kind_of
 from nmtalign.version import __version__
 
 _PAGE = 1024  # records whose offsets are read together

@@ -34,6 +34,7 @@ from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, sav
 from nmtalign.core.devices import using_threads
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import (
+    ALIGNER,
     INCOMPLETE,
     PartialFile,
     atomic_text,
@@ -43,7 +44,6 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
-from nmtalign.model_files import ALIGNER
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
 from nmtalign.tensor_file import load_tensors, save_tensors

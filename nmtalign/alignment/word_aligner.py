@@ -24,8 +24,7 @@ from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, shar
 from nmtalign.alignment.model1 import WordNumbers
 from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
 from nmtalign.errors import FormatError
-from nmtalign.files import sha256_of
-from nmtalign.model_files import ALIGNER
+from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import TextFit

@@ -28,7 +28,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.model_files import is_aligner
+from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN

@@ -24,8 +24,7 @@ from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text, check_other
-from nmtalign.model_files import own_files
+from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading
 from nmtalign.text.shard import Shard

@@ -19,7 +19,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.model_files import Which
+from nmtalign.model_directory import Which
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve

@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
-from nmtalign.files import atomic_text, read_regular
-from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, atomic_text, read_regular
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.lines import read_lines
 

@@ -14,8 +14,7 @@ from nmtalign.core.devices import inference_precision, precision_notices
 from nmtalign.core.inference import Inference
 from nmtalign.core.int8 import in_int8
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.model_files import Which
+from nmtalign.model_directory import LoadedModel, Which, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.candidates import CandidateLists

@@ -15,7 +15,7 @@ from nmtalign.alignment.model1 import read_bitext
 from nmtalign.alignment.pair_batches import Sentences, make_batches, translation_probabilities
 from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load_aligner, save_aligner
 from nmtalign.errors import FormatError
-from nmtalign.model_files import ALIGNER
+from nmtalign.files import ALIGNER
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors

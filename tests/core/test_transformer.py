@@ -17,8 +17,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.core.transformer import sinusoids
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import export_model, load_model
-from nmtalign.model_files import describe_model
+from nmtalign.model_directory import describe_model, export_model, load_model
 from nmtalign.search.beam_search import Scoring
 from nmtalign.search.scorer import Ensemble
 from nmtalign.settings.definition import resolve

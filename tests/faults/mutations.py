@@ -241,7 +241,7 @@ _models: list[Any] = []  # of this process; a state replaces all its weights
 def _read_state(folder: Path) -> object:
 
     from nmtalign.core.model import TranslationModel
-    from nmtalign.model_files import model_config, read_settings
+    from nmtalign.model_directory import model_config, read_settings
     from nmtalign.settings.training_settings import TrainingConfig
     from nmtalign.training.checkpoints import find_checkpoint, load_state
     from nmtalign.training.optimizers import make_optimizer
