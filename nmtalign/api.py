@@ -6,9 +6,9 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_files import is_aligner, with_first_model
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from nmtalign.alignment.aligning import AlignmentSummary, Models
     from nmtalign.alignment.evaluation import LinkComparison
+    from nmtalign.alignment.export_formats import TextFormat
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.corpus_writer import Summary
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
+T = TypeVar("T")
 
 
 def prepare(
@@ -263,19 +265,35 @@ def application(
     return make_application(ServedModels(translators, AlignConfig()), config, notify)
 
 
-def export_model(
-    model: StrPath, folder: StrPath, *, force: bool = False, average: Iterable[StrPath] = (), **settings: Any
+def export(
+    path: StrPath,
+    output: "StrPath | TextIO",
+    *,
+    format: "TextFormat | None" = None,  # noqa: A002
+    average: Iterable[StrPath] = (),
+    force: bool = False,
+    config: ExportConfig | None = None,
+    **settings: Any,
 ) -> None:
-    """Writes a small copy of a model, without the files of its training, as `nmtalign export` does.
+    """Writes an alignment file in another format, or a small copy of a model, as `nmtalign export` does.
 
-    `settings` are those of section [export], such as weights="int8". `force` replaces an earlier export in `folder`.
-    With `average` the weights are the mean of those of `model` and of these model directories or files of weights.
-    Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
+    The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
+    default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
+    only training needs; `force` replaces an earlier copy. With `average` its weights are the mean of those of `path`
+    and of these model directories or files of weights. `settings` are those of section [export], such as
+    weights="int8". Raises UsageError for a wrong setting and for a folder with other files, FormatError for damage.
     """
-    config = settings_of(ExportConfig, _layer("export_model", settings, ExportConfig))
-    from nmtalign.model_directory import export_model as copy_model
+    config = _config("export", ExportConfig, config, settings)
+    if Path(path).is_dir():
+        from nmtalign.model_directory import export_model
 
-    copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])
+        if not isinstance(output, str | Path):
+            raise UsageError(f"{path}: the copy of a model needs a folder")
+        export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
+        return
+    from nmtalign.alignment.export_formats import export_alignments
+
+    export_alignments(Path(path), Path(output) if isinstance(output, str) else output, format, config.entries)
 
 
 def describe(path: StrPath) -> Mapping[str, Any]:
@@ -312,6 +330,15 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
     return Path(source), None if target is None else Path(target)
+
+
+def _config(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> T:
+    """The settings of a call: those that are resolved already, or its keyword arguments."""
+    if config is None:
+        return settings_of(cls, _layer(function, settings, cls))
+    if settings:
+        raise UsageError(f"nmtalign.{function}: config has all settings; leave out {', '.join(settings)}")
+    return config
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, Self
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile

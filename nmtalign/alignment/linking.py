@@ -26,8 +26,7 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
 from nmtalign.alignment.aligning import AlignmentRun
-from nmtalign.alignment.layout import SIDES
-from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.alignment.links import SIDES, AlignmentRecord
 from nmtalign.alignment.model1 import WordNumbers, read_bitext
 from nmtalign.alignment.pair_batches import Sentences
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner

@@ -16,6 +16,7 @@ from nmtalign.settings.command_settings import LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
+SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
 _WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines

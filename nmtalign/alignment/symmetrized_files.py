@@ -8,8 +8,7 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Literal
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.link_files import is_hdf5
 from nmtalign.alignment.links import AlignmentRecord, Link, format_links, parse_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, join, least_weight, symmetrize, what_weights_are

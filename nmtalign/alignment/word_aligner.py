@@ -18,9 +18,8 @@ from torch import Tensor
 from nmtalign.alignment.agreement import AgreeingModels
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
-from nmtalign.alignment.layout import SIDES
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of
-from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
+from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.alignment.model1 import WordNumbers
 from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
 from nmtalign.errors import FormatError

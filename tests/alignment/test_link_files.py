@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.alignment_page import write_page
-from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.heatmap import read_panels
 from nmtalign.alignment.link_files import (

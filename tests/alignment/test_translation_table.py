@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import LinkedPair
 from nmtalign.alignment.model1 import LONGEST, Bitext, corpus_bitext, learn, read_bitext
 from nmtalign.alignment.translation_table import Lexicon, learn_lexicon, lexicon_of_links, pharaoh_links, stored_links

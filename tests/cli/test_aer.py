@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli.app import main
 
 # Pair 1: A = 00 12 22 33, S = 00 12 21, P = S + 33; pair 2: A = 00, S = 00 01; pair 3: A = 11, S = 00, P = S + 11.

@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run_nmtalign
 
-from nmtalign.alignment import alignment_writer
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import parse_links
 from nmtalign.cli.app import main
@@ -209,7 +208,6 @@ def test_mistakes_are_one_line_and_leave_no_file(
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
     random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
     monkeypatch.chdir(texts)
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 1e9)  # however slow the machine is, nothing is committed
     for arguments, code, message in MISTAKES:
         monkeypatch.setattr(sys, "argv", ["nmtalign", "align", "-m", str(model), *arguments])
         with pytest.raises(SystemExit) as caught:

@@ -178,10 +178,10 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
 
 
 def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmtalign.alignment import alignment_writer
+    from nmtalign.alignment import alignment_file
     from nmtalign.core.model import TranslationModel
 
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0.0)  # all is brought to the disk at once
+    monkeypatch.setattr(alignment_file, "COMMIT", 1)  # all is brought to the disk at once
     for name, text in (("many.en", SOURCE * 10), ("many.fr", TARGET * 10)):
         Path(name).write_text(text)
     arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "1", "-q", "-o"]

@@ -17,7 +17,7 @@ from typer import rich_utils
 from typer.main import get_command
 from typer.testing import CliRunner
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli import commands
 from nmtalign.cli.commands import app

@@ -11,7 +11,7 @@ import pytest
 from helpers.command_line import run_nmtalign
 from helpers.raw_links import write_raw_links
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli.app import main
 from nmtalign.data.corpus import Corpus
 from nmtalign.search.candidates import CandidateLists
