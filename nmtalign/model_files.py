@@ -56,7 +56,7 @@ def kind_of(path: Path) -> str:
 
 
 _HELD = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
-_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", "links.tsv")
+_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", "links.tsv", "lexicon.tsv")
 _ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
 
 

@@ -150,7 +150,6 @@ def test_every_command_has_help_with_examples():
         "export",
         "info",
         "doctor",
-        "lexicon",
         "reproduce",
         "docs",
     }

@@ -17,7 +17,6 @@ from nmtalign.cli.doctor import doctor
 from nmtalign.cli.explain import explain
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
-from nmtalign.cli.lexicon import lexicon
 from nmtalign.cli.link import link
 from nmtalign.cli.options import Command, protecting, without_types
 from nmtalign.cli.plot import plot
@@ -89,7 +88,7 @@ app = typer.Typer(
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model, or to links": (prep, train, link),
     "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, explain, export, serve),
-    "More": (reproduce, lexicon, info, doctor, sample, docs),
+    "More": (reproduce, info, doctor, sample, docs),
 }
 
 

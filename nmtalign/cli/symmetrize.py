@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from nmtalign.api import symmetrize_files
 from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import Symmetrization
@@ -71,11 +72,9 @@ def symmetrize(
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
     if output != STDOUT and output.is_dir():
         raise UsageError(f"{output}: is a folder; give the name of a file")
-    from nmtalign.alignment.symmetrized_files import symmetrize_files
-
-    place = sys.stdout.write if output == STDOUT else output
+    place = sys.stdout if output == STDOUT else output
     with status_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
-        counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
+        counts = symmetrize_files(forward, backward, place, method, threshold=threshold, backward_order=backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
         say(

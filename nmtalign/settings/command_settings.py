@@ -201,7 +201,7 @@ class TranslateConfig(Settings, section="translate"):
         self.forbid(self.split_sentences and self.tokenized, rule, "split_sentences tokenized")
         rule = "a sample cannot be made to contain given phrases"
         self.forbid(self.sample and bool(self.glossary), rule, "glossary sample")
-        rule = "needs a lexicon, too (`nmtalign lexicon` makes one)"
+        rule = "needs a lexicon, too (`nmtalign link` makes one)"
         self.forbid(self.candidates > 0 and not self.lexicon, rule, "candidates")
 
 
@@ -276,7 +276,7 @@ class ScoreConfig(Settings, section="score"):
 class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
-    links: LinkMethod | None = common(
+    links: LinkMethod | None = setting(
         None, "How weights become links.", ALIGNMENT, unset="threshold if a threshold is given, else argmax"
     )
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
@@ -301,6 +301,7 @@ class AlignConfig(Settings, section="align"):
     )
     batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
     weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
+    which: Literal["best", "last"] = setting("best", "Weights of the best validation, or the last ones.", MODEL)
     device: Device = common("auto", DEVICE_HELP, MACHINE)
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
     threads: int = threads_setting()
@@ -318,7 +319,7 @@ class LinkConfig(Settings, section="link"):
         metavar="TIME",
         unset="as long as the corpus needs",
     )
-    quick: bool = common(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
+    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
     tokenized: bool = common(
         False,
         "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
@@ -334,19 +335,17 @@ class AerConfig(Settings, section="aer"):
     gold_base: int | None = common(None, "First position in GOLD.", TEXT, at_most=1, unset=_GOLD_BASE)
     links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
-    reverse_links: bool = common(False, "LINKS have the target first.", TEXT, flags="--reverse-links/--keep-links")
-    links_method: LinkMethod | None = common(
+    reverse_links: bool = setting(False, "LINKS have the target first.", TEXT, flags="--reverse-links/--keep-links")
+    links_method: LinkMethod | None = setting(
         None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
     )
-    threshold: float | None = common(
+    threshold: float | None = setting(
         None, "Smallest weight of a link of an .h5.", TEXT, at_most=1, unset="the stored links"
     )
     by_length: bool = common(False, "Also compare by words of the source.", TABLES)
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
     )
-    by_type: bool = common(False, "Also compare by type: monotone, many-to-one, NULL, ...", TABLES)
-    worst: int = common(0, "Also print the N sentences with the highest AER.", TABLES)
     alpha: float | None = setting(
         None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
     )
@@ -356,18 +355,6 @@ class AerConfig(Settings, section="aer"):
         super().__post_init__()
         both = self.threshold is not None and self.links_method == "argmax"
         self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links_method")
-
-
-class LexiconConfig(Settings, section="lexicon"):
-    """How `lexicon` makes a translation table (section [lexicon])."""
-
-    iterations: int = common(5, "Iterations of IBM Model 1.", MODEL, at_least=1)
-    top: int = common(20, "Largest number of translations per source word.", TABLES, at_least=1)
-    min_probability: float = common(0.001, "Smallest probability of a translation.", TABLES, below=1, metavar="P")
-    reverse: bool = common(False, "Translate from target to source.", TABLES)
-    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
-    every: int = common(1, "Use only every N-th pair.", TEXT, at_least=1)
-    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
 
 
 class PlotConfig(Settings, section="plot"):

@@ -13,6 +13,7 @@ import torch
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion, shares, shifted, window_size
+from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
@@ -147,7 +148,7 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
             list(run)
         return run.summary
 
-    summary = write(gold=tmp_path / "gold")
+    summary = write(gold=GoldFile(tmp_path / "gold"))
     expected = list(align(models, PAIRS, config))
     with AlignmentFile(output) as file:
         for left, right in zip(file, expected, strict=True):
@@ -158,9 +159,10 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
     assert summary.rates is not None
     assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
-    again = write(resume=True, gold=tmp_path / "gold")
+    again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
-    assert "|pairs:0|" in again.signature
+    with pytest.raises(UsageError, match="would compare only the rest"):
+        write(resume=True, gold=GoldFile(tmp_path / "gold"))
 
 
 @pytest.mark.parametrize("name", ATTENDING)

@@ -77,7 +77,7 @@ def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> 
 
 def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
     forward, backward = models
-    of_both = ("--forward", forward, "--backward", backward, "--reading", "current")
+    of_both = ("-m", forward, "-m", backward, "--reading", "current")
     return ["align", "in.en", "out.fr", *of_both, "--tokenized", *options]
 
 
@@ -120,7 +120,7 @@ def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one
 ) -> None:
     forward, backward = models
     for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
-        options = ("--forward", forward, "--backward", backward, "--tokenized", "-o", "both.h5", *chosen)
+        options = ("-m", forward, "-m", backward, "--tokenized", "-o", "both.h5", *chosen)
         code, _, err = run("align", "in.en", "out.fr", *options)
         assert code == 0, err
         with AlignmentFile("both.h5") as file:
@@ -231,12 +231,11 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
     Path("short.fr").write_text("le\n")
     Path("odd.fr").write_text(TARGET.replace("l' aigrette", "l'aigrette"))
     mistakes = [
-        (("--forward", forward), 2, "give --backward DIR too"),
         (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize joins two directions"),
-        (("-m", forward, "--forward", forward, "--backward", backward), 2, "leave out the other"),
-        (("--forward", forward, "--backward", forward), 2, "translates en-fr, and"),
-        (("--forward", backward, "--backward", forward), 2, "in.en comes first"),
-        (("-m", forward, "--backward", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
+        (("-m", forward, "-m", backward, "-m", forward), 2, "-m is given more than twice"),
+        (("-m", forward, "-m", forward), 2, "translates en-fr, and"),
+        (("-m", backward, "-m", forward), 2, "in.en comes first"),
+        (("-m", forward, "-m", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
         (("-m", forward, "--links", "best"), 2, "--links best"),
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
         (("-m", forward, "--temperature", "0"), 2, "--temperature 0: must be at least"),

@@ -144,7 +144,6 @@ FULL = "nmtalign: error: standard output: cannot write: no space left on the dis
         "score test.fr -r test.fr -q --format csv",
         "aer test.align test.align --format json",
         "symmetrize test.align test.align -q",
-        "lexicon train.en train.fr -q",
         "prep -q -o other",
     ],
 )
@@ -297,7 +296,7 @@ def test_a_name_that_speaks_of_memory_is_no_lack_of_it(corpus):
     [
         *itertools.product(["translate -m nowhere test.en"], [20, 50, 60, 80, 250, 600, 1100]),
         *itertools.product(["train data -o model --preset tiny --max-updates 1"], [50, 100, 300, 700, 1100, 1600]),
-        *itertools.product(["info data", "score test.fr -r test.fr", "lexicon train.en train.fr"], [50, 100, 250]),
+        *itertools.product(["info data", "score test.fr -r test.fr", "link train.en train.fr"], [50, 100, 250]),
     ],
 )
 def test_too_little_address_space_is_one_line(corpus, command, megabytes):
@@ -342,7 +341,6 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
         "view en-fr.h5 -o page.html",
         "symmetrize en-fr.h5 fr-en.h5",
         "symmetrize links links",
-        "lexicon b.en b.fr --tokenized -o lexicon",
         "score b.fr -r b.fr",
     )
     code = "import sys; sys.modules['torch'] = None; from nmtalign.cli.app import main; main()"

@@ -143,7 +143,6 @@ ERRORS = [
     ("plot train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("view train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("export train.en", 4, "train.en: not an alignment file (it is a text file)"),
-    ("lexicon train.en", 2, "train.en: one text is given; give the source and its translation"),
     ("aer links.txt test.en", 3, "test.en: line 1:"),
     ("symmetrize test.en test.fr", 3, "test.en: line 1:"),
     ("align test.en test.fr --gold test.en.gz -o a.h5", 3, "test.en.gz: line 1:"),
@@ -181,7 +180,6 @@ ERRORS = [
     ),
     ("align test.fr test.en -o x.h5", 2, "test.fr and test.en seem to be fr and en, and en-fr is expected ("),
     ("score-pairs test.fr test.en", 2, "; give the two files in the other order"),
-    ("lexicon test.fr test.en -m model", 2, "; give the two files in the other order"),
     # Gold links and resuming.
     (
         "align test.en test.fr --gold turned.align -o x.h5",
@@ -357,7 +355,6 @@ FOUND = [  # what a command reads although its arguments do not name it
     ("score -m model --plot", "test.en test.fr"),
     ("score-pairs -o", "test.en test.fr model/config.json nmtalign.toml"),
     ("explain -o", "test.en test.fr model/config.json nmtalign.toml"),
-    ("lexicon -o", "data/corpus.h5 data/source.vocabulary.txt nmtalign.toml"),
     ("view -o", "alignments.h5"),
     ("plot -o", "alignments.h5"),
     ("plot --training -o", "model/train.jsonl"),
