@@ -5,11 +5,12 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_files import is_aligner, with_first_model
+from nmtalign.model_files import is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
@@ -21,9 +22,8 @@ from nmtalign.settings.command_settings import (
     ServeConfig,
     Symmetrization,
 )
-from nmtalign.settings.definition import Layer, definitions, naming
-from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
-from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.definition import Layer, definitions, naming, resolve
+from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.export_formats import TextFormat
+    from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.settings.workspace import FilePair
     from nmtalign.text.shard import Shard
-    from nmtalign.training.events import Event, Finished
+    from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
 
@@ -52,9 +53,12 @@ def prepare(
     folder: StrPath,
     *,
     languages: tuple[str, str],
-    dev: StrPath | tuple[StrPath, StrPath] | None = None,
-    test: StrPath | tuple[StrPath, StrPath] | None = None,
+    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
+    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
     force: bool = False,
+    progress: Callable[[int], None] = lambda pairs: None,
+    notify: Callable[[str], None] = lambda step: None,
+    config: PrepConfig | None = None,
     **settings: Any,
 ) -> "Summary":
     """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
@@ -62,17 +66,18 @@ def prepare(
     `source` and `target` are files that are aligned line by line; without `target`, `source` is a TSV or TMX file with
     both languages. `dev` and `test` are (source, target), or one TSV or TMX file. All files may be compressed.
     `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
-    section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
-    corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
-    """
-    layer = _layer("prepare", settings, PrepConfig)
-    config = settings_of(PrepConfig, layer)
-    from nmtalign.data.prepare import prepare as prepare_corpus
+    section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with the number of pairs
+    that were read, `notify` with the name of each step.
 
-    dev_texts, test_texts = (None if one is None else _paths(one) for one in (dev, test))
-    with naming(layer):
-        train_texts = _paths((source, target))
-        return prepare_corpus(train_texts, Path(folder), config, languages, dev_texts, test_texts, force=force)
+    Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
+    InputError for a text that is missing, too short or not UTF-8.
+    """
+    with _resolved("prepare", PrepConfig, config, settings) as config:
+        from nmtalign.data.prepare import prepare as prepare_corpus
+
+        train_text, folder = _paths((source, target)), Path(folder)
+        dev_text, test_text = (None if one is None else _paths(one) for one in (dev, test))
+        return prepare_corpus(train_text, folder, config, languages, dev_text, test_text, progress, notify, force)
 
 
 def train(
@@ -80,52 +85,77 @@ def train(
     folder: StrPath,
     *,
     preset: str = DEFAULT_PRESET,
-    restart: bool = False,
-    events: "list[Event] | None" = None,
+    force: bool = False,
+    listen: "Listener" = lambda event: None,
+    stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
+    config: tuple[ModelConfig, TrainingConfig] | None = None,
     **settings: Any,
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
     `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
-    init_from="model/" the training starts with the weights of another model, and has its architecture.
-    The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
-    returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
-    contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
+    init_from="model/" the training starts with the weights of another model, and has its architecture. `config`
+    replaces `settings`; `preset` then only names the preset in the model directory. `force` replaces another model in
+    `folder`.
+
+    `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
+    train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
+    that ends it at the next update, with a reason. The caller's random generators and number of threads do not change.
+
+    Raises UsageError for a wrong setting and for a folder that contains another model, FormatError if `data` contains
+    no corpus, TrainingError if the training cannot continue.
     """
-    layer = _layer("train", settings, ModelConfig, TrainingConfig)
-    layers = with_first_model(((f"preset {preset}", settings_of_preset(preset)), layer), Path(folder))
-    settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
-    from nmtalign.core.devices import keeping_generators, pick_device
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.training.budget import fit_preset
-    from nmtalign.training.trainer import Trainer
+    from nmtalign.training.events import Working
 
-    corpus = Corpus.open(Path(data))
-    layers = fit_preset(layers, preset, corpus)
-    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
+    layers: tuple[Layer, ...] = ()
+    if config is None:
+        from nmtalign.training.budget import training_layers
 
-    def listen(event: "Event") -> None:
-        if events is not None and event.recorded:
-            events.append(event)
+        layer = _layer("train", settings, ModelConfig, TrainingConfig)
+        layers = training_layers(preset, (layer,), Path(data), Path(folder))
+        config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+    with naming(*layers) if layers else nullcontext():
+        listen(Working(0, 0.0, 0.0, "loading PyTorch"))
+        from nmtalign.core.devices import keeping_generators
+        from nmtalign.data.corpus import Corpus
+        from nmtalign.training.distributed import open_world
+        from nmtalign.training.trainer import Trainer
 
-    with naming(*layers), keeping_generators(pick_device(config.device)):
-        return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
+        world = open_world(config[1].device)  # the processes that torchrun has started, or the only one
+        with world.reporting_once(), keeping_generators(world.device):
+            listen(Working(0, 0.0, 0.0, "preparing the model"))
+            trainer = Trainer(Corpus.open(Path(data)), Path(folder), preset, *config, listen, force, world)
+            with stopping(trainer.stop):
+                finished = trainer.run()
+            world.close()
+    return finished
 
 
-def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
+def link(
+    source: StrPath,
+    target: StrPath,
+    folder: StrPath = "aligner",
+    *,
+    show: "Callable[[LinkProgress], object]" = lambda progress: None,
+    notify: Callable[[str], object] = lambda message: None,
+    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = lambda stop: nullcontext(),
+    config: LinkConfig | None = None,
+    **settings: Any,
+) -> Path:
     """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
 
-    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs;
-    an interrupted call resumes there. `settings` are those of section [link], such as max_time="5m". Raises UsageError
-    for a folder with other content, InputError for texts of unequal length.
+    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
+    and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
+    such as max_time="5m"; `config` replaces them. `show` is called with the progress, `notify` with warnings.
+    `stopping` makes a context around the run from a function that ends it, with a reason. Raises UsageError for a
+    folder with other content, InputError for texts of unequal length.
     """
-    layer = _layer("link", settings, LinkConfig)
-    config = settings_of(LinkConfig, layer)
-    from nmtalign.alignment.linking import LinkRun
+    with _resolved("link", LinkConfig, config, settings) as config:
+        from nmtalign.alignment.linking import LinkRun
 
-    with naming(layer):
-        run = LinkRun(Path(source), Path(target), Path(folder), config)
-        run.run()
+        run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
+        with stopping(run.stop):
+            run.run()
     return run.links
 
 
@@ -154,12 +184,12 @@ def align(
     `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without
     attention and for what is not a pair.
     """
-    config = _config("align", AlignConfig, config, settings)
-    from nmtalign.alignment.aligning import align as align_with
-    from nmtalign.alignment.aligning import load_models
-    from nmtalign.text.lines import checked_pairs
+    with _resolved("align", AlignConfig, config, settings) as config:
+        from nmtalign.alignment.aligning import align as align_with
+        from nmtalign.alignment.aligning import load_models
+        from nmtalign.text.lines import checked_pairs
 
-    return align_with(load_models(_folders(models), config), checked_pairs(pairs), config)
+        return align_with(load_models(_folders(models), config), checked_pairs(pairs), config)
 
 
 def align_files(
@@ -186,19 +216,26 @@ def align_files(
     them or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
     InputError for texts of unequal length, ResourceError if the disk is full.
     """
-    config = _config("align_files", AlignConfig, config, settings)
-    from nmtalign.alignment.aligning import AlignmentRun, load_models
-    from nmtalign.alignment.link_files import GoldFile
+    with _resolved("align_files", AlignConfig, config, settings) as config:
+        from nmtalign.alignment.aligning import AlignmentRun, load_models
+        from nmtalign.alignment.link_files import GoldFile
 
-    loaded = load_models(_folders(models), config)
-    links = None if gold is None else GoldFile(Path(gold), gold_base, reverse_gold)
-    file = None if output is None else Path(output)
-    run = AlignmentRun(
-        loaded, Path(source), Path(target), config, output=file, resume=resume, gold=links, notify=notify, shard=shard
-    )
-    with run:
-        for _ in watch(run):
-            pass
+        loaded = load_models(_folders(models), config)
+        links = None if gold is None else GoldFile(Path(gold), gold_base, reverse_gold)
+        run = AlignmentRun(
+            loaded,
+            Path(source),
+            Path(target),
+            config,
+            output=None if output is None else Path(output),
+            resume=resume,
+            gold=links,
+            notify=notify,
+            shard=shard,
+        )
+        with run:
+            for _ in watch(run):
+                pass
     return run.summary
 
 
@@ -244,14 +281,15 @@ def aer(
     gold links are converted with two of `others`. `settings` are those of section [aer], such as links_base=1. Raises
     InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = _config("aer", AerConfig, config, settings)
-    from nmtalign.alignment.evaluation import compare_links
-    from nmtalign.scoring.buckets import parse_buckets
+    with _resolved("aer", AerConfig, config, settings) as config:
+        from nmtalign.alignment.evaluation import compare_links
+        from nmtalign.scoring.buckets import parse_buckets
 
-    wanted = config.by_length or config.buckets is not None
-    buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
-    texts = None if source is None else Path(source), None if target is None else Path(target)
-    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, texts, others, buckets)
+        wanted = config.by_length or config.buckets is not None
+        buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
+        texts = None if source is None else Path(source), None if target is None else Path(target)
+        systems = [(name, Path(path)) for name, path in links]
+        return compare_links(systems, Path(gold), config, texts, others, buckets)
 
 
 def application(
@@ -263,7 +301,7 @@ def application(
     than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
-    config = settings_of(ServeConfig, _layer("application", settings, ServeConfig))
+    config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
     need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
@@ -289,25 +327,31 @@ def export(
     and of these model directories or files of weights. `settings` are those of section [export], such as
     weights="int8". Raises UsageError for a wrong setting and for a folder with other files, FormatError for damage.
     """
-    config = _config("export", ExportConfig, config, settings)
-    if Path(path).is_dir():
-        from nmtalign.model_directory import export_model
+    with _resolved("export", ExportConfig, config, settings) as config:
+        if Path(path).is_dir():
+            from nmtalign.model_directory import export_model
 
-        if not isinstance(output, str | Path):
-            raise UsageError(f"{path}: the copy of a model needs a folder")
-        export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
-        return
-    from nmtalign.alignment.export_formats import export_alignments
+            if not isinstance(output, str | Path):
+                raise UsageError(f"{path}: the copy of a model needs a folder")
+            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
+            return
+        from nmtalign.alignment.export_formats import export_alignments
 
-    export_alignments(Path(path), Path(output) if isinstance(output, str) else output, format, config.entries)
+        place = Path(output) if isinstance(output, str) else output
+        export_alignments(Path(path), place, format, config.entries)
 
 
-def describe(path: StrPath) -> Mapping[str, Any]:
+def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     """Describes a model directory, a prepared corpus, a word aligner or an alignment file, as `nmtalign info` does.
 
-    All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
-    for anything else, and for other damage.
+    Without a path it describes this machine, with a measurement of about a second. All checksums of a model are
+    verified. A file of weights that is damaged has the key "damaged". Raises FormatError for anything else, and for
+    other damage.
     """
+    if path is None:
+        from nmtalign.machine import describe_machine
+
+        return describe_machine()
     path = Path(path)
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
@@ -338,13 +382,15 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     return Path(source), None if target is None else Path(target)
 
 
-def _config(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> T:
-    """The settings of a call: those that are resolved already, or its keyword arguments."""
-    if config is None:
-        return settings_of(cls, _layer(function, settings, cls))
-    if settings:
-        raise UsageError(f"nmtalign.{function}: config has all settings; leave out {', '.join(settings)}")
-    return config
+@contextmanager
+def _resolved(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> Iterator[T]:
+    """Yields `config`, or else the settings of a function, whose errors then name them; raises UsageError."""
+    if config is not None:
+        yield config
+        return
+    layer = _layer(function, settings, cls)
+    with naming(layer):
+        yield resolve(cls, layer)
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

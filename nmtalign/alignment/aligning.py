@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.definition import select
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
@@ -31,8 +32,6 @@ from nmtalign.version import __version__
 
 Models = Sequence[LoadedModel] | WordAligner
 ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
-# Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
-_OF_THE_MACHINE = ("batch_size", "device", "threads", "weights", "which")
 
 
 def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
@@ -200,7 +199,7 @@ class AlignmentRun:
         if output is not None:
             attributes = self._attributes()
             end = not self.config.drop_end
-            self._writer = AlignmentWriter(output, attributes, self.config.weights, resume=resume, end=end)
+            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume, end=end)
 
     def __enter__(self) -> Self:
         if self._writer is not None:
@@ -269,7 +268,7 @@ class AlignmentRun:
     def _attributes(self) -> dict[str, object]:
         """Returns the origin of the file, as the file records it."""
         config, forward, method = self.config, self._forward, self.config.symmetrize
-        stored = {name: value for name, value in asdict(config).items() if name not in _OF_THE_MACHINE}
+        stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"

@@ -40,7 +40,8 @@ from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
 from nmtalign.model_files import kind_of
-from nmtalign.settings.command_settings import SoftSymmetrization
+from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
+from nmtalign.settings.definition import select
 from nmtalign.version import __version__
 
 Array = NDArray[Any]
@@ -85,9 +86,11 @@ _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, a
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
-_FREE_OPTIONS = frozenset(
-    ("threads", "device", "max_memory", "batch_size", "lexicon", "glossary", "prefix_file", "phrase_file")
-)
+_FREE_OPTIONS = {
+    "prefix_file",
+    "phrase_file",
+    *select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path),
+}
 
 
 def format_attributes(end: bool) -> Mapping[str, object]:

@@ -94,9 +94,9 @@ def compare_links(
     without an alignment file.
     """
     config = config or AerConfig()
-    method, threshold = config.links_method, config.threshold
+    method, threshold = config.links, config.threshold
     if (method is not None or threshold is not None) and not any(is_hdf5(path) for _, path in links):
-        names = f"{option('links_method')} and {option('threshold')}"
+        names = f"{option('links')} and {option('threshold')}"
         raise UsageError(f"{names} choose the links of an alignment file (.h5); none is given")
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [

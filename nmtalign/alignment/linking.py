@@ -44,7 +44,7 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
-from nmtalign.model_files import ALIGNER
+from nmtalign.model_files import ALIGNER, LINKS
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds
 from nmtalign.tensor_file import load_tensors, save_tensors
@@ -54,7 +54,7 @@ from nmtalign.text.lines import STDIN, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
 from nmtalign.text.vocabulary import LEXICON
 
-_WORK, _LINKS, _RECORD, _STATE = "work", "links.tsv", "link.json", "learned.safetensors"
+_WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
 _QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of --quick
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
@@ -138,7 +138,7 @@ class LinkRun:
         show: Callable[[LinkProgress], object] = lambda progress: None,
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self.folder, self.links, self.config = folder, folder / _LINKS, config or LinkConfig()
+        self.folder, self.links, self.config = folder, folder / LINKS, config or LinkConfig()
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         limit = self.config.max_time
@@ -146,7 +146,6 @@ class LinkRun:
         self._step, self._doing, self._began = 0, "", 0.0
         self._stopped = False
         self._record = self._open()
-        self.was_complete = self.links.exists()
 
     def stop(self, reason: str) -> None:
         """Ends the run; a signal handler may call it. The same run resumes after the last complete iteration."""

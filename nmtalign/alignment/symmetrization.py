@@ -283,11 +283,11 @@ def symmetrize_files(
         (not soft and stored, f"{output}: HDF5 also needs weights, and texts have only links; give another name"),
         (
             not soft and method not in HARD_METHODS,
-            f"--method {method} needs weights, and texts have none: give two .h5",
+            f"--symmetrize {method} needs weights, and texts have none: give two .h5",
         ),
         (
             threshold is not None and method == "bayes-risk",
-            "--method bayes-risk has no threshold: leave out --threshold",
+            "--symmetrize bayes-risk has no threshold: leave out --threshold",
         ),
         (soft and backward_order is not None, "--backward-order is for texts: an .h5 records its own direction"),
     ):

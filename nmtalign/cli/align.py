@@ -13,6 +13,7 @@ from nmtalign.cli.common import (
     QuietOption,
     ReverseGoldOption,
     ShardOption,
+    Signals,
     check_inputs,
     choose_wait_policy,
     counted,
@@ -27,7 +28,6 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
@@ -65,11 +65,11 @@ Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2
 Scores = Annotated[
     bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
 ]
-Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE")]
+Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE", "--gold -g")]
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
-@with_settings(AlignConfig, section="align")
+@with_settings(AlignConfig)
 def align(
     chosen: Chosen[AlignConfig],
     source: Source = None,

@@ -18,6 +18,7 @@ Method = Annotated[
         "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and; for two .h5 also "
         "product, mutual, agreement, bayes-risk.",
         "METHOD",
+        "--symmetrize",
     ),
 ]
 Order = Annotated[
@@ -62,11 +63,11 @@ def symmetrize(
 
     Examples:
 
-      nmtalign symmetrize en-fr.txt fr-en.txt --method grow-diag > links.txt
+      nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
 
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
 
-      nmtalign symmetrize en-fr.h5 fr-en.h5 --method agreement -o both.h5
+      nmtalign symmetrize en-fr.h5 fr-en.h5 --symmetrize agreement -o both.h5
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")

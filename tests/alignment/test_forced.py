@@ -141,7 +141,7 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
     (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
     texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
-    config = AlignConfig(weights="float32")
+    config = AlignConfig(alignment_type="float32")
 
     def write(**options: Any) -> AlignmentSummary:
         with AlignmentRun(models, *texts, config, output=output, **options) as run:
@@ -173,7 +173,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
     for side, text in enumerate(("in.en", "out.fr")):
         (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
     for reading in ("current", "shifted", *(["posterior"] if loaded.model.has_posterior else [])):
-        config = AlignConfig(weights="float32", reading=reading)
+        config = AlignConfig(alignment_type="float32", reading=reading)
         with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
             list(run)
         with AlignmentFile(tmp_path / reading) as file:

@@ -71,7 +71,7 @@ READINGS = [
     ("links", "numbered"),
     ("links.gz", "numbered"),
     ("from1", "gold", "--links-base", "1"),
-    ("turned", "gold", "--reverse-links"),
+    ("turned", "gold", "--set", "reverse_links=true"),
     ("links", "gold", "-s", "in.en", "-t", "out.fr"),
     ("-g", "gold", "links"),
 ]
@@ -99,7 +99,7 @@ def test_words_are_those_of_link_and_align(aer: Run, folder: Path) -> None:
 
 
 def test_the_table_and_its_signature(aer: Run) -> None:
-    code, out, _ = aer("links", "numbered", "--alpha", "0.4")
+    code, out, _ = aer("links", "numbered", "--set", "alpha=0.4")
     assert code == 0
     assert out.splitlines()[:3] == [
         "pairs: 3  gold: 6 sure links, 8 with the possible ones",
@@ -108,7 +108,7 @@ def test_the_table_and_its_signature(aer: Run) -> None:
     ]
     signature = out.splitlines()[3]
     assert signature.startswith("AER|links:links,Pharaoh,from-0|gold:numbered,NAACL,from-1|pairs:3|sure:6|possible:8|")
-    _, out, _ = aer("turned", "gold", "--reverse-links")
+    _, out, _ = aer("turned", "gold", "--set", "reverse_links=true")
     assert "links:turned,Pharaoh,from-0,target-first|" in out
 
 
@@ -138,9 +138,9 @@ def test_an_alignment_file_and_another_choice_of_its_links(aer: Run) -> None:
     assert "|method:argmax|" in record["signature"]
     assert "|model:0123456789ab|" in record["signature"]
     assert record["lengths_from"] == "a.h5"
-    _, out, _ = aer("a.h5", "gold", "--format", "json", "--threshold", "0.7")
+    _, out, _ = aer("a.h5", "gold", "--format", "json", "--set", "threshold=0.7")
     assert json.loads(out)["links"] == 0
-    code, _, err = aer("links", "gold", "--threshold", "0.7")
+    code, _, err = aer("links", "gold", "--set", "threshold=0.7")
     assert (code, err.count("\n")) == (2, 1)
 
 
@@ -152,14 +152,14 @@ def test_several_systems_are_rows_of_one_table(aer: Run) -> None:
 
 
 def test_by_length(aer: Run) -> None:
-    _, out, _ = aer("links", "gold", "--by-length", "--buckets", "1,3", "-s", "in.en")
+    _, out, _ = aer("links", "gold", "--by-length", "--set", "buckets=1,3", "-s", "in.en")
     assert out.split("by words of the source (in.en):\n")[1].splitlines() == [
         "words  pairs  sure  found  precision  recall     AER      F1",
         "1          1     2      1     1.0000  0.5000  0.3333  0.6667",
         "2-3        1     1      1     1.0000  0.0000  0.5000  0.0000",
         ">3         1     3      4     0.7500  0.6667  0.2857  0.7059",
     ]
-    _, out, _ = aer("links", "gold", "--by-length", "--buckets", "1,3")
+    _, out, _ = aer("links", "gold", "--by-length", "--set", "buckets=1,3")
     assert "by words of the source (largest gold position):" in out
 
 
@@ -202,9 +202,9 @@ MISTAKES = [
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
     (("links", "none"), 3, "none: cannot read"),
-    (("links", "gold", "--buckets", "x"), 2, "--buckets x: give the upper ends"),
+    (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
-    (("a.h5", "gold", "--threshold", "0.1", "--links-method", "argmax"), 2, "leave one of them out"),
+    (("a.h5", "gold", "--set", "threshold=0.1", "--set", "links=argmax"), 2, "leave one of them out"),
 ]
 
 

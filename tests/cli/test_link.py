@@ -37,7 +37,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
     variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
-    return run_nmtalign("link", "--threads", "1", *arguments, cwd=folder, variables=variables)
+    return run_nmtalign("link", "--set", "threads=1", *arguments, cwd=folder, variables=variables)
 
 
 @pytest.fixture(scope="module")
@@ -240,7 +240,7 @@ def test_a_short_time_limit_and_quick_use_fewer_pairs(
 def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> None:
     """More pairs, so that there is time to kill the run in the middle of its learning."""
     write_sample(tmp_path, 4000, 1, force=False)
-    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--threads", "1", "--scores", "-o"]
+    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--set", "threads=1", "--scores", "-o"]
     command = [sys.executable, "-m", "nmtalign", *map(str, arguments)]
     whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, check=True)
     made = tmp_path / "made"
@@ -278,7 +278,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
 def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
     for name in ("en", "fr"):
         (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
-    options = ("--quick", "--tokenized", "-o", "made", "-q")
+    options = ("--set", "quick=true", "--tokenized", "-o", "made", "-q")
     done = link(tmp_path, "en.txt.gz", "fr.txt.gz", *options)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 40 + len(ODD)
