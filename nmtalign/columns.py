@@ -140,7 +140,7 @@ def _translator(models: Sequence[str], which: Which, config: TranslateConfig) ->
 def _aligners(models: Sequence[str], which: Which, config: AlignConfig) -> "Models":
     from nmtalign.alignment.aligning import load_models
 
-    return load_models(list(map(Path, models)), config, which)
+    return load_models(list(map(Path, models)), replace(config, which=which))
 
 
 def _with_threads(config: Config) -> Config:

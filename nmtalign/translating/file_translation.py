@@ -15,8 +15,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.links import merge_log_probs, merge_pieces
 from nmtalign.errors import InputError, NmtalignError, with_more
 from nmtalign.files import PartialFile, disk_errors, sha256_of, stays_in_place, stream_number

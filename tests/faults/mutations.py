@@ -346,7 +346,6 @@ def _make_toml(folder: Path) -> None:
 def _read_toml(folder: Path) -> object:
     from nmtalign.settings.command_settings import (
         AlignConfig,
-        LexiconConfig,
         LinkConfig,
         PrepConfig,
         ScoreConfig,
@@ -363,7 +362,6 @@ def _read_toml(folder: Path) -> object:
         "score": ScoreConfig,
         "align": AlignConfig,
         "link": LinkConfig,
-        "lexicon": LexiconConfig,
     }
     settings = [found.resolve(kind, name, {}) for name, kind in sections.items()]
     from nmtalign.settings.presets import settings_of
