@@ -25,7 +25,6 @@ from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
 from nmtalign.cli.sample import sample
 from nmtalign.cli.score import score
-from nmtalign.cli.score_pairs import score_pairs
 from nmtalign.cli.serve import serve
 from nmtalign.cli.stopping import exit_on_signals
 from nmtalign.cli.symmetrize import symmetrize
@@ -88,7 +87,7 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model, or to links": (prep, train, link),
-    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, explain, export, serve),
+    "Results of a model": (translate, score, align, symmetrize, aer, plot, view, explain, export, serve),
     "More": (reproduce, lexicon, info, doctor, sample, docs),
 }
 

@@ -1,23 +1,16 @@
 """`nmtalign serve`: translation and alignment over HTTP."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.api import serve as serve_models
+from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, end_threads, stopping
-from nmtalign.errors import UsageError
-from nmtalign.model_files import Which
-from nmtalign.serving import need_server
+from nmtalign.cli.stopping import Signals
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
-from nmtalign.settings.definition import field_names, naming
+from nmtalign.settings.definition import field_names
 from nmtalign.settings.presets import settings_of
-
-if TYPE_CHECKING:
-    from nmtalign.serving.http_server import HttpServer
-    from nmtalign.translating.translator import Translator
 
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
 Models = Annotated[
@@ -36,7 +29,7 @@ _OPTIONS = (*field_names(ServeConfig), *_TRANSLATING)
 
 
 @with_settings(ServeConfig, TranslateConfig, section="serve", base="translate", only=_OPTIONS)
-def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", quiet: QuietOption = False) -> None:
+def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) -> None:
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
     The address is printed on stdout when the server is ready. Only this machine reaches the server, unless you choose
@@ -54,56 +47,20 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
       curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
     """
-    need_server()
-    config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
-    from nmtalign.serving.http_server import HttpServer, bind
 
-    with chosen.naming(), bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds
-        choose_wait_policy()
-        bound_caches()
-        from nmtalign.serving.application import make_application
-        from nmtalign.serving.served_models import ServedModels
-
-        models = ServedModels(_translators(chosen, folders, which), chosen.workspace.resolve(AlignConfig, "align", {}))
-        application = make_application(models, config, say)
-        server = HttpServer(application, config, bound)
-        pairs = ", ".join(f"{one.source}-{one.target}" for one in models)
-        _run(server, pairs, quiet)
-
-
-def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
-    layers = chosen.workspace.section("translate"), *chosen.layers
-    config = settings_of(TranslateConfig, *layers)
-    if (config.lexicon or config.glossary) and len(folders) > 1:
-        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
-    from nmtalign.translating.translator import Translator, load_models
-
-    given = "serve", {name: value for _, settings in layers for name, value in settings.items()}
-    with naming(*layers):
-        translators = [Translator(loaded, config, given=given) for loaded in load_models(folders, config, which)]
-    say(*translators[0].notices())
-    return translators
-
-
-def _run(server: "HttpServer", pairs: str, quiet: bool) -> None:
-    """Serves until a signal comes, and reports it."""
-    tell = notifier(quiet)
-
-    def ready() -> None:
-        sys.stdout.write(f"{server.url}\n")
+    def ready(address: str, directions: str) -> None:
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        tell(f"serving {pairs}; Ctrl-C ends it")
-        if not server.is_local:
-            say("other machines can reach this server, and it has no password")
+        notifier(quiet)(f"serving {directions}; Ctrl-C ends it")
 
-    try:
-        with stopping(lambda reason: server.stop()) as came:
-            server.serve_until_stopped(ready)
-    except (KeyboardInterrupt, SystemExit):  # a second signal
-        end_threads(128 + came[-1], "ended at once")
-        raise
-    if came:
-        count = server.unanswered
-        stopped = Stopped(came[0], f"; {count} requests were not answered in time" if count else "")
-        end_threads(stopped.exit_code, f"error: {stopped}")
-        raise stopped
+    choose_wait_policy()
+    bound_caches()
+    with Signals(), chosen.naming():
+        serve_models(
+            model or chosen.workspace.model,
+            config=chosen.settings[0],
+            translate=settings_of(TranslateConfig, chosen.workspace.section("translate"), *chosen.layers),
+            align=chosen.workspace.resolve(AlignConfig, "align", {}),
+            notify=say,
+            ready=ready,
+        )
