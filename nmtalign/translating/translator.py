@@ -473,7 +473,7 @@ def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
     changed = {name: value for name, value in vars(config).items() if value != getattr(usual, name)}
     for _, values in all_layers(TranslateConfig, ("", changed))[:-1]:
         implied |= values
-    return {name: value for name, value in changed.items() if implied.get(name) != value}
+    return {name: value for name, value in vars(config).items() if value != implied.get(name, getattr(usual, name))}
 
 
 def _characters(line: str | Request) -> int:

@@ -24,7 +24,7 @@ from nmtalign.training import checkpoints, validation
 from nmtalign.training.checkpoints import Position, find_checkpoint
 from nmtalign.training.events import Noticed, Validated
 from nmtalign.training.validation import Validation, judge
-from nmtalign.translating.confidence import Calibration
+from nmtalign.translating.translator import Calibration
 
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
