@@ -5,12 +5,10 @@ from pathlib import Path
 from typing import Annotated
 
 from nmtalign.api import serve as serve_models
-from nmtalign.cli.common import QuietOption, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.cli.common import QuietOption, Signals, bound_caches, choose_wait_policy, notifier, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
-from nmtalign.settings.definition import field_names
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve
 
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
 Models = Annotated[
@@ -21,14 +19,9 @@ Models = Annotated[
         "--model -m",
     ),
 ]
-_TRANSLATING = (
-    "beam", "split_sentences", "glossary", "replace_unk", "lexicon", "max_source_length", "max_memory", "device",
-    "precision", "threads",
-)  # fmt: skip
-_OPTIONS = (*field_names(ServeConfig), *_TRANSLATING)
 
 
-@with_settings(ServeConfig, TranslateConfig, section="serve", base="translate", only=_OPTIONS)
+@with_settings(ServeConfig, TranslateConfig)
 def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) -> None:
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
@@ -37,7 +30,7 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
 
     POST /translate and GET /languages work as those of LibreTranslate. POST /translate/json takes and gives the JSON
     of translate, POST /align aligns pairs. Lines of requests that wait are translated together; each translation is
-    that of `nmtalign translate`. Other settings of the translation are those of section \\[translate] of nmtalign.toml.
+    that of `nmtalign translate`. Its settings are those of section \\[translate] of nmtalign.toml, or --set beam=5.
 
     Examples:
 
@@ -59,8 +52,8 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
         serve_models(
             model or chosen.workspace.model,
             config=chosen.settings[0],
-            translate=settings_of(TranslateConfig, chosen.workspace.section("translate"), *chosen.layers),
-            align=chosen.workspace.resolve(AlignConfig, "align", {}),
+            translate=chosen.settings[1],
+            align=resolve(AlignConfig, chosen.workspace.section("align")),
             notify=say,
             ready=ready,
         )

@@ -12,6 +12,7 @@ from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
     ShardOption,
+    Signals,
     bound_caches,
     choose_wait_policy,
     live_line,
@@ -23,7 +24,6 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
@@ -58,7 +58,7 @@ Rescore = Annotated[
 ]
 
 
-@with_settings(TranslateConfig, section="translate")
+@with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
     inputs: Inputs = None,
@@ -76,9 +76,9 @@ def translate(
 
     A blank line stays blank. Bytes that are not UTF-8 become U+FFFD.
 
-    With --target, print the log-probability of each given translation, or its score with --length-penalty or another
-    penalty. The numbers are those that translate printed, if the tokens are the same (--tokenized). An n-best list gets
-    the feature nmtalign= -3.21.
+    With --target, print the log-probability of each given translation, or its score with --set length_penalty=0.6 or
+    another penalty. The numbers are those that translate printed, if the tokens are the same (--tokenized). An n-best
+    list gets the feature nmtalign= -3.21.
 
     Examples:
 

@@ -47,7 +47,7 @@ from nmtalign.files import (
 )
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import MACHINE, definitions
+from nmtalign.settings.definition import select
 from nmtalign.text.conversion import is_converted
 from nmtalign.text.direction import InputCheck
 from nmtalign.text.lines import STDIN, decode_lenient, escaped_breaks, finite, open_bytes, raw_lines, reading, shown
@@ -267,7 +267,7 @@ class FileTranslation:
     def _origin(self, translator: Translator) -> dict[str, Any]:
         """All that the output depends on; streams, which can be read only once, have no hash."""
         config = translator.config
-        files = {name: Path(getattr(config, name)) for name, one in definitions(TranslateConfig).items() if one.is_path}
+        files = {name: Path(getattr(config, name)) for name in select(TranslateConfig, lambda one: one.is_path)}
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
             "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),
@@ -395,8 +395,8 @@ class ResumableOutput(PartialFile):
         Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. Raises
         UsageError naming the difference if the file was begun with another origin.
         """
-        printing = {name for name, one in definitions(TranslateConfig).items() if one.panel == MACHINE or one.is_path}
-        options = {name: value for name, value in origin["options"].items() if name not in printing}
+        without = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
+        options = {name: value for name, value in origin["options"].items() if name not in without}
         origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
         self.open()
         if resume and not self.is_empty():

@@ -40,8 +40,16 @@ from nmtalign.search.phrases import NO_PHRASES, Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import Layer, SettingError, byte_count, definitions, field_names, naming
-from nmtalign.settings.presets import all_layers, settings_of
+from nmtalign.settings.definition import (
+    Layer,
+    SettingError,
+    byte_count,
+    field_names,
+    naming,
+    resolve,
+    select,
+    with_implied,
+)
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
@@ -58,7 +66,6 @@ _WORD_CHARACTERS = 6
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
 _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
-_LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
 
 
 @dataclass(frozen=True)
@@ -194,10 +201,10 @@ class Translator:
         """
         check_keys("Translator.load", settings, field_names(TranslateConfig))
         layer = "Translator.load", settings
-        config = settings_of(TranslateConfig, layer)
+        config = resolve(TranslateConfig, layer)
         with naming(layer):
             translator = cls(load_models([model, *more_models], config), config, alignments, given=layer)
-        paths = [name for name, one in definitions(TranslateConfig).items() if one.is_path and settings.get(name)]
+        paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
         pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
         models = tuple(map(_absolute, (model, *more_models)))
         translator._load = models, alignments, tuple(sorted(pickled.items()))
@@ -224,10 +231,9 @@ class Translator:
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
     ) -> "Translator":
         """A translator with the same models and some other settings; messages call these settings `origin`."""
-        changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
-        check_keys(origin, settings, changeable)
+        check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
         layers = self._given, (origin, settings)
-        config = settings_of(TranslateConfig, *layers)
+        config = resolve(TranslateConfig, *layers)
         with naming(*layers):
             given = origin, {**self._given[1], **settings}
             wanted = self.alignments if alignments is None else alignments
@@ -471,7 +477,7 @@ def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
     """The settings that differ from the defaults and do not follow from other ones."""
     usual, implied = TranslateConfig(), dict[str, Any]()
     changed = {name: value for name, value in vars(config).items() if value != getattr(usual, name)}
-    for _, values in all_layers(TranslateConfig, ("", changed))[:-1]:
+    for _, values in with_implied(TranslateConfig, ("", changed))[:-1]:
         implied |= values
     return {name: value for name, value in vars(config).items() if value != implied.get(name, getattr(usual, name))}
 
