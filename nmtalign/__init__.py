@@ -23,16 +23,16 @@ if TYPE_CHECKING:
         link,
         prepare,
         score_pairs,
+        serve,
         symmetrize_files,
         train,
+        translate_files,
     )
-    from nmtalign.columns import AlignBatch, TranslateBatch
     from nmtalign.scoring.scoring_run import score
-    from nmtalign.translating.translation import Request, Translation
-    from nmtalign.translating.translator import Translator
+    from nmtalign.translating.requests import Request
+    from nmtalign.translating.translator import Translation, Translator
 
 __all__ = [
-    "AlignBatch",
     "AlignmentFile",
     "AlignmentRecord",
     "FormatError",
@@ -41,7 +41,6 @@ __all__ = [
     "Request",
     "ResourceError",
     "TrainingError",
-    "TranslateBatch",
     "Translation",
     "Translator",
     "UsageError",
@@ -56,17 +55,17 @@ __all__ = [
     "prepare",
     "score",
     "score_pairs",
+    "serve",
     "symmetrize",
     "symmetrize_files",
     "train",
+    "translate_files",
 ]
 _MODULES = {
-    "AlignBatch": "nmtalign.columns",
     "AlignmentFile": "nmtalign.alignment.alignment_file",
     "AlignmentRecord": "nmtalign.alignment.links",
-    "Request": "nmtalign.translating.translation",
-    "TranslateBatch": "nmtalign.columns",
-    "Translation": "nmtalign.translating.translation",
+    "Request": "nmtalign.translating.requests",
+    "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
     "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
@@ -80,9 +79,11 @@ _MODULES = {
             "link",
             "prepare",
             "score_pairs",
+            "serve",
             "symmetrize_files",
             "train",
             "align_files",
+            "translate_files",
         ),
         "nmtalign.api",
     ),

@@ -7,7 +7,7 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import is_aligner
@@ -21,6 +21,7 @@ from nmtalign.settings.command_settings import (
     ScoreConfig,
     ServeConfig,
     Symmetrization,
+    TranslateConfig,
 )
 from nmtalign.settings.definition import Layer, definitions, naming, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET
@@ -40,7 +41,8 @@ if TYPE_CHECKING:
     from nmtalign.settings.workspace import FilePair
     from nmtalign.text.shard import Shard
     from nmtalign.training.events import Finished, Listener
-    from nmtalign.translating.translation import ScoredPair
+    from nmtalign.translating.file_translation import FileTranslation
+    from nmtalign.translating.rescoring import FileScores, ScoredPair
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
@@ -157,6 +159,53 @@ def link(
         with stopping(run.stop):
             run.run()
     return run.links
+
+
+def translate_files(
+    models: StrPath | Sequence[StrPath],
+    inputs: StrPath | Sequence[StrPath],
+    output: "StrPath | BinaryIO",
+    *,
+    target: StrPath | None = None,
+    n_best_list: StrPath | None = None,
+    rescore: bool = False,
+    resume: bool = False,
+    save_alignments: StrPath | None = None,
+    shard: "Shard | None" = None,
+    config: TranslateConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    progress: "Callable[[FileTranslation | FileScores], None]" = lambda run: None,
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+    **settings: Any,
+) -> "FileTranslation | FileScores":
+    """Translates files as `nmtalign translate` does: one line out for each line in. The result counts the lines.
+
+    Several `models` form an ensemble; one may be a file of weights. `-` is standard input. `output` is a file or an
+    open stream of bytes. With `resume` an interrupted file is continued. `save_alignments` is an HDF5 file for the
+    attention weights. With `target` the lines of this file are scored as the translations of the only input, and with
+    `n_best_list` those of a Moses list, which `rescore` sorts by the new scores. `settings` are those of section
+    [translate], such as beam=5; `config` are the same as an object. `notify` gets each warning, `progress` the counts
+    after each line, and a line is written inside `guard()`. Raises UsageError for a wrong setting, InputError for an
+    input that cannot be read, ResourceError if the disk or the memory is full.
+    """
+    from nmtalign.translating.file_translation import FileTranslation, Inputs
+    from nmtalign.translating.rescoring import FileScores
+    from nmtalign.translating.translator import Translator, load_models
+
+    paths, given, saved = _several(inputs), n_best_list or target, save_alignments and Path(save_alignments)
+    output = Path(output) if isinstance(output, str) else output
+    with _resolved("translate_files", TranslateConfig, config, settings) as config:
+        run: FileTranslation | FileScores
+        if given is None:
+            texts = Inputs(paths, config.input_format, shard)
+            run = FileTranslation(texts, output, config, resume, saved or None, notify)
+        else:
+            run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
+        if not run.is_done():
+            wanted = saved is not None or config.alignment != "none"
+            translator = Translator(load_models(_several(models), config), config, alignments=wanted)
+            run.run(translator, progress, guard)
+    return run
 
 
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
@@ -309,6 +358,32 @@ def application(
     return make_application(ServedModels(translators, AlignConfig()), config, notify)
 
 
+def serve(
+    models: StrPath | Sequence[StrPath],
+    *,
+    config: ServeConfig | None = None,
+    translate: TranslateConfig | None = None,
+    align: AlignConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    ready: Callable[[str, str], None] = lambda address, directions: None,
+    **settings: Any,
+) -> None:
+    """Serves models over HTTP, as `nmtalign serve` does, until SIGINT or SIGTERM; `application` is for other servers.
+
+    Each model translates another direction. `settings` are those of the sections [serve] and [translate], such as
+    port=8080 and beam=5; `config`, `translate` and `align` are the same as objects. `ready` is called with the address
+    and the directions when requests are answered. Raises UsageError for a wrong setting, for two models of one
+    direction, and if Starlette or uvicorn is missing, and ResourceError for a port that is taken.
+    """
+    layer = _layer("serve", settings, ServeConfig, TranslateConfig)
+    config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
+    need_server()
+    from nmtalign.serving.http_server import run_server
+
+    with naming(layer) if settings else nullcontext():
+        run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)
+
+
 def export(
     path: StrPath,
     output: "StrPath | TextIO",
@@ -380,6 +455,10 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
     return Path(source), None if target is None else Path(target)
+
+
+def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
+    return (Path(paths),) if isinstance(paths, str | Path) else tuple(map(Path, paths))
 
 
 @contextmanager

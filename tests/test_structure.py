@@ -38,7 +38,7 @@ LAYERS = [
     {"training"},
     {"reproduction", "machine", "teaching"},
     {"serving"},
-    {"api", "columns"},
+    {"api"},
     {"cli"},
     {"__main__", "__init__"},
 ]

@@ -218,7 +218,7 @@ def counted(
 
 def lines_of(path: Path) -> int | None:
     """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    from nmtalign.translating.inputs import unpacked_size
+    from nmtalign.translating.file_translation import unpacked_size
 
     if not path.is_file() or not (size := unpacked_size(path)):
         return None

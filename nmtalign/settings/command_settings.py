@@ -195,6 +195,17 @@ class TranslateConfig(Settings, section="translate"):
         False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
     )
     glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
+    save_alignments_of: Literal["best", "n-best"] = setting(
+        "best",
+        "Translations with saved alignments: the best of each line, or all of n_best.",
+        TEXT,
+        affects="printing",
+        server_only=True,
+        since="0.3.0",
+    )
+    weights: Literal["float16", "float32"] = setting(
+        "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
+    )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1, server_only=True)
     max_memory: str = setting(
@@ -449,10 +460,10 @@ class ServeConfig(Settings, section="serve"):
         metavar="NAME,...",
         unset="localhost, 127.0.0.1, [::1] and the host",
     )
-    max_body: str = common("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
-    max_lines: int = common(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
+    max_body: str = setting("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
+    max_lines: int = setting(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
     max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
-    max_queue: int = common(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
+    max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
     time_limit: str = common("60s", "Longest time of a request.", LIMITS, form=seconds, metavar="TIME")
     shutdown_time: str = setting(
         "20s",

@@ -24,7 +24,7 @@ from nmtalign.text.vocabulary import pair_ids
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
-from nmtalign.translating.confidence import Calibration, mean_probability
+from nmtalign.translating.translator import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
@@ -39,7 +39,7 @@ class Validation:
     loss_sentence: float
     score: Score | None
     sample: tuple[str, str, str]  # source, translation, reference
-    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.confidence)
+    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.translator)
     translations: Sequence[str] = ()
     references: Sequence[str] = ()
 

@@ -384,7 +384,7 @@ def _make_jsonl(folder: Path) -> None:
 def _read_jsonl(folder: Path) -> object:
     import json
 
-    from nmtalign.translating.inputs import Inputs
+    from nmtalign.translating.file_translation import Inputs
 
     found = list(Inputs((folder / "in.jsonl",), "json"))
     return json.dumps([one.extra for one in found]).encode(), [one.text.encode() for one in found], found

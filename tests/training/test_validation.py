@@ -19,7 +19,7 @@ from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.events import Noticed, Validated
 from nmtalign.training.validation import Validation
-from nmtalign.translating.confidence import Calibration
+from nmtalign.translating.translator import Calibration
 
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
