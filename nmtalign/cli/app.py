@@ -1,16 +1,10 @@
-"""The start of `nmtalign`: streams, limits and signals, with hardly an import, so that Ctrl-C works at once.
-
-`python -m nmtalign.cli.app train ...` runs a command for another process, whose pipe is its stdin. When the pipe is
-closed, because the other process has ended in whatever way, the command gets SIGTERM.
-"""
+"""The start of `nmtalign`: streams, limits and signals, with hardly an import, so that Ctrl-C works at once."""
 
 import codecs
 import importlib.abc
 import io
 import os
-import signal
 import sys
-import threading
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -153,14 +147,3 @@ def _guard_address_space() -> int | None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     sys.meta_path.insert(0, _Guard(limit))
     return limit
-
-
-def _end_with_parent() -> None:
-    while os.read(0, 1):
-        pass
-    os.kill(os.getpid(), signal.SIGTERM)
-
-
-if __name__ == "__main__":
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    main()
