@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import is_aligner, with_first_model
+from nmtalign.model_files import is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
@@ -20,9 +20,8 @@ from nmtalign.settings.command_settings import (
     PrepConfig,
     ServeConfig,
 )
-from nmtalign.settings.definition import Layer, definitions, naming
-from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
-from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.definition import Layer, definitions, naming, resolve
+from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
@@ -61,7 +60,7 @@ def prepare(
     corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
     """
     layer = _layer("prepare", settings, PrepConfig)
-    config = settings_of(PrepConfig, layer)
+    config = resolve(PrepConfig, layer)
     from nmtalign.data.prepare import prepare as prepare_corpus
 
     dev_texts, test_texts = (None if one is None else _paths(one) for one in (dev, test))
@@ -88,16 +87,15 @@ def train(
     contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
     """
     layer = _layer("train", settings, ModelConfig, TrainingConfig)
-    layers = with_first_model(((f"preset {preset}", settings_of_preset(preset)), layer), Path(folder))
-    settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
+    from nmtalign.training.budget import training_layers
+
+    layers = training_layers(preset, (layer,), Path(data), Path(folder))
+    model_config, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
     from nmtalign.core.devices import keeping_generators, pick_device
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.budget import fit_preset
     from nmtalign.training.trainer import Trainer
 
     corpus = Corpus.open(Path(data))
-    layers = fit_preset(layers, preset, corpus)
-    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
 
     def listen(event: "Event") -> None:
         if events is not None and event.recorded:
@@ -115,7 +113,7 @@ def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settin
     for a folder with other content, InputError for texts of unequal length.
     """
     layer = _layer("link", settings, LinkConfig)
-    config = settings_of(LinkConfig, layer)
+    config = resolve(LinkConfig, layer)
     from nmtalign.alignment.linking import LinkRun
 
     with naming(layer):
@@ -192,7 +190,7 @@ def write_alignments(
 
 def _aligners(models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]) -> "tuple[Models, AlignConfig]":
     """The loaded models, and the settings of section [align]."""
-    config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
+    config = resolve(AlignConfig, _layer("align", settings, AlignConfig))
     from nmtalign.alignment.aligning import load_models
 
     folders = [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
@@ -212,7 +210,7 @@ def aer(
     `source` and `target` are the texts, with words between spaces. `settings` are those of section [aer], such as
     links_base=1. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = settings_of(AerConfig, _layer("aer", settings, AerConfig))
+    config = resolve(AerConfig, _layer("aer", settings, AerConfig))
     from nmtalign.alignment.evaluation import compare_links
 
     texts = [None if path is None else Path(path) for path in (source, target)]
@@ -234,7 +232,7 @@ def lexicon(
     model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
     such as iterations=3. Raises UsageError for what is not a pair, InputError if there are no pairs to learn from.
     """
-    config = settings_of(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
+    config = resolve(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
     from nmtalign.alignment.model1 import read_bitext
     from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
     from nmtalign.text.lines import checked_pairs
@@ -255,7 +253,7 @@ def application(
     than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
-    config = settings_of(ServeConfig, _layer("application", settings, ServeConfig))
+    config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
     need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
@@ -272,7 +270,7 @@ def export_model(
     With `average` the weights are the mean of those of `model` and of these model directories or files of weights.
     Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
     """
-    config = settings_of(ExportConfig, _layer("export_model", settings, ExportConfig))
+    config = resolve(ExportConfig, _layer("export_model", settings, ExportConfig))
     from nmtalign.model_directory import export_model as copy_model
 
     copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])

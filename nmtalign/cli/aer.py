@@ -44,7 +44,7 @@ Source = Annotated[Path | None, own_option("Source text with words between space
 Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
 
 
-@with_settings(AerConfig, section="aer")
+@with_settings(AerConfig)
 def aer(
     chosen: Chosen[AerConfig],
     files: Files = None,

@@ -62,7 +62,7 @@ Gold = Annotated[Path | None, own_option("Gold links: print precision, recall an
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
-@with_settings(AlignConfig, section="align")
+@with_settings(AlignConfig)
 def align(
     chosen: Chosen[AlignConfig],
     source: Source = None,

@@ -41,7 +41,7 @@ Scores = Annotated[
 ]
 
 
-@with_settings(LinkConfig, section="link")
+@with_settings(LinkConfig)
 def link(
     chosen: Chosen[LinkConfig],
     source: Source,

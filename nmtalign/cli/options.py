@@ -1,17 +1,16 @@
-"""Options of the commands, made from the definitions of the settings; `--help-all`, `--show-settings`.
+"""Options of the commands, made from the definitions of the settings; `--set NAME=VALUE` and `--show-settings`.
 
 A command states its own arguments only:
 
-    @with_settings(TranslateConfig, section="translate")
+    @with_settings(TranslateConfig)
     def translate(chosen: Chosen[TranslateConfig], inputs: Inputs = None, quiet: QuietOption = False) -> None:
 
-and is called with the resolved settings. `--help` lists at most 20 options: the common settings, and those of the
-command's own options that are not hidden. `--help-all` lists all.
+and is called with the resolved settings.
 """
 
-import contextlib
 import functools
 import inspect
+import shlex
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -21,13 +20,25 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
+from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs, say
+from nmtalign.cli.old_names import settings_as_set
 from nmtalign.cli.option_names import advice, pairs_of_files
 from nmtalign.errors import UsageError
-from nmtalign.model_files import with_first_model
-from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, budget_of, preset, settings_of
-from nmtalign.settings.workspace import Workspace, given, load_workspace
+from nmtalign.settings.definition import (
+    COMMAND_LINE,
+    SECTIONS,
+    SET,
+    Layer,
+    Setting,
+    definitions,
+    naming,
+    option,
+    resolve,
+    toml,
+    with_implied,
+)
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
+from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -46,7 +57,7 @@ class Chosen(Generic[T]):
     @property
     def typed(self) -> Mapping[str, Any]:
         """The settings that the command line gives."""
-        return self.layers[-1][1]
+        return {**self.layers[-2][1], **self.layers[-1][1]}
 
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
@@ -54,38 +65,35 @@ class Chosen(Generic[T]):
 
 
 def with_settings(
-    *classes: type,
-    section: str,
-    base: str = "",
-    only: Sequence[str] = (),
-    fit: Callable[..., tuple[Layer, ...]] = lambda layers, *_: layers,
+    *classes: type, layers: Callable[..., tuple[Layer, ...]] | None = None
 ) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
-    """Gives a command options for the settings of `classes`, or for those named in `only`.
+    """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
-    The values of section `base` apply where section `section` has none. `fit` changes the layers of a command with a
-    preset: its arguments are the layers, the preset, the workspace and the command's own arguments.
+    `layers` extends the layers (sections, command line) of a command with a preset: its arguments are the preset, the
+    layers, the workspace and the command's own arguments.
     """
+    sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definitions(cls).items() if not one.internal}
-    found = {name: one for name, one in found.items() if not only or name in only}
 
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        taken = [one.name for one in own]
+        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
+
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
-            config, show, _ = (arguments.pop(one.name) for one in _ALWAYS)
-            flags = {name: _parsed(one, arguments.pop(name)) for name, one in found.items()}
+            config, show, assigned = (arguments.pop(one.name) for one in always)
+            flags = {name: arguments.pop(name) for name in options}
+            flags = {name: options[name].parse(v) if isinstance(v, str) else v for name, v in flags.items()}
             workspace = load_workspace(config)
-            sections = [workspace.section(one) for one in (base, section) if one]
-            kept = [(origin, {name: values[name] for name in values if name in found}) for origin, values in sections]
-            layers: tuple[Layer, ...] = (*kept, given(flags))
-            name = workspace.preset(arguments.pop("preset")) if "preset" in arguments else ""
-            if name:
-                layers = (f"preset {name}", preset(name)), *layers
-                layers = with_first_model(layers, arguments.get("output") or workspace.model)
-                layers = fit(layers, name, workspace, arguments)
-            settings: tuple[Any, ...] = tuple(settings_of(cls, *layers) for cls in classes)
-            chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, layers, name)
-            chosen = replace(chosen, text=_shown(chosen, settings, section, found))
+            chosen_layers = (*map(workspace.section, sections), given(flags), (SET, _assignments(assigned, found)))
+            preset = workspace.preset(arguments.pop("preset")) if layers else ""
+            if layers:
+                chosen_layers = layers(preset, chosen_layers, workspace, arguments)
+            settings: tuple[Any, ...] = tuple(resolve(cls, *chosen_layers) for cls in classes)
+            chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
+            chosen = replace(chosen, text=_shown(chosen, settings, found))
             if show:
                 sys.stdout.write(chosen.text)
             else:
@@ -93,22 +101,39 @@ def with_settings(
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        parameters = [*own, *(_parameter(one, section) for one in found.values()), *_ALWAYS]
+        always = _always(found)
+        parameters = [*own, *(_parameter(one, sections[0]) for one in options.values()), *always]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.settings = found  # type: ignore[attr-defined]
         return run
 
     return decorate
 
 
-def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Mapping[str, Setting]) -> str:
-    """The settings as a section of nmtalign.toml; a comment names the origin of each."""
-    lines = [f"[{section}]"]
-    if chosen.preset:
-        lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
+def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    """The settings of `--set NAME=VALUE`, converted; raises UsageError for an unknown name or a wrong value."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        check_keys(SET, [name], known)
+        if not equals:
+            raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
+        values[name] = known[name].convert(SET, known[name].parse(value))
+    return values
+
+
+def _shown(chosen: Chosen[Any], settings: Sequence[Any], found: Mapping[str, Setting]) -> str:
+    """The settings as sections of nmtalign.toml; a comment names the origin of each."""
+    lines: list[str] = []
     for made in settings:
-        layers = all_layers(type(made), *chosen.layers)
+        head = f"[{type(made).section}]"
+        if head not in lines:
+            lines += [*([""] if lines else []), head]
+            if chosen.preset:
+                lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
+        layers = with_implied(type(made), *chosen.layers)
         for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
             origin = next((origin for origin, values in reversed(layers) if name in values), "default")
             origin = option(name) if origin == COMMAND_LINE else escaped(origin)
@@ -119,13 +144,12 @@ def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Ma
 
 def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
-    kind = bool if one.base is bool else Path if one.is_path else str  # `_parsed` converts numbers
+    kind = bool if one.base is bool else Path if one.is_path else str  # `Setting.parse` converts numbers
     made = typer.Option(
         "/".join(one.options),
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
-        rich_help_panel="Settings" if one.common else f"Advanced: {one.panel}",
-        hidden=not one.common,
+        rich_help_panel="Settings",
         autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
         if one.choices
         else None,
@@ -135,17 +159,9 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
     )
 
 
-def _parsed(one: Setting, value: Any) -> Any:
-    """The value of an option; a text that is not the number it should be is refused later, like any wrong setting."""
-    if value is not None and one.base in (int, float):
-        with contextlib.suppress(ValueError):
-            return one.base(value)
-    return value
-
-
 def metavar(one: Setting) -> str:
     """The placeholder of a value in help texts."""
-    return one.metavar or "|".join(one.choices) or {int: "N", float: "X"}.get(one.base, "TEXT")
+    return one.metavar or "|".join(one.choices) or {int: "N", float: "X", bool: "true|false"}.get(one.base, "TEXT")
 
 
 def help_text(one: Setting, section: str) -> str:
@@ -159,27 +175,38 @@ def help_text(one: Setting, section: str) -> str:
     return text.replace("[", "\\[").replace("\\[dim]", "[dim]").replace("\\[/dim]", "[/dim]")
 
 
-def _print_all_help(ctx: typer.Context, value: bool) -> None:
-    if value:
-        for one in ctx.command.params:
-            one.hidden = False  # type: ignore[attr-defined]
-        ctx.get_help()
-        raise typer.Exit
-
-
-def _always(
-    config: ConfigOption = None,
-    show_settings: Annotated[
-        bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-    ] = False,
-    help_all: Annotated[
-        bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_print_all_help)
-    ] = False,
-) -> None:
+def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     """The options of every command that has settings."""
 
+    def complete(incomplete: str) -> list[str]:
+        name, equals, _ = incomplete.partition("=")
+        if not equals:
+            words = [f"{one}=" for one in known]
+        else:
+            one = known.get(name)
+            choices = () if one is None else ("true", "false") if one.base is bool else one.choices
+            words = [f"{name}={choice}" for choice in choices]
+        return [word for word in words if word.startswith(incomplete)]
 
-_ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.signature(_always).parameters.values()]
+    def options(
+        config: ConfigOption = None,
+        show_settings: Annotated[
+            bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
+        ] = False,
+        assigned: Annotated[
+            list[str],
+            typer.Option(
+                SET,
+                help="Give a setting of --show-settings another value; may be repeated.",
+                metavar="NAME=VALUE",
+                autocompletion=complete,
+            ),
+        ] = [],  # noqa: B006
+    ) -> None:
+        pass
+
+    found = inspect.signature(options).parameters.values()
+    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
 def protecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -209,7 +236,12 @@ class Command(TyperCommand):
         if "--show-settings" in args[:end]:
             for one in self.params:
                 one.required = False
-        given = pairs_of_files(args[:end], self.params)
+        known: Mapping[str, Setting] = getattr(self.callback, "settings", {})
+        given = settings_as_set(args[:end], _options_of(self), known)
+        if given != args[:end]:
+            renamed = [f"{SET} {shlex.quote(one)}" for one in given if one.partition("=")[0] in known]
+            say(f"these settings are given with {SET} now: {' '.join(renamed)}")
+        given = pairs_of_files(given, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer

@@ -47,7 +47,7 @@ Force = Annotated[bool, own_option("Replace a corpus of other text or settings."
 Format = Annotated[Literal["text", "json"], own_option("Format of the summary on stdout.")]
 
 
-@with_settings(PrepConfig, section="prep")
+@with_settings(PrepConfig)
 def prep(
     chosen: Chosen[PrepConfig],
     train_source: TrainSource = None,

@@ -14,7 +14,7 @@ from nmtalign.settings.command_settings import ReproduceConfig
 Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
 
 
-@with_settings(ReproduceConfig, section="reproduce")
+@with_settings(ReproduceConfig)
 def reproduce(
     chosen: Chosen[ReproduceConfig], output: Output = Path("reproduction"), quiet: QuietOption = False
 ) -> None:

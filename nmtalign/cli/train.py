@@ -56,23 +56,18 @@ DryRunOption = Annotated[
 Restart = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--restart")]
 
 
-def _fit(
-    layers: tuple[Layer, ...], preset: str, workspace: Workspace, arguments: Mapping[str, Any]
+def _layers(
+    preset: str, layers: tuple[Layer, ...], workspace: Workspace, arguments: Mapping[str, Any]
 ) -> tuple[Layer, ...]:
-    """Adds the settings that the preset has for the size of the corpus, if the corpus is there."""
-    from nmtalign.data.corpus import CORPUS_FILE, Corpus
-    from nmtalign.training.budget import fit_preset
+    from nmtalign.training.budget import training_layers
 
-    data = arguments["data"] or workspace.data
-    if not (data.is_file() or (data / CORPUS_FILE).is_file()):
-        return layers
-    return fit_preset(layers, preset, Corpus.open(data))
+    return training_layers(preset, layers, arguments["data"] or workspace.data, arguments["output"] or workspace.model)
 
 
 _connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
 
 
-@with_settings(ModelConfig, TrainingConfig, section="train", fit=_fit)
+@with_settings(ModelConfig, TrainingConfig, layers=_layers)
 def train(
     chosen: Settings,
     data: Data = None,

@@ -67,7 +67,7 @@ PhraseFile = Annotated[
 ]
 
 
-@with_settings(TranslateConfig, section="translate")
+@with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
     inputs: Inputs = None,

@@ -29,7 +29,7 @@ from nmtalign.report.markdown import to_markdown
 from nmtalign.reproduction.experiments import PAPER_MODELS
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.settings.definition import toml
+from nmtalign.settings.definition import definitions, toml
 from nmtalign.training.curves import read_curves
 from nmtalign.version import __version__
 
@@ -260,9 +260,11 @@ def _commands(made: Reproduction) -> Iterator[Block]:
 
 def _whole_command(made: Reproduction) -> str:
     default, settings = vars(ReproduceConfig()), vars(made.settings)
-    changed = {name: value for name, value in settings.items() if value != default[name]}
-    texts = {name: f"{value:.15g}" if isinstance(value, float) else str(value) for name, value in changed.items()}
-    parts = [f"--{name} {shlex.quote(text)}" for name, text in texts.items()]
+    parts = []
+    for name, one in definitions(ReproduceConfig).items():
+        if settings[name] != default[name]:
+            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
+            parts.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
     folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
     return " ".join(["nmtalign reproduce", *parts, "-o", shlex.quote(folder)])
 

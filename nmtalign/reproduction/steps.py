@@ -36,7 +36,7 @@ from nmtalign.reproduction.experiments import (
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
-from nmtalign.settings.definition import SECTIONS, toml
+from nmtalign.settings.definition import MACHINE, SECTIONS, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
@@ -47,7 +47,7 @@ FIRST_SEED = 1234
 _CORPUS = "work/corpus"
 _DONE = "work/done.json"  # the key of each output
 _UNITS: Sequence[Unit] = get_args(Unit)
-_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # the only settings of [train] that apply
+_MACHINE = select(TrainingConfig, lambda one: one.panel == MACHINE)  # the only settings of [train] that apply
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 
 
@@ -164,7 +164,6 @@ class Reproduction:
         models = [self._model(one, seed, prepare) for seed in self.seeds for one in self.experiments]
         self._total = 1 + sum(len(model.steps) for model in models) + len([*self._evaluation(models)])
         self._write_settings("corpus")
-        self._write_settings("unknown", translate={"allow_unk": True})
         if not self._is_prepared and not self._do(prepare):
             raise NmtalignError(f"the corpus could not be prepared: {self.failures[prepare.makes]}")
         corpus = Corpus.open(self.workspace.data if self._is_prepared else self.folder / _CORPUS)
@@ -189,7 +188,7 @@ class Reproduction:
             made = f"work/translations/{model.name}.{test}"
             search = f"-m {model.folder} < {self.shown(source)}"
             # For the first column of Table 1 the models may write <unk>, which counts as one wrong word.
-            command = f"nmtalign translate --config settings/unknown.toml {search} > {made}.raw"
+            command = f"nmtalign translate --config settings/corpus.toml --set allow_unk=true {search} > {made}.raw"
             steps.append(Step(f"{command} && sed 's/<unk>/UNK/g' {made}.raw > {made}.txt", f"{made}.txt", [train]))
             if seed == FIRST_SEED:
                 command = f"nmtalign translate --config settings/corpus.toml {search} > {made}.known.txt"

@@ -26,7 +26,7 @@ def folder(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--updates", 5, "--words", 1e6), "--updates 5 does not go with --words 1000000: give one budget"),
+        (("--hours", 5, "--words", 1e6), "does not go with --hours 5"),
         (("--hours", 0), "--hours 0: must be greater than 0"),
         (("--systems", "spell"), "--systems spell: unknown; give all, none, or some of rnnsearch,"),
         (("--models", "Moses"), "--models Moses: unknown; give all, none, or some of RNNencdec-50,"),
@@ -58,9 +58,9 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = folder / "reproduction/work/models/RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
-    again = run_nmtalign("reproduce", *QUICK, "--updates", 1, cwd=folder, variables={"PYTHONPATH": str(Path.cwd())})
+    again = run_nmtalign("reproduce", *QUICK, "--set", "updates=1", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())})
     assert again.returncode == 0, again.stderr
     assert b"resuming from update" in again.stderr
     assert again.stderr.endswith(b"reproduction/report.md: written\n")
-    quiet = run_nmtalign("reproduce", *QUICK, "--updates", 1, "-q", cwd=folder)
+    quiet = run_nmtalign("reproduce", *QUICK, "--set", "updates=1", "-q", cwd=folder)
     assert (quiet.returncode, quiet.stderr, quiet.stdout) == (0, b"", b"")
