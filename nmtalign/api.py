@@ -5,8 +5,9 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nmtalign.errors import FormatError
 from nmtalign.model_files import is_aligner
@@ -33,11 +34,12 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.corpus_writer import Summary
-    from nmtalign.training.events import Event, Finished
+    from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
+T = TypeVar("T")
 
 
 def prepare(
@@ -46,9 +48,12 @@ def prepare(
     folder: StrPath,
     *,
     languages: tuple[str, str],
-    dev: StrPath | tuple[StrPath, StrPath] | None = None,
-    test: StrPath | tuple[StrPath, StrPath] | None = None,
+    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
+    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
     force: bool = False,
+    progress: Callable[[int], None] = lambda pairs: None,
+    notify: Callable[[str], None] = lambda step: None,
+    config: PrepConfig | None = None,
     **settings: Any,
 ) -> "Summary":
     """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
@@ -56,17 +61,18 @@ def prepare(
     `source` and `target` are files that are aligned line by line; without `target`, `source` is a TSV or TMX file with
     both languages. `dev` and `test` are (source, target), or one TSV or TMX file. All files may be compressed.
     `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
-    section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
-    corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
-    """
-    layer = _layer("prepare", settings, PrepConfig)
-    config = resolve(PrepConfig, layer)
-    from nmtalign.data.prepare import prepare as prepare_corpus
+    section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with the number of pairs
+    that were read, `notify` with the name of each step.
 
-    dev_texts, test_texts = (None if one is None else _paths(one) for one in (dev, test))
-    with naming(layer):
-        train_texts = _paths((source, target))
-        return prepare_corpus(train_texts, Path(folder), config, languages, dev_texts, test_texts, force=force)
+    Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
+    InputError for a text that is missing, too short or not UTF-8.
+    """
+    with _resolved("prepare", PrepConfig, config, settings) as config:
+        from nmtalign.data.prepare import prepare as prepare_corpus
+
+        train_text, folder = _paths((source, target)), Path(folder)
+        dev_text, test_text = (None if one is None else _paths(one) for one in (dev, test))
+        return prepare_corpus(train_text, folder, config, languages, dev_text, test_text, progress, notify, force)
 
 
 def train(
@@ -74,35 +80,50 @@ def train(
     folder: StrPath,
     *,
     preset: str = DEFAULT_PRESET,
-    restart: bool = False,
-    events: "list[Event] | None" = None,
+    force: bool = False,
+    listen: "Listener" = lambda event: None,
+    stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
+    config: tuple[ModelConfig, TrainingConfig] | None = None,
     **settings: Any,
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
     `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
-    init_from="model/" the training starts with the weights of another model, and has its architecture.
-    The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
-    returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
-    contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
+    init_from="model/" the training starts with the weights of another model, and has its architecture. `config`
+    replaces `settings`; `preset` then only names the preset in the model directory. `force` replaces another model in
+    `folder`.
+
+    `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
+    train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
+    that ends it at the next update, with a reason. The caller's random generators and number of threads do not change.
+
+    Raises UsageError for a wrong setting and for a folder that contains another model, FormatError if `data` contains
+    no corpus, TrainingError if the training cannot continue.
     """
-    layer = _layer("train", settings, ModelConfig, TrainingConfig)
-    from nmtalign.training.budget import training_layers
+    from nmtalign.training.events import Working
 
-    layers = training_layers(preset, (layer,), Path(data), Path(folder))
-    model_config, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-    from nmtalign.core.devices import keeping_generators, pick_device
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.training.trainer import Trainer
+    layers: tuple[Layer, ...] = ()
+    if config is None:
+        from nmtalign.training.budget import training_layers
 
-    corpus = Corpus.open(Path(data))
+        layer = _layer("train", settings, ModelConfig, TrainingConfig)
+        layers = training_layers(preset, (layer,), Path(data), Path(folder))
+        config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+    with naming(*layers) if layers else nullcontext():
+        listen(Working(0, 0.0, 0.0, "loading PyTorch"))
+        from nmtalign.core.devices import keeping_generators
+        from nmtalign.data.corpus import Corpus
+        from nmtalign.training.distributed import open_world
+        from nmtalign.training.trainer import Trainer
 
-    def listen(event: "Event") -> None:
-        if events is not None and event.recorded:
-            events.append(event)
-
-    with naming(*layers), keeping_generators(pick_device(config.device)):
-        return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
+        world = open_world(config[1].device)  # the processes that torchrun has started, or the only one
+        with world.reporting_once(), keeping_generators(world.device):
+            listen(Working(0, 0.0, 0.0, "preparing the model"))
+            trainer = Trainer(Corpus.open(Path(data)), Path(folder), preset, *config, listen, force, world)
+            with stopping(trainer.stop):
+                finished = trainer.run()
+            world.close()
+    return finished
 
 
 def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
@@ -276,12 +297,17 @@ def export_model(
     copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])
 
 
-def describe(path: StrPath) -> Mapping[str, Any]:
+def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     """Describes a model directory, a prepared corpus, a word aligner or an alignment file, as `nmtalign info` does.
 
-    All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
-    for anything else, and for other damage.
+    Without a path it describes this machine, with a measurement of about a second. All checksums of a model are
+    verified. A file of weights that is damaged has the key "damaged". Raises FormatError for anything else, and for
+    other damage.
     """
+    if path is None:
+        from nmtalign.machine import describe_machine
+
+        return describe_machine()
     path = Path(path)
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
@@ -310,6 +336,17 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
     return Path(source), None if target is None else Path(target)
+
+
+@contextmanager
+def _resolved(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> Iterator[T]:
+    """Yields `config`, or else the settings of a function, whose errors then name them; raises UsageError."""
+    if config is not None:
+        yield config
+        return
+    layer = _layer(function, settings, cls)
+    with naming(layer):
+        yield resolve(cls, layer)
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

@@ -10,19 +10,18 @@ and is called with the resolved settings.
 
 import functools
 import inspect
-import shlex
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs, say
-from nmtalign.cli.old_names import settings_as_set
-from nmtalign.cli.option_names import advice, pairs_of_files
+from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import (
     COMMAND_LINE,
@@ -39,7 +38,10 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
+from nmtalign.text.conversion import bare_name
+from nmtalign.text.languages import suffix_language
 
+NO_FILE = Path()  # the second value of an option for two files of which one is given
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -209,7 +211,7 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-def protecting(command: Callable[..., None]) -> Callable[..., None]:
+def _protecting(command: Callable[..., None]) -> Callable[..., None]:
     """The command, which first refuses an output that would replace a file that another argument names."""
 
     @functools.wraps(command)
@@ -222,57 +224,107 @@ def protecting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class PassedError(Exception):
+    """Carries another error past typer, which would end the command with a code and a message of its own."""
+
+
 class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
-        return without_types(super().get_params(ctx))
+        parameters = super().get_params(ctx)
+        for one in parameters:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return parameters
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            raise PassedError from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
-        if "--show-settings" in args[:end]:
+        given, options = args[:end], options_of(self)
+        if "--show-settings" in given:
             for one in self.params:
                 one.required = False
-        known: Mapping[str, Setting] = getattr(self.callback, "settings", {})
-        given = settings_as_set(args[:end], _options_of(self), known)
-        if given != args[:end]:
-            renamed = [f"{SET} {shlex.quote(one)}" for one in given if one.partition("=")[0] in known]
-            say(f"these settings are given with {SET} now: {' '.join(renamed)}")
-        given = pairs_of_files(given, self.params)
+        if not {one.partition("=")[0] for one in given if one.startswith("--")} <= options:
+            from nmtalign.cli.old_names import current_options
+
+            given = current_options(given, options, getattr(self.callback, "settings", {}))
+        given = _pairs_of_files(given, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
-            if explained := self._explained(ctx, error):
+            if explained := self._explained(error):
                 raise UsageError(explained) from None
             raise
         return parsed
 
-    def _explained(self, ctx: Any, error: Any) -> str:
+    def _explained(self, error: Any) -> str:
         """A better message for an error of usage; "" if there is none."""
-        command = f"nmtalign {self.name}"
         if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
-            commands = {one.name: _options_of(one) for one in ctx.parent.command.commands.values()}
-            found = advice(name, self.name or "", _options_of(self), commands)
+            from nmtalign.cli.old_names import advice
+
+            found = advice(name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")
             places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
             many = f"takes only {' '.join(places)}" if places else "takes no arguments"
             hint = "; give further texts with --dev and --test" if self.name == "prep" else ""
-            return f"{extra}: one argument too many: {command} {many}{hint}"
+            return f"{extra}: one argument too many: nmtalign {self.name} {many}{hint}"
         return ""
 
 
-def _options_of(command: Any) -> set[str]:
-    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+def options_of(command: Any) -> set[str]:
+    """The options of a command and -h."""
+    return {"--help", "-h", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
 
 
-def without_types(parameters: list[Any]) -> list[Any]:
-    """The parameters of a command, after the type has been removed from those that are flags."""
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return parameters
+def add_command(app: typer.Typer, name: str) -> None:
+    """Imports a command and adds it to an application."""
+    function = getattr(import_module(f"nmtalign.cli.{name}"), name)
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    # One line per paragraph, because rich breaks a paragraph where its lines end.
+    text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
+    names = {"help_option_names": ["--help", "-h"]}
+    app.command(name, cls=Command, help=text, context_settings=names)(_protecting(function))
+
+
+def load_command(name: str) -> Any:
+    """Imports a command; its `main` runs it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    add_command(app, name)
+    return typer.main.get_command(app)
+
+
+def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
+    """The arguments with NO_FILE after the value of an option of two files if it has only one, a TSV or TMX file.
+
+    Raises UsageError if the one file is a text of one language, as in `--dev dev.en -o data`.
+    """
+    from nmtalign.text.parallel import is_plain
+
+    options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
+    for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
+        given = list(
+            itertools.takewhile(lambda one: one == "-" or not one.startswith("-"), arguments[place + 1 : place + 3])
+        )
+        both = bool(given) and bare_name(Path(given[0])).suffix.lower() in (".tsv", ".tmx")
+        named = len(given) == 1 and not both and suffix_language(Path(given[0]))
+        if not given or (named and (not Path(given[0]).exists() or is_plain(Path(given[0])))):
+            name = arguments[place]
+            raise UsageError(
+                f"{name} needs two files, a text and its translation: {name} {name[2:]}.en {name[2:]}.fr; or one TSV "
+                "or TMX file"
+            )
+        if both or len(given) == 1:
+            result.insert(place + 2, str(NO_FILE))
+    return result

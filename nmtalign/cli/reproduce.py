@@ -6,9 +6,8 @@ from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, notifier, own_option, writes
+from nmtalign.cli.common import QuietOption, Stopped, notifier, own_option, stopping, writes
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.command_settings import ReproduceConfig
 
 Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]

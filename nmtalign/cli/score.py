@@ -14,6 +14,7 @@ import typer
 
 from nmtalign.cli.common import (
     QuietOption,
+    Signals,
     bound_caches,
     check_inputs,
     choose_wait_policy,
@@ -28,7 +29,6 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import stays_in_place

@@ -5,9 +5,19 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.cli.common import (
+    QuietOption,
+    Stopped,
+    WhichOption,
+    bound_caches,
+    choose_wait_policy,
+    end_threads,
+    notifier,
+    own_option,
+    say,
+    stopping,
+)
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
 from nmtalign.model_files import Which
 from nmtalign.serving import need_server

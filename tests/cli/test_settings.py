@@ -1,8 +1,6 @@
 """A setting means the same on the command line, in nmtalign.toml and in Python."""
 
-import contextlib
 import inspect
-import io
 import json
 import tomllib
 from collections.abc import Mapping
@@ -12,9 +10,8 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-import typer
+from helpers.commands import COMMANDS, call
 
-from nmtalign.cli.commands import app
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option, resolve
@@ -39,15 +36,13 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "architecture": _STACK,
     "shared_embeddings": {**_STACK, "architecture": "transformer"},
 }
-GROUP: Any = typer.main.get_command(app)
-COMMANDS: Mapping[str, Any] = GROUP.commands
 
 
 def parameters(command: str) -> dict[str, Any]:
     return {one.name: one for one in COMMANDS[command].params}
 
 
-GENERATED = [name for name in SECTIONS if "show_settings" in parameters(name)]
+GENERATED = [name for name in SECTIONS if name in COMMANDS and "show_settings" in parameters(name)]
 CASES = [(command, name) for command in GENERATED for name in SECTIONS[command]]
 
 
@@ -78,16 +73,9 @@ def on_command_line(command: str, settings: Mapping[str, Any]) -> list[str]:
     return words
 
 
-def run(*words: str) -> str:
-    """What a command prints on stdout."""
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
-        GROUP.main([*words], standalone_mode=False)
-    return shown.getvalue()
-
-
 def resolved(command: str, *words: str) -> dict[str, Any]:
     """The settings that a command makes of its command line and nmtalign.toml."""
-    return tomllib.loads(run(command, "--show-settings", *words))[command]
+    return tomllib.loads(call(command, "--show-settings", *words))[command]
 
 
 def write_model(folder: Path, model: ModelConfig) -> None:
@@ -99,7 +87,7 @@ def write_model(folder: Path, model: ModelConfig) -> None:
 
 
 def test_every_section_is_that_of_a_command() -> None:
-    assert {*SECTIONS} == {*GENERATED}
+    assert {*SECTIONS} - {"lexicon", "plot"} == {*GENERATED}  # until these commands are gone
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
@@ -149,7 +137,7 @@ def test_common_settings_are_options_whose_help_states_the_default(command: str)
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path: Path, monkeypatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("nmtalign.toml").write_text(run("train", "--preset", name, "--show-settings"))
+    Path("nmtalign.toml").write_text(call("train", "--preset", name, "--show-settings"))
     found = tomllib.loads(Path("nmtalign.toml").read_text())["train"]
     assert found["preset"] == name
     assert PRESETS[name].items() <= found.items()
@@ -188,9 +176,9 @@ def test_set_is_checked_and_completed(tmp_path: Path, monkeypatch) -> None:
 )
 def test_options_of_version_0_2_are_settings_and_the_note_names_them(monkeypatch, tmp_path, capsys, command, old, new):
     monkeypatch.chdir(tmp_path)
-    shown = run(command, "--show-settings", *old.split())
+    shown = call(command, "--show-settings", *old.split())
     note = "".join(f" --set {one}" for one in new.split())
-    assert capsys.readouterr().err == f"nmtalign: these settings are given with --set now:{note}\n"
+    assert capsys.readouterr().err == f"nmtalign: options of version 0.2, which are to be written as:{note}\n"
     assert shown.count("# --set\n") == len(new.split())
 
 
@@ -201,8 +189,8 @@ def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
 
 def test_int8_is_for_translating_and_aligning_and_not_for_training(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in ("translate", "score-pairs", "align", "serve"):
-        shown = run(command, "--set", "precision=int8", "--show-settings")
+    for command in ("translate", "align", "serve"):
+        shown = call(command, "--set", "precision=int8", "--show-settings")
         assert 'precision = "int8"  # --set' in shown.splitlines()
     with pytest.raises(UsageError, match=r"^--set precision=int8: must be one of auto, fp32, bf16$"):
         resolved("train", "--set", "precision=int8")
@@ -219,15 +207,15 @@ def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch) -> N
     found = resolved("train", *command[1:-1], "--set", "hidden=24")
     assert (found["hidden"], found["embedding"], found["dropout"], found["maxout"]) == (24, 12, 0.5, 500)
     assert found["batch_size"] == PRESETS["tiny"]["batch_size"]
-    lines = run(*command, "--set", "dropout=0.1").splitlines()
+    lines = call(*command, "--set", "dropout=0.1").splitlines()
     assert "hidden = 24  # MODEL first" in lines
     assert "dropout = 0.1  # --set" in lines
     assert f"batch_size = {PRESETS['tiny']['batch_size']}  # preset tiny" in lines
     with pytest.raises(UsageError, match=r"^--set hidden=25: the model first has hidden = 24, and a training that"):
-        run(*command, "--set", "hidden=25")
+        call(*command, "--set", "hidden=25")
     Path("nmtalign.toml").write_text('[train]\ncell = "paper"\n')
     with pytest.raises(UsageError, match=r'^nmtalign\.toml: \[train\] cell = "paper": .* has cell = "cudnn"'):
-        run(*command)
+        call(*command)
     with pytest.raises(FormatError, match="other: no nmtalign model here"):
         resolved("train", "--init-from", "other")
 
@@ -235,7 +223,7 @@ def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch) -> N
 def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nmaxout = 9\nembedding = 9\n')
-    lines = run("train", "--set", "embedding=7", "--epochs", "3", "--show-settings").splitlines()
+    lines = call("train", "--set", "embedding=7", "--epochs", "3", "--show-settings").splitlines()
     assert lines[:2] == ["[train]", 'preset = "tiny"']
     assert {
         "embedding = 7  # --set",
