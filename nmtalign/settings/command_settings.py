@@ -12,7 +12,6 @@ from nmtalign.settings.definition import (
     MACHINE,
     MEASURES,
     MODEL,
-    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -21,7 +20,6 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     InferencePrecision,
-    Precision,
     SettingError,
     Settings,
     byte_count,
@@ -419,27 +417,25 @@ class ReproduceConfig(Settings, section="reproduce"):
         "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL
     )
     models: str = common(
-        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="NAME,..."
+        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="all|none|NAME,..."
     )
     systems: str = common(
         "none", "Systems around the article, compared in one table.", MODEL, metavar="all|none|NAME,..."
     )
-    ablations: str = common("none", "What is removed or replaced.", MODEL, metavar="all|none|NAME,...")
     seeds: int = common(1, "Models of each kind.", MODEL, at_least=1)
-    updates: int | None = _budget("Budget of each model: updates.")
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    beam: int | None = common(None, "Width of the beam.", SEARCH, at_least=1, unset="that of [translate]")
-    sentences: str = common(
-        "", "Lines of the test set to show, counted from 1.", TEXT, form=line_numbers, metavar="N,..."
+    updates: int | None = setting(
+        None, "Budget of each model: updates.", BUDGET, above=0, at_most=1e15, unset="by scale"
     )
-    long: int = setting(3, "Longest sentences whose translations are compared.", TEXT)
-    reordered: int = setting(4, "Most reordered sentences that are drawn.", TEXT)
-    text: bool = common(True, "The report contains sentences of the corpus.", TEXT)
-    jobs: int = common(1, "Models trained at the same time, each by a process.", MACHINE, at_least=1)
-    device: Device | None = common(None, DEVICE_HELP, MACHINE, unset=_OF_TRAIN)
-    precision: Precision | None = setting(None, PRECISION_HELP, MACHINE, unset=_OF_TRAIN)
-    threads: int | None = common(None, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, unset=_OF_TRAIN)
+    jobs: int = common(1, "Models trained at the same time.", MACHINE, at_least=1)
+    sentences: str = setting(
+        "",
+        "Lines of the test set that Figure 3 shows, counted from 1; or none.",
+        TEXT,
+        unset="4 sentences of 10 to 20 words",
+        metavar="N,...",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
