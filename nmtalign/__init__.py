@@ -24,6 +24,7 @@ if TYPE_CHECKING:
         prepare,
         score_pairs,
         train,
+        view,
         write_alignments,
     )
     from nmtalign.columns import AlignBatch, TranslateBatch
@@ -58,6 +59,7 @@ __all__ = [
     "score_pairs",
     "symmetrize",
     "train",
+    "view",
     "write_alignments",
 ]
 _MODULES = {
@@ -82,6 +84,7 @@ _MODULES = {
             "prepare",
             "score_pairs",
             "train",
+            "view",
             "write_alignments",
         ),
         "nmtalign.api",

@@ -19,6 +19,7 @@ from nmtalign.settings.command_settings import (
     LinkConfig,
     PrepConfig,
     ServeConfig,
+    ViewConfig,
 )
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
@@ -244,6 +245,43 @@ def lexicon(
         return learn_lexicon(read_bitext(checked_pairs(source), Tokenizers.spaced()), config)
     paths = [None if path is None else Path(path) for path in (target, links, model)]
     return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
+
+
+def view(
+    inputs: StrPath | Sequence[StrPath | tuple[str, StrPath]],
+    output: StrPath | None = None,
+    *,
+    models: Sequence[StrPath] = (),
+    sentence: str = "",
+    gold: StrPath | None = None,
+    title: str = "",
+    colour: bool = False,
+    notify: Callable[[str], None] = lambda message: None,
+    config: ViewConfig | None = None,
+    **settings: Any,
+) -> str:
+    """Draws alignments or learning curves, or writes a lesson, as `nmtalign view` does; returns text for a terminal.
+
+    `inputs` are alignment files, or model directories (learning curves), each with or without a name. `output` is a
+    page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0, such as "3,7-9".
+    With `models`, one with attention and perhaps one without, `inputs` are two texts of a test set, and the page is a
+    lesson. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called with one
+    line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
+    """
+    config = config or settings_of(ViewConfig, _layer("view", settings, ViewConfig))
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
+    files = [(name, Path(path)) for name, path in named]
+    path = None if output is None else Path(output)
+    if models:
+        from nmtalign.lesson import write_lesson
+
+        write_lesson([Path(model) for model in models], [text for _, text in files], path, title, config.limit, notify)
+        return ""
+    from nmtalign.viewing.drawing import draw_inputs
+
+    links = None if gold is None else Path(gold)
+    return draw_inputs(files, path, config, sentence=sentence, gold=links, title=title, colour=colour, notify=notify)
 
 
 def application(

@@ -14,13 +14,11 @@ from nmtalign.cli.align import align
 from nmtalign.cli.common import say
 from nmtalign.cli.docs import docs
 from nmtalign.cli.doctor import doctor
-from nmtalign.cli.explain import explain
 from nmtalign.cli.export import export
 from nmtalign.cli.info import info
 from nmtalign.cli.lexicon import lexicon
 from nmtalign.cli.link import link
 from nmtalign.cli.options import Command, protecting, without_types
-from nmtalign.cli.plot import plot
 from nmtalign.cli.prep import prep
 from nmtalign.cli.reproduce import reproduce
 from nmtalign.cli.sample import sample
@@ -88,7 +86,7 @@ app = typer.Typer(
 
 _PANELS: dict[str, tuple[Callable[..., None], ...]] = {
     "From text to a model, or to links": (prep, train, link),
-    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, plot, view, explain, export, serve),
+    "Results of a model": (translate, score, score_pairs, align, symmetrize, aer, view, export, serve),
     "More": (reproduce, lexicon, info, doctor, sample, docs),
 }
 

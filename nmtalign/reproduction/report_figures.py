@@ -6,7 +6,6 @@ from collections.abc import Iterator, Sequence
 from itertools import combinations
 from pathlib import Path
 
-from nmtalign.alignment.heatmap import Panel, draw, heatmap_svg
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.figures import svg_for_page, usual_settings
 from nmtalign.report.document import (
@@ -26,7 +25,8 @@ from nmtalign.reproduction.reproduction_results import LONG, LONGEST_DRAWN, Resu
 from nmtalign.scoring.buckets import word_counts
 from nmtalign.scoring.figure import breakdown_svg, draw_by_length
 from nmtalign.scoring.report import SystemReport
-from nmtalign.training.curve_figure import curve_figure, draw_curves
+from nmtalign.viewing.curves import curve_figure, draw_curves
+from nmtalign.viewing.heatmap import Panel, draw, heatmap_svg
 
 FIGURES = "figures"
 

@@ -66,7 +66,7 @@ def test_help_cuts_no_name_and_says_what_a_heat_map_is_not(monkeypatch, width):
         assert "Usage: nmtalign" in text, command
         assert "…" not in text, command
         assert max(map(len, text.splitlines())) <= int(width), command
-        if command in ("plot", "view"):
+        if command == "view":
             assert "A heat map is not an explanation" in " ".join(text.split())
 
 
@@ -338,7 +338,7 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
         "aer links gold",
         "export en-fr.h5",
         "export en-fr.h5 --format json",
-        "plot en-fr.h5",
+        "view en-fr.h5",
         "view en-fr.h5 -o page.html",
         "symmetrize en-fr.h5 fr-en.h5",
         "symmetrize links links",

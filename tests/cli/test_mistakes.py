@@ -112,13 +112,12 @@ ERRORS = [
     (f"translate test.en --beam {'9' * 5000}", 2, "...: must be a whole number"),
     ("train data -o x --learning-rate 1e999", 2, "--learning-rate inf: must be at most"),
     ("train data -o x --epochs 1e308", 2, "--epochs 1e+308: must be at most 1000000000"),
-    (f"explain test.en test.fr -m model --limit {10**400}", 2, "'--limit'"),
-    (f"view --limit {10**400}", 2, "'--limit'"),
+    (f"view --limit {10**400}", 2, "...: must be at most"),
     ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
     ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
     ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
-    ("explain test.en test.fr --fixed missing -m model", 4, "(no config.json); give the folder of a model, or train"),
+    ("view test.en test.fr -m missing -o x.html", 4, "(no config.json); give the folder of a model, or train"),
     ("export missing/ -o x", 4, "missing: no such file"),
     ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
     ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
@@ -140,7 +139,6 @@ ERRORS = [
     ("prep corpus.zip -o x", 3, "corpus.zip: is a zip archive"),
     ("translate corpus.zip", 3, "corpus.zip: is a zip archive"),
     ("score corpus.zip -r test.fr", 3, "corpus.zip: is a zip archive"),
-    ("plot train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("view train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("export train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("lexicon train.en", 2, "train.en: one text is given; give the source and its translation"),
@@ -356,11 +354,10 @@ FOUND = [  # what a command reads although its arguments do not name it
     ("score -m model --html", "test.en test.fr"),
     ("score -m model --plot", "test.en test.fr"),
     ("score-pairs -o", "test.en test.fr model/config.json nmtalign.toml"),
-    ("explain -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("view -m model -o", "test.en test.fr model/config.json nmtalign.toml"),
     ("lexicon -o", "data/corpus.h5 data/source.vocabulary.txt nmtalign.toml"),
     ("view -o", "alignments.h5"),
-    ("plot -o", "alignments.h5"),
-    ("plot --training -o", "model/train.jsonl"),
+    ("view model -o", "model/train.jsonl"),
 ]
 
 
@@ -376,7 +373,7 @@ def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_
     for name in ("terms.tsv", "lexicon.txt", "alignments.h5"):
         (home / name).write_text("a\ta\n")
     endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
-    ending = endings.get(command, ".png" if command.startswith("plot") else "")
+    ending = endings.get(command, "")
     for name in spellings(Path(file), ending):
         told = refuse(*command.split(), name)
         assert "is also an input" in told or (ending and not name.endswith(ending))
@@ -435,10 +432,9 @@ def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, comman
 
 
 PRINTED = [  # a command, and how its standard output begins
-    ("explain test.en test.fr -m model --limit 3 -o -", "<!doctype html>"),
     ("score test.fr -r test.fr --html -", "<!doctype html>"),
     ("score -m model -r test.fr -s test.en --save-translation -", ""),
-    ("plot --training model -o -", ""),
+    ("view model -o -", ""),
 ]
 
 

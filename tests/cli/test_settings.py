@@ -152,7 +152,7 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path:
     assert resolved("train") == found
 
 
-@pytest.mark.parametrize("command", sorted({*CALLBACKS} - {"align", "aer", "plot"}))
+@pytest.mark.parametrize("command", sorted({*CALLBACKS} - {"align", "aer"}))
 def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> None:
     options = [one for one in parameters(command).values() if one.param_type_name == "option"]
     assert sum(not one.hidden for one in options) + 1 <= 20  # and --help

@@ -163,7 +163,7 @@ def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, works
         assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)
     assert events(workspace / "model")[-1]["diverged"]
     assert ["ended", "20", "updates,", "diverged"] in [
-        line.split() for line in nmtalign("plot", "--training", "model").stdout.decode().splitlines()
+        line.split() for line in nmtalign("view", "model").stdout.decode().splitlines()
     ]
 
 
