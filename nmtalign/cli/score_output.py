@@ -8,8 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nmtalign.cli.common import escaped, live_line
-from nmtalign.cli.tables import print_table
+from nmtalign.cli.common import escaped, live_line, print_table
 from nmtalign.cli.view import has_colour
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked

@@ -61,7 +61,7 @@ Gold = Annotated[Path | None, own_option("Also draw gold links, one line per sen
 Title = Annotated[str, own_option("Title of the page, or caption of the figure.", "TEXT")]
 
 
-@with_settings(ViewConfig, section="view")
+@with_settings(ViewConfig)
 def view(
     chosen: Chosen[ViewConfig],
     inputs: Inputs = None,

@@ -58,21 +58,21 @@ def test_alignments_in_the_terminal(folder: Path) -> None:
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "sentence 0"
     assert done.stdout.splitlines()[-3:] == ["  le ██", "chat   ▒▒░░", "</s>     ██"]
-    done = run(folder, "alignments.h5", "-s", "1,2", "--no-end", "--rank", "0")
+    done = run(folder, "alignments.h5", "-s", "1,2", "--set", "end=false", "--rank", "0")
     assert "le ██" in done.stdout
     assert "</s>" not in done.stdout
     assert "nothing to draw: 0 source words, 1 target words\n" in done.stdout
     assert "sentence 2, rank 1" in run(folder, "-s", "2", "--rank", "1").stdout
-    done = run(folder, "small=alignments.h5", "b.h5", "--gold", "gold", "--gold-base", "1", "--hard-links")
+    done = run(folder, "small=alignments.h5", "b.h5", "--gold", "gold", "--gold-base", "1", "--set", "hard_links=true")
     assert done.stdout.splitlines()[0].split() == ["small:", "sentence", "0", "b.h5:", "sentence", "0"]
     assert done.stdout.count("+●") == 2
     assert done.stdout.splitlines()[-1] == "● sure  ○ possible  + link"
-    for done in (run(folder, COLUMNS="11"), run(folder, "--width", "11")):
+    for done in (run(folder, COLUMNS="11"), run(folder, "--set", "width=11")):
         assert max(map(len, done.stdout.splitlines())) <= 11
 
 
 def test_curves_in_the_terminal(folder: Path) -> None:
-    done = run(folder, "small=model", "other/model/train.jsonl", "--x", "hours", "--width", "60")
+    done = run(folder, "small=model", "other/model/train.jsonl", "--x", "hours", "--set", "width=60")
     assert (done.returncode, done.stderr) == (0, "")
     lines = done.stdout.splitlines()
     assert {"a small", "b model", "capital letter: dev", f"dev BLEU, greedy: {SIGNATURE}"} <= set(lines)
