@@ -27,7 +27,6 @@ from nmtalign.viewing.page import inert_json, page, part
 
 LONGEST = 40  # tokens of a sentence that the page shows
 _LIMIT = 500  # pairs of the test set that are translated, if the settings give no number
-_LENGTHS = 24  # sentences of different lengths on the slider, at most
 _SHORT = 14  # tokens of the sentences of the first two presets
 
 
@@ -109,15 +108,10 @@ def _facts(loaded: LoadedModel) -> str:
 
 
 def _on_slider(shown: Sequence[LessonSentence], presets: Sequence[LessonSentence]) -> list[LessonSentence]:
-    """The sentences of the presets, and the first of each of some lengths, sorted by length."""
-    first: dict[int, LessonSentence] = {}
-    for example in (*presets, *shown):
-        first.setdefault(example.length, example)
-    lengths = sorted(first)
-    apart = max(1.0, (len(lengths) - 1) / (_LENGTHS - 1))
-    spread = [first[lengths[round(apart * step)]] for step in range(min(_LENGTHS, len(lengths)))]
-    by_name = {example.name: example for example in (*presets, *spread)}
-    return sorted(by_name.values(), key=lambda example: example.length)
+    """The sentences of the presets, and one of each length, sorted by length."""
+    lengths = {example.length: example for example in (*reversed(shown), *presets)}
+    chosen = {example.name: example for example in (*presets, *lengths.values())}
+    return sorted(chosen.values(), key=lambda example: example.length)
 
 
 def _presets(shown: Sequence[LessonSentence]) -> Iterator[tuple[str, str, LessonSentence]]:

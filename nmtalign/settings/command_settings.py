@@ -393,7 +393,7 @@ class ViewConfig(Settings, section="view"):
         False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
     )
     rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
     limit: int | None = common(
         None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
     )

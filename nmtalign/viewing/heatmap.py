@@ -206,7 +206,7 @@ def make_figure(panels: Sequence[Panel], *, across: int | None = None, end: bool
             spine.set_linewidth(0.05 * 72 * cell)
         _draw_marks(axes, panel, 72 * cell)
     if marked:
-        _draw_legend(figure, panels, cell)
+        figure.text(0.5, 0, legend(panels).replace(HARD, "▢"), ha="center", fontsize=cell * _FONT)
     return figure
 
 
@@ -234,25 +234,6 @@ def _draw_marks(axes: Any, panel: Panel, points: float) -> None:
             axes.add_patch(
                 Circle((i, j), 0.25, fill=False, edgecolor=_GOLD, linewidth=0.09 * points, linestyle=(0, (1.7, 1)))
             )
-
-
-def _draw_legend(figure: Any, panels: Sequence[Panel], cell: float) -> None:
-    from matplotlib.lines import Line2D
-
-    points = 72 * cell
-    kinds: list[tuple[str, dict[str, Any]]] = []
-    if any(panel.gold is not None for panel in panels):
-        kinds.append(("sure", {"marker": "o", "markerfacecolor": _GOLD, "markeredgewidth": 0}))
-        ring = {"marker": "$\u25cc$", "markerfacecolor": _GOLD, "markeredgewidth": 0, "markersize": 0.6 * points}
-        kinds.append(("possible", ring))
-    if any(panel.links for panel in panels):
-        kinds.append(("link", {"marker": "s", "markerfacecolor": "none", "markeredgewidth": 0.1 * points}))
-    usual: dict[str, Any] = {"linestyle": "none", "markersize": 0.5 * points, "markeredgecolor": _LINK}
-    handles = [Line2D([], [], label=name, **(usual | style)) for name, style in kinds]
-    figure.legend(
-        handles=handles, loc="lower center", ncols=len(handles), frameon=False, fontsize=cell * _FONT,
-        handletextpad=0.1, columnspacing=1.2, borderpad=0, borderaxespad=0,
-    )  # fmt: skip
 
 
 # The terminal

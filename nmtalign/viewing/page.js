@@ -38,18 +38,18 @@ function slider(label, last, text, changed) {
   return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), set };
 }
 
-/* A table whose columns of numbers can be sorted by a click on their heads. */
+/* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. */
 function sortable(table) {
   const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0], rows = [...body.rows];
   for (const [column, head] of heads.entries()) {
-    if (!column || rows.length < 2) continue;
+    if (column < table.dataset.sortable || rows.length < 2) continue;
     const button = make("button", { type: "button", class: "sort" }, ...head.childNodes);
     head.append(button);
     button.addEventListener("click", () => {
       const order = { descending: "ascending", ascending: "none" }[head.ariaSort] ?? "descending";
       for (const other of heads) other.removeAttribute("aria-sort");
       if (order !== "none") head.ariaSort = order;
-      const value = (row) => Number(row.cells[column].dataset.value ?? NaN);
+      const value = (row) => Number.parseFloat(row.cells[column].textContent.replaceAll(",", ""));
       const sign = order === "ascending" ? 1 : -1;
       body.append(...(order === "none" ? rows : [...rows].sort((a, b) => sign * (value(a) - value(b)) || 0)));
     });

@@ -81,7 +81,7 @@ def test_curves_in_the_terminal(folder: Path) -> None:
     assert max(map(len, lines)) <= 60
 
 
-@pytest.mark.parametrize("inputs", ["alignments.h5 b.h5", "small=model other/model --x words"])
+@pytest.mark.parametrize("inputs", ["alignments.h5 b.h5", "small=model other/model --x epochs"])
 def test_figures(folder: Path, inputs: str) -> None:
     for name, magic in (("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")):
         done = run(folder, *inputs.split(), "-o", name)

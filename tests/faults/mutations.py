@@ -427,9 +427,7 @@ def _read_curves(folder: Path) -> object:
     from nmtalign.viewing.curves import panels, read_curves, render_curves
 
     curves = read_curves(folder / "model")
-    return [panels([curves], axis) for axis in ("updates", "epochs", "hours", "words")], render_curves(
-        [curves], "a", 80
-    )
+    return [panels([curves], axis) for axis in ("updates", "epochs", "hours")], render_curves([curves], "a", 80)
 
 
 def _make_glossary(folder: Path) -> None:

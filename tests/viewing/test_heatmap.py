@@ -61,7 +61,7 @@ def test_the_figure_is_the_paper_s() -> None:
     assert axes.yaxis_inverted()
     box = axes.get_window_extent()
     assert box.width / 3 == pytest.approx(box.height / 3)
-    assert figure.legends == []
+    assert figure.texts == []
 
 
 def test_png_pixels_are_the_weights(tmp_path: Path) -> None:
@@ -127,8 +127,7 @@ def test_gold_and_hard_links_are_drawn_over() -> None:
     assert (sure.center, sure.get_fill()) == ((0, 0), True)
     assert (possible.center, possible.get_fill()) == ((1, 1), False)
     assert possible.get_linestyle() != "-"
-    (marks,) = figure.legends
-    assert [text.get_text() for text in marks.get_texts()] == ["sure", "possible", "link"]
+    assert [text.get_text() for text in figure.texts] == ["● sure  ○ possible  ▢ link"]
 
 
 def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
