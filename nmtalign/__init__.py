@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         symmetrize_files,
         train,
         translate_files,
+        view,
     )
     from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.requests import Request
@@ -60,6 +61,7 @@ __all__ = [
     "symmetrize_files",
     "train",
     "translate_files",
+    "view",
 ]
 _MODULES = {
     "AlignmentFile": "nmtalign.alignment.alignment_file",
@@ -84,6 +86,7 @@ _MODULES = {
             "train",
             "align_files",
             "translate_files",
+            "view",
         ),
         "nmtalign.api",
     ),

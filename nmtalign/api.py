@@ -22,6 +22,7 @@ from nmtalign.settings.command_settings import (
     ServeConfig,
     Symmetrization,
     TranslateConfig,
+    ViewConfig,
 )
 from nmtalign.settings.definition import Layer, definitions, naming, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET
@@ -339,6 +340,45 @@ def aer(
         texts = None if source is None else Path(source), None if target is None else Path(target)
         systems = [(name, Path(path)) for name, path in links]
         return compare_links(systems, Path(gold), config, texts, others, buckets)
+
+
+def view(
+    inputs: StrPath | Sequence[StrPath | tuple[str, StrPath]],
+    output: StrPath | None = None,
+    *,
+    models: Sequence[StrPath] = (),
+    sentence: str = "",
+    gold: StrPath | None = None,
+    title: str = "",
+    colour: bool = False,
+    notify: Callable[[str], None] = lambda message: None,
+    config: ViewConfig | None = None,
+    **settings: Any,
+) -> str:
+    """Draws alignments or learning curves, or writes a lesson, as `nmtalign view` does; returns text for a terminal.
+
+    `inputs` are alignment files, or model directories (learning curves), each with or without a name. `output` is a
+    page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0, such as "3,7-9".
+    With `models`, one with attention and perhaps one without, `inputs` are two texts of a test set, and the page is a
+    lesson. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called with one
+    line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
+    """
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
+    files = [(name, Path(path)) for name, path in named]
+    path, links = (None if one is None else Path(one) for one in (output, gold))
+    with _resolved("view", ViewConfig, config, settings) as config:
+        if models:
+            from nmtalign.lesson import write_lesson
+
+            texts = [text for _, text in files]
+            write_lesson([Path(model) for model in models], texts, path, title, config.limit, notify)
+            return ""
+        from nmtalign.viewing.drawing import draw_inputs
+
+        return draw_inputs(
+            files, path, config, sentence=sentence, gold=links, title=title, colour=colour, notify=notify
+        )
 
 
 def application(

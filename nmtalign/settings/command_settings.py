@@ -388,18 +388,20 @@ class AerConfig(Settings, section="aer"):
         self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links")
 
 
-class PlotConfig(Settings, section="plot"):
-    """How `plot` draws alignments and learning curves (section [plot])."""
+class ViewConfig(Settings, section="view"):
+    """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
 
-    rank: int = common(0, "Place in the n-best list, if the file has one.", TABLES)
-    hard_links: bool = common(False, "Also draw the hard links of the file.", ALIGNMENT, flags="--links/--no-links")
     gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(
         False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
     )
-    end: bool = common(True, "Draw the row and the column of </s>.", ALIGNMENT)
-    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
+    limit: int | None = common(
+        None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
+    )
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT)
+    hard_links: bool = setting(False, "Also draw the hard links of the file.", ALIGNMENT)
     width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
 
 

@@ -422,10 +422,10 @@ def _read_link_run(folder: Path) -> object:
 
 
 def _read_curves(folder: Path) -> object:
-    from nmtalign.training.curves import panels, read_curves, signatures
+    from nmtalign.viewing.curves import panels, read_curves, render_curves
 
     curves = read_curves(folder / "model")
-    return [panels([curves], axis) for axis in ("updates", "epochs", "hours", "words")], signatures([curves], ["a"])
+    return [panels([curves], axis) for axis in ("updates", "epochs", "hours")], render_curves([curves], "a", 80)
 
 
 def _make_glossary(folder: Path) -> None:

@@ -179,7 +179,7 @@ def _align(workspace: Workspace, chance: random.Random) -> str:
         if fault := _counted(ended.out, _LINES):
             return fault
         shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
-        drawn = run("plot new.h5 --sentence 1", folder)
+        drawn = run("view new.h5 --sentence 1", folder)
         return shown.fault({0}) or _counted(shown.out, _LINES) or drawn.fault()
 
 
