@@ -22,8 +22,7 @@ from nmtalign.text.link_counting import (
     counts_words,
     token_links,
 )
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 Paths = tuple[Path | None, Path | None]

@@ -13,8 +13,8 @@ from typing import Any
 from rich.cells import cell_len
 
 from nmtalign.alignment.heatmap import Panel, printable
-from nmtalign.text.letters import letters_of
 from nmtalign.text.text_table import cut
+from nmtalign.text.tokenizer import letters_of
 
 SHADES = " ░▒▓█"
 SURE, POSSIBLE, HARD = "●", "○", "+"

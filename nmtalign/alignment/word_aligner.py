@@ -29,8 +29,7 @@ from nmtalign.model_files import ALIGNER
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import TextFit
-from nmtalign.text.moses import Tokens, WholeWords, keep
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import SpacedWords, Tokenizers, Tokens, WholeWords, keep
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"

@@ -31,8 +31,7 @@ from nmtalign.errors import UsageError
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.workspace import Workspace
-from nmtalign.text.lines import STDIN
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import STDIN, Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary

@@ -20,8 +20,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.model_files import own_files
 from nmtalign.settings.definition import MACHINE
-from nmtalign.text.lines import STDIN, STDOUT, finite, reading
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated

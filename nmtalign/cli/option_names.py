@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.text.conversion import bare_name
 from nmtalign.text.languages import suffix_language
+from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
 

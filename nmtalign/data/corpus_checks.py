@@ -13,8 +13,7 @@ from nmtalign.settings.workspace import PathPair
 from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, other_language, traces, unknown_words
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
 from nmtalign.text.lines import shown
-from nmtalign.text.moses import has_rules
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import Tokenizers, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph

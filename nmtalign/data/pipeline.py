@@ -18,9 +18,7 @@ import numpy.typing as npt
 
 from nmtalign.errors import ResourceError
 from nmtalign.processor import usable_cores
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import Counts, MosesWords, Tokenizers
 
 Pairs = Sequence[tuple[str, str]]
 Item = TypeVar("Item")

@@ -38,8 +38,7 @@ from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import Counts, SentencePieces, Subwords, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit

@@ -27,7 +27,7 @@ from nmtalign.scoring.resampling import Resampling
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.moses import has_rules
+from nmtalign.text.tokenizer import has_rules
 from nmtalign.training.curves import Curves, read_curves
 
 LONG = 50  # words; no training pair of the article's models is longer

@@ -13,10 +13,8 @@ from pathlib import Path
 from nmtalign.errors import UsageError
 from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
-from nmtalign.text.letters import bare
 from nmtalign.text.lines import shown
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
+from nmtalign.text.tokenizer import WORD_START, MosesWords, SentencePieces, TextBytes, Tokenizer, Tokenizers, bare
 from nmtalign.text.vocabulary import Vocabulary
 
 Notify = Callable[[str], object]

@@ -14,9 +14,7 @@ from typing import Any, Literal, NoReturn
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import parse_json
-from nmtalign.text.conversion import is_converted
-from nmtalign.text.lines import STDIN, decode_lenient, raw_lines, read_lines, reading, shown
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import STDIN, Shard, decode_lenient, is_converted, raw_lines, read_lines, reading, shown
 from nmtalign.translating.translation import Request
 
 _BLOCK = 1 << 20  # bytes

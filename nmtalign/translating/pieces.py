@@ -19,8 +19,7 @@ from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import SettingError
-from nmtalign.text.letters import letters_of
-from nmtalign.text.tokenizer import TextBytes
+from nmtalign.text.tokenizer import TextBytes, letters_of
 
 _Chosen = tuple[Any, Hypothesis]  # the chain of the pieces before, or None, and the hypothesis of the last piece
 _ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5

@@ -17,9 +17,7 @@ from bench.report import Table, say, show, write_json
 from nmtalign.data.pipeline import CHUNK, tokenize_pairs
 from nmtalign.errors import InputError
 from nmtalign.text.lines import read_lines
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import Counts, MosesWords, SpacedWords, Tokenizers
 
 LANGUAGES = ("en", "fr")
 LINES = 60_000  # lines of a text, evenly spread; shorter texts are read completely
