@@ -23,7 +23,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert (summary.splits["train"].kept, summary.source_vocabulary_size) == (20, 8)
     events: list = []
     budget = {"max_updates": 3, "epochs": 0, "bleu_sentences": 0, "metric": "loss"}
-    finished = nmtalign.train(data, model, preset="tiny", events=events, **budget, **TINY)
+    finished = nmtalign.train(data, model, preset="tiny", listen=events.append, **budget, **TINY)
     assert (finished.update, finished.complete, events[-1]) == (3, True, finished)
     translator = nmtalign.Translator.load(model, beam=2, threads=1)
     (translation,) = translator.translate(["the fox"])

@@ -45,7 +45,7 @@ from nmtalign.files import (
 )
 from nmtalign.model_files import ALIGNER
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
-from nmtalign.settings.definition import seconds
+from nmtalign.settings.definition import seconds, select
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import check_spaces
 from nmtalign.text.languages import suffix_language
@@ -140,7 +140,9 @@ class LinkRun:
             hashes = [sha256_of(path) for path in self._texts]
         except OSError as error:
             raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
-        settings = {name: getattr(self.config, name) for name in ("max_time", "quick", "tokenized")}
+        settings = {
+            name: getattr(self.config, name) for name in select(LinkConfig, lambda one: one.affects != "machine")
+        }
         if not (self.folder / _RECORD).exists():
             if self.folder.exists() and not all(map(_is_unfinished, self.folder.iterdir())):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")

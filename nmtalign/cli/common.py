@@ -1,26 +1,34 @@
-"""What the commands share: messages and progress on stderr, common options, names of compared files, and threads."""
+"""What the commands share: options, messages and progress on stderr, tables, names of files, threads, and signals.
+
+A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number. `exit_on_signals` removes temporary
+files, `stopping` asks a training to save its work, `Signals` ends a stream of results after a complete line.
+"""
 
 import contextlib
 import functools
 import itertools
 import json
+import math
 import os
 import re
+import signal
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO, TypeVar
+from types import FrameType, TracebackType
+from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
 import typer
 
-from nmtalign.errors import UsageError
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.model_files import own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
+from nmtalign.text.text_table import TextTable
 
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
@@ -32,9 +40,8 @@ def own_argument(metavar: str, help: str, **details: Any) -> Any:
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
-    """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
-    title = f"Advanced: {panel}" if panel else None
-    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+    """An option of a command that is not a setting."""
+    return typer.Option(*names.split(), help=help, metavar=metavar, **bounds)
 
 
 outputs: dict[str, Path] = {}
@@ -64,6 +71,8 @@ def check_inputs(*inputs: Path | None) -> None:
     Standard input and the inputs that the command line names are checked for every command. A command gives those that
     it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
     """
+    if not outputs:
+        return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
     for output in outputs.values():
         check_other(output, files)
@@ -166,44 +175,27 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
-def counted(
-    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
-) -> Iterator[T]:
-    """Yields the items and shows their number and rate, as in "aligning: 2,000 of about 9,000 pairs, 50/s".
-
-    `total` returns about how many there will be, if that is known; with `quiet` nothing is shown or computed.
-    """
-    if quiet or not shows_live():
-        yield from items
-        return
-    count, began = total(), time.monotonic()
-    of = f" of about {count:,}" if count else ""
-    with live_line(f"{doing}: 0{of} {unit}", count) as update:
-        for number, item in enumerate(items, 1):
-            yield item
-            rate = number / max(1e-3, time.monotonic() - began)
-            update(completed=number, description=f"{doing}: {number:,}{of} {unit}, {rate:,.0f}/s")
-
-
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
     return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
 
 
 @contextlib.contextmanager
-def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float], None]]:
-    """Shows how many of `total` lines are done, as a bar on a terminal, else as lines of a log.
+def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines") -> Iterator[Callable[[float], None]]:
+    """Shows how much of the work is done, as a bar on a terminal, else as lines of a log.
 
-    Yields a function that gets each number of lines that were finished; any thread may call it.
+    Yields a function that gets each number of lines that were finished; any thread may call it. Without a total the
+    terminal shows a clock instead of a bar.
     """
     began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
+    of = f" of {total:,.0f}" if total else ""
     with live_line(doing, total) if shows_live() and not quiet else contextlib.nullcontext() as update:
 
         def advance(count: float) -> None:
             nonlocal done, due
             with lock:
-                done, passed = min(total, done + count), time.monotonic() - began
-                text = f"{doing}: {done:,.0f} of {total:,.0f} lines, {done / max(1e-3, passed):,.0f}/s"
+                done, passed = min(total or math.inf, done + count), time.monotonic() - began
+                text = f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s"
                 if update:
                     update(completed=done, description=text)
                 elif passed >= due and not quiet:
@@ -211,6 +203,17 @@ def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float
                     say(text)
 
         yield advance
+
+
+def counted(
+    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
+) -> Iterator[T]:
+    """Yields the items and shows on a terminal how many there were, of the estimate that `total` returns."""
+    hidden = quiet or not shows_live()
+    with advancing(hidden, doing, None if hidden else total(), unit) as advance:
+        for item in items:
+            yield item
+            advance(1)
 
 
 def lines_of(path: Path) -> int | None:
@@ -265,43 +268,19 @@ def named(argument: Path) -> tuple[str, Path]:
 def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """(name, path) of each argument, with different names.
 
-    The name of a file or folder without NAME is the shortest end of its path that no other one has. If a path is given
-    twice, the second name has a number. Raises UsageError if a NAME is given twice.
+    A file without NAME is called by its last part, or by the complete path if another one has the same. Raises
+    UsageError if a name is given twice.
     """
     pairs = [named(argument) for argument in arguments]
-    taken = Counter(name for name, _ in pairs if name)
-    if twice := [name for name, count in taken.items() if count > 1]:
-        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a different name")
-    unnamed = [_parts(path) for name, path in pairs if not name]
-    found = []
-    for name, path in pairs:
-        if not name:
-            name = _unused(_shortest_end(_parts(path), unnamed), taken)
-            taken[name] += 1
-        found.append((name, path))
-    return tuple(found)
-
-
-def _parts(path: Path) -> tuple[str, ...]:
-    """The parts of a path; train.jsonl means its folder."""
-    if path == STDIN:
-        return ("stdin",)
-    path = path.parent if path.name == "train.jsonl" else path
-    return (path if path.name not in ("", "..") else path.resolve()).parts
-
-
-def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The shortest end of a path that no different path has."""
-    for size in range(1, len(parts)):
-        if all(other == parts or other[-size:] != parts[-size:] for other in others):
-            return str(Path(*parts[-size:]))
-    return str(Path(*parts))
-
-
-def _unused(name: str, taken: Counter[str]) -> str:
-    """The name, or if it is taken the name with the next free number, as in "x (2)"."""
-    numbered = (f"{name} ({number})" for number in itertools.count(2))
-    return next(one for one in itertools.chain([name], numbered) if one not in taken)
+    folders = (path.parent if path.name == "train.jsonl" else path for _, path in pairs)  # a log is named by its model
+    short = ["stdin" if path == STDIN else path.resolve().name for path in folders]
+    short = [name or last for (name, _), last in zip(pairs, short, strict=True)]
+    names = [
+        name or (last if short.count(last) == 1 else str(path)) for (name, path), last in zip(pairs, short, strict=True)
+    ]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two files are named {twice[0]}; give each a different name: NAME=FILE")
+    return tuple((name, path) for name, (_, path) in zip(names, pairs, strict=True))
 
 
 def _clocks() -> tuple[float, float]:
@@ -343,3 +322,157 @@ def bound_caches() -> None:
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "256")
+
+
+def print_table(table: TextTable, drawn: bool = True) -> None:
+    """Prints a table without control characters: drawn if stdout is a terminal, else one line per row."""
+    head, *rows = ([escaped(cell) for cell in row] for row in (table.head, *table.rows))
+    table = replace(table, head=head, rows=rows)
+    if drawn and sys.stdout.isatty():
+        _draw(table)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in table.lines())
+
+
+def _draw(table: TextTable) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    for piece in table.pieces(console.width):
+        drawing = Table()
+        for number, name in enumerate(piece.head):
+            drawing.add_column(_padded(name), justify="left" if number in piece.left else "right", overflow="fold")
+        for row in piece.rows:
+            drawing.add_row(*map(_padded, row))
+        console.print(drawing)
+
+
+def _padded(cell: str) -> str:
+    """Keeps spaces at the end of a cell, which rich would remove: they align figures with and without a mark."""
+    bare = cell.rstrip(" ")
+    return bare + "\N{NO-BREAK SPACE}" * (len(cell) - len(bare))
+
+
+REASONS: Mapping[int, str] = {
+    getattr(signal, name): reason
+    for name, reason in (("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP"))
+    if hasattr(signal, name)  # Windows has no SIGHUP
+}
+"""The signals that end a command, and what is reported for each."""
+_REPEATS = 5  # seconds in which torchrun passes on a Ctrl-C that the terminal has already sent to all processes
+
+
+def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = REASONS) -> Mapping[int, Any]:
+    """Installs a handler of signals; returns the handlers before it.
+
+    A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it for a
+    command in the background, but a process that sends SIGINT wants the command to end.
+    """
+    heeded = [number for number in numbers if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heeded}
+
+
+def exit_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP end a command by an exception, as SIGINT does, so that temporary files are removed."""
+    if threading.current_thread() is threading.main_thread():
+        _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
+    """The first signal calls `stop` with its reason, a second one ends the command at once; yields those that came."""
+    came: list[int] = []
+    began = 0.0
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal began
+        if not came:
+            began = time.monotonic()
+            stop(REASONS[number])
+        elif "LOCAL_RANK" not in os.environ or time.monotonic() - began > _REPEATS:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        came.append(number)
+
+    before = _install(handle)
+    try:
+        yield came
+    finally:
+        if "LOCAL_RANK" not in os.environ:
+            _restore(before)
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+class Stop(BaseException):
+    """A signal has come. It is no Exception, so that `except Exception` does not catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Stopped(NmtalignError):  # noqa: N818
+    """The error that reports a signal in one line."""
+
+    def __init__(self, number: int, detail: str) -> None:
+        super().__init__(f"{REASONS[number]}{detail}")
+        self.exit_code = 128 + number
+
+
+class Signals:
+    """A block that a signal ends with Stopped: at once, or after a part that is marked by `whole`.
+
+    `detail` returns the rest of the message, such as what is left to do. A second signal does not wait for the part.
+    """
+
+    def __init__(self) -> None:
+        self.detail: Callable[[], str] = lambda: ""
+        self._whole = False
+        self._came: int | None = None
+        self._before: Mapping[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = _install(self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        # After a signal, another one ends the process without a second message.
+        _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
+        if isinstance(error, Stop):
+            stopped = Stopped(error.number, self.detail())
+            end_threads(stopped.exit_code, f"error: {stopped}")
+            raise stopped from None
+        if isinstance(error, BrokenPipeError):
+            end_threads(0)
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """A part that the first signal does not interrupt, such as a line and its alignment."""
+        self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = False
+        if self._came is not None:
+            raise Stop(self._came)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self._whole or self._came is not None:
+            raise Stop(number)
+        self._came = number
+
+
+def end_threads(code: int, message: str = "") -> None:
+    """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
+    if sum(not thread.daemon for thread in threading.enumerate()) > 1:
+        if message:
+            say(message)
+        sys.stderr.flush()
+        with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept
+            sys.stdout.flush()
+        os._exit(code)

@@ -14,6 +14,7 @@ import typer
 
 from nmtalign.cli.common import (
     QuietOption,
+    Signals,
     bound_caches,
     check_inputs,
     choose_wait_policy,
@@ -28,13 +29,11 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.files import stays_in_place
 from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import TABLES
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import TABLES, resolve
 from nmtalign.settings.workspace import given as given_flags
 from nmtalign.text.lines import STDIN, STDOUT
 
@@ -92,7 +91,7 @@ Beam = Annotated[int | None, own_option("Width of the beam.", "N", panel="Models
 Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda|mps", panel="Models")]
 
 
-@with_settings(ScoreConfig, section="score")
+@with_settings(ScoreConfig)
 def score(
     chosen: Chosen[ScoreConfig],
     hypotheses: Hypotheses = None,
@@ -186,7 +185,7 @@ def _request(
         chosen.settings,
         segments,
         WordSources.of(workspace, folders, given.train_text),
-        settings_of(TranslateConfig, workspace.section("translate"), fixed, given_flags(search)),
+        resolve(TranslateConfig, workspace.section("translate"), fixed, given_flags(search)),
         skip_models=given.all_models,
         language=workspace.target_language or "",
     )

@@ -8,9 +8,8 @@ import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from nmtalign.cli.common import escaped, live_line
+from nmtalign.cli.common import escaped, live_line, print_table
 from nmtalign.cli.plot import has_colour
-from nmtalign.cli.tables import print_table
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report

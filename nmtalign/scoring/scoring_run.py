@@ -31,8 +31,7 @@ from nmtalign.scoring.texts import (
 )
 from nmtalign.scoring.unknowns import KnownWords, WordSources
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import SettingError
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import SettingError, resolve
 from nmtalign.text.direction import InputCheck, TextFit
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
 from nmtalign.text.lines import STDIN
@@ -166,7 +165,7 @@ def score(
         {name: _given(system) for name, system in systems.items()},
         [_given(each) for each in several],
         None if source is None else _given(source),
-        settings_of(ScoreConfig, ("score", settings)),
+        resolve(ScoreConfig, ("score", settings)),
         segment_scores or {},
     )
     folders = (Path(words),) if words else tuple(request.models.values())

@@ -1,5 +1,6 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -49,7 +50,7 @@ def _units(default: int, help: str, panel: str, **details: Any) -> int:  # noqa:
 
 
 def _words(default: int, help: str) -> int:  # noqa: A002
-    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1)
+    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
 class ModelConfig(Settings, section="train"):
@@ -67,7 +68,6 @@ class ModelConfig(Settings, section="train"):
         1000,
         "Hidden units n of the decoder, and of each encoder direction; of feed-forward nets in a Transformer.",
         MODEL,
-        common=True,
     )
     attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
     maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
@@ -93,7 +93,10 @@ class ModelConfig(Settings, section="train"):
         "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
     )
     attention_kind: AttentionKind = setting(
-        "soft", "marginal and hard: each word comes from one source position, which is latent.", ATTENTION
+        "soft",
+        "marginal and hard: each word comes from one source position, which is latent.",
+        ATTENTION,
+        adaptable=True,
     )
     attention_positions: int = setting(
         6,
@@ -101,6 +104,7 @@ class ModelConfig(Settings, section="train"):
         ATTENTION,
         at_least=1,
         at_most=1000,
+        adaptable=True,
     )
     attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
     attention_span: AttentionSpan = setting(
@@ -124,48 +128,38 @@ class ModelConfig(Settings, section="train"):
         MODEL,
     )
     coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
-    bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
+    bidirectional: bool = setting(True, "Encode in both directions.", MODEL)
     reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
-    readout_previous_word: bool = setting(
-        True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
-    )
+    readout_previous_word: bool = setting(True, "Readout sees the previous word.", MODEL)
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
-    dropout: float = common(0.0, "Share of units set to 0.", MODEL, below=1)
-    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
+    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, below=1, adaptable=True)
+    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL, adaptable=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        attends, local = self.attention != "none", self.attention_span != "global"
-        covers, fed = self.coverage != "none", self.input_feeding == "attentional"
-        additive, in_luongs_order = self.attention in ("additive", "concat"), self.order == "update-look-generate"
-        self.forbid(covers and not additive, "coverage needs additive attention", "coverage attention")
-        unable = local or not attends
-        self.forbid(self.copy and unable, "copying needs global attention", "copy attention attention_span")
-        windowed = self.attention_window != 10
-        self.forbid(windowed and not local, "global attention has no window", "attention_window attention_span")
-        rule = "local attention needs attention without coverage"
-        self.forbid(local and (covers or not attends), rule, "attention_span attention coverage")
-        self._check_kind()
-        rule = "only a unidirectional encoder can read from the last word to the first"
-        self.forbid(self.reverse_source and self.bidirectional, rule, "reverse_source bidirectional")
-        if self.architecture == "transformer":
-            self._check_transformer()
-        else:
-            self.forbid(
-                self.layers > 1 and not in_luongs_order, "the orders of the paper have one layer", "layers order"
-            )
-        attentional = self.readout == "attentional"
-        self.forbid(attentional and not attends, "attentional vectors need attention", "readout attention")
-        rule = "only the attentional readout has vectors that can be fed"
-        self.forbid(fed and not attentional, rule, "input_feeding readout")
-        rule = "attentional vectors are fed in Luong's order"
-        self.forbid(fed and not in_luongs_order, rule, "input_feeding order")
+        for name, values, needed in _NEEDS:
+            for other, allowed in needed.items() if getattr(self, name) in values else ():
+                rule = f"needs {other} = {' or '.join(map(str, allowed))}".replace("True", "true").replace(
+                    "False", "false"
+                )
+                self.forbid(getattr(self, other) not in allowed, rule, f"{name} {other}")
+        windowed, positioned = self.attention_window != 10, self.attention_positions != 6
+        rule = "global attention has no window"
+        self.forbid(windowed and self.attention_span == "global", rule, "attention_window attention_span")
+        rule = "soft attention sums over all positions"
+        self.forbid(positioned and self.attention_kind == "soft", rule, "attention_positions attention_kind")
+        stacked, fed = self.layers > 1, self.input_feeding == "attentional"
+        in_luongs_order = self.order == "update-look-generate" or self.architecture == "transformer"
+        self.forbid(stacked and not in_luongs_order, "the orders of the paper have one layer", "layers order")
         rule = "attentional vectors are fed where the last layer attends"
-        first = self.attention_layer == "first" and self.layers > 1
-        self.forbid(fed and first, rule, "input_feeding attention_layer")
+        self.forbid(fed and stacked and self.attention_layer == "first", rule, "input_feeding attention_layer")
         size = self.softmax_size
-        rule = f"the softmax has vectors of {size} units; --output-rank {self.embedding} makes them equal"
+        rule = f"the softmax has vectors of {size} units; output_rank = {self.embedding} makes them equal"
         self.forbid(self.shared_embeddings and size != self.embedding, rule, "shared_embeddings embedding")
+        if self.architecture == "transformer":
+            self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
+            self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
+            self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
 
     @property
     def softmax_size(self) -> int:
@@ -173,28 +167,35 @@ class ModelConfig(Settings, section="train"):
         state_size = self.embedding if self.architecture == "transformer" else self.hidden
         return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
-    def _check_kind(self) -> None:
-        """Raises SettingError for settings that do not go with the kind of attention."""
-        kind = self.attention_kind
-        wrong = kind == "soft" and self.attention_positions != 6
-        self.forbid(wrong, "soft attention sums over all positions", "attention_positions attention_kind")
-        # The word must depend on the context through the readout, and the weights must be the factors of the context.
-        needed = {"architecture": "recurrent", "attention_span": "global", "readout": "maxout"}
-        others = [name for name, value in needed.items() if getattr(self, name) != value]
-        rule = f"{kind} attention needs a recurrent model with global attention and the maxout readout"
-        names = " ".join(["attention_kind", *(others or ["attention"])])
-        self.forbid(kind != "soft" and (self.attention == "none" or bool(others)), rule, names)
 
-    def _check_transformer(self) -> None:
-        """Raises SettingError for settings that a Transformer cannot have."""
-        needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        for name, value in {**needed, "attention_span": "global", "copy": False}.items():
-            rule = f"a Transformer needs {name} = {value}"
-            self.forbid(getattr(self, name) != value, rule, f"{name} architecture")
-        self.forbid(self.attention == "none", "a Transformer has attention", "attention architecture")
-        self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
-        self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
-        self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
+_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
+_LUONG = ("update-look-generate",)
+# A setting, its values, and the values that other settings need then.
+_NEEDS: tuple[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]], ...] = (
+    ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
+    ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
+    ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
+    # The word must depend on the context through the readout, and the weights must be the factors of the context.
+    (
+        "attention_kind",
+        ("marginal", "hard"),
+        {
+            "attention": _ATTENDING,
+            "architecture": ("recurrent",),
+            "attention_span": ("global",),
+            "readout": ("maxout",),
+        },
+    ),
+    ("reverse_source", (True,), {"bidirectional": (False,)}),
+    ("readout", ("attentional",), {"attention": _ATTENDING}),
+    ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
+    (
+        "architecture",
+        ("transformer",),
+        {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
+    ),
+    ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
+)
 
 
 class TrainingConfig(Settings, section="train"):
@@ -206,7 +207,7 @@ class TrainingConfig(Settings, section="train"):
     """
 
     optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
-    learning_rate: float = common(1.0, "Highest learning rate.", OPTIMISER, above=0)
+    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, above=0)
     rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
     epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
     beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
@@ -227,19 +228,29 @@ class TrainingConfig(Settings, section="train"):
         "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         BATCHES,
     )
-    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET)
-    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9)
-    max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME")
-    patience: int = common(10, "Stop after this many validations without progress; 0 = never.", BUDGET)
+    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET, affects="budget")
+    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9, affects="budget")
+    max_time: str = common(
+        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME", affects="budget"
+    )
+    patience: int = setting(
+        10, "Stop after this many validations without progress; 0 = never.", BUDGET, affects="budget"
+    )
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
-    validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
-    checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
-    init_from: str = setting("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
+    validate_every: str = setting(
+        "1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch", affects="budget"
+    )
+    bleu_sentences: int = setting(
+        500, "Development sentences translated at each validation; 0 = none.", BUDGET, affects="budget"
+    )
+    checkpoint_every: str = setting(
+        "10m", "Updates, a time or `epoch`.", MACHINE, form=interval, metavar="N|TIME|epoch", affects="machine"
+    )
+    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1, affects="printing")
+    init_from: str = common("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
     guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
     seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
-    device: Device = common("auto", DEVICE_HELP, MACHINE)
+    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine")
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
-    threads: int = threads_setting()
+    threads: int = threads_setting(common=True)

@@ -142,7 +142,7 @@ class TrainingSetup:
             nats = position.excess if above else position.excess - position.lowest_excess
             than = "that of guessing" if above else "its lowest value"
             text += f": the loss is {nats:,.1f} nats per word above {than}"
-        text += f"; lower --learning-rate (it was {self.config.learning_rate:g}) and train anew with --restart"
+        text += f"; lower --learning-rate (it was {self.config.learning_rate:g}) and train anew with --force"
         guessing = math.log(self.model_config.target_vocabulary_size)
         if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
             text += f"; the best weights, of update {position.best_update} with dev loss "

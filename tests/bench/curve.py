@@ -64,7 +64,7 @@ def _measure(task: Task, reference: Sequence[str], translations: _Measure, minut
 def _ours(task: Task, minutes: float) -> dict[str, Any]:
     folder = task.texts.folder / f"ours-{minutes:g}"
     options = ["--preset", SIZES[task.texts.size.name][0], "--epochs", "0", "--max-time", f"{60 * minutes:g}s"]
-    options += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--restart", "--quiet"]
+    options += ["--threads", str(task.threads), "--seed", str(task.training.seed), "--force", "--quiet"]
     seconds = our_training(task, folder, "nmtalign", "", options)
     translates = our_translation(task, folder, task.texts.file("test", "src"), task.training.beam)
     return {"seconds": seconds, "lines": call(translates, "nmtalign", task)}

@@ -371,7 +371,7 @@ def test_an_interruption_leaves_nothing(copied: Copy) -> None:
     code = (
         "import sys; from pathlib import Path\n"
         "from nmtalign.cli.common import say\n"
-        "from nmtalign.cli.stopping import Signals\n"
+        "from nmtalign.cli.common import Signals\n"
         "from nmtalign.scoring.models import translation_of\n"
         "from nmtalign.settings.command_settings import TranslateConfig\n"
         "from nmtalign.errors import NmtalignError\n"

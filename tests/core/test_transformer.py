@@ -60,12 +60,12 @@ def test_presets_have_these_parameter_counts(name, sizes, count):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"readout": "maxout"}, "a Transformer needs readout = direct"),
-        ({"order": "look-update-generate"}, "a Transformer needs order = update-look-generate"),
+        ({"readout": "maxout"}, "needs readout = direct"),
+        ({"order": "look-update-generate"}, "needs order = update-look-generate"),
         ({"heads": 4}, "the heads must divide the embedding"),
         ({"alignment_layer": 5}, "there is no such layer"),
         ({"alignment_head": 3}, "there is no such head"),
-        ({"attention": "none"}, "a Transformer has attention"),
+        ({"attention": "none"}, "needs attention = "),
     ],
 )
 def test_settings_that_a_transformer_cannot_have(changes, message):

@@ -61,8 +61,7 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
         ("a\tb\n", "c: column 1 is the source, column 2 the target; line 1 is a pair, no header"),
         (
             TMX.format(encoding="utf-8"),
-            "c: TMX, en is the source, fr the target; "
-            "for en it has en-US, en-GB, EN, en; for fr it has fr, FR_ca",
+            "c: TMX, en is the source, fr the target; for en it has en-US, en-GB, EN, en; for fr it has fr, FR_ca",
         ),
         (
             "en-US\tfr-FR\ten_GB\na\tb\tc\n",

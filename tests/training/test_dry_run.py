@@ -76,7 +76,7 @@ def test_a_time_limit_that_suffices_gives_no_advice(reversal, tmp_path):
 
 def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_path):
     train(reversal, tmp_path / "model", sizes(reversal))
-    with pytest.raises(UsageError, match="--restart"):
+    with pytest.raises(UsageError, match="--force"):
         rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
 
 

@@ -166,9 +166,9 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
         path.write_bytes(path.read_bytes()[:1000])
     assert here(again) == 4
     line = capfd.readouterr().err.splitlines()[-1]
-    for words in ("training_state.safetensors", "training_state.previous.safetensors", "--restart"):
+    for words in ("training_state.safetensors", "training_state.previous.safetensors", "--force"):
         assert words in line
-    assert here([*again, "--restart"]) == 0
+    assert here([*again, "--force"]) == 0
     assert both(folder) == whole
 
 

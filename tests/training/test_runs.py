@@ -46,20 +46,20 @@ def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_again(reversa
 @pytest.mark.parametrize("save", [save_best, save_last])
 def test_weights_whose_checkpoints_are_gone_are_not_trained_over(reversal, folder, model, save):
     save(folder, model, 4, OTHER)
-    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--force"):
         find_run(folder, RUN, reversal)
 
 
 def test_weights_that_do_not_tell_whose_they_are_are_not_trained_over(reversal, folder, model):
     save_tensors(folder / "best.safetensors", model.state_dict(), {})
-    with pytest.raises(UsageError, match="--restart"):
+    with pytest.raises(UsageError, match="--force"):
         find_run(folder, RUN, reversal)
 
 
 def test_its_own_checkpoint_is_found_and_another_ones_refused(reversal, folder, model):
     save_state(folder, model, make_optimizer(model.parameters(), TrainingConfig()), Position(update=3), RUN)
     assert find_run(folder, RUN, reversal).position.update == 3
-    with pytest.raises(UsageError, match=r"other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"other settings.*--force"):
         find_run(folder, OTHER, reversal)
 
 
@@ -67,7 +67,7 @@ def test_a_run_of_another_version_is_refused_in_one_line(folder, reversal):
     settings = json.loads((folder / "config.json").read_text())
     settings["training"]["forgotten"] = 1
     (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--restart$"):
+    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--force$"):
         find_run(folder, RUN, reversal)
 
 

@@ -172,11 +172,11 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
     checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST, -1)
     (tmp_path / BEFORE).write_bytes(b"")
-    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--restart$") as raised:
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--force$") as raised:
         find_checkpoint(tmp_path, RUN)
     assert raised.value.exit_code == 4
     (tmp_path / BEFORE).unlink()
-    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*--restart$"):
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*--force$"):
         find_checkpoint(tmp_path, RUN)
 
 
