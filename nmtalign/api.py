@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.settings.workspace import FilePair
-    from nmtalign.text.shard import Shard
+    from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores, ScoredPair

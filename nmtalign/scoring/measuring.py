@@ -20,7 +20,7 @@ from nmtalign.data.pipeline import process_pool, worker_count
 from nmtalign.errors import InputError, NmtalignError
 from nmtalign.scoring.metrics import METRICS, MULTI_BLEU, MetricOptions, Score, Statistics, make_metric
 from nmtalign.scoring.sentence_counts import Counting, Lines, Rows, moses_tokens
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 
 SAMPLE = 20  # sentences of each system that sacreBLEU recomputes
 _BLOCK = 1_000  # sentences: their keys fit into the cache of a core

@@ -35,8 +35,7 @@ from nmtalign.settings.definition import SettingError, resolve
 from nmtalign.text.direction import InputCheck, TextFit
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
 from nmtalign.text.lines import STDIN
-from nmtalign.text.moses import has_rules
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import Tokenizers, has_rules
 
 ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.scoring.metrics import METRICS, MULTI_BLEU, MetricOptions, chrf_values, make_metric
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 
 Rows = NDArray[Any]  # (N, D)
 Lines = Sequence[str]

@@ -19,8 +19,7 @@ from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, pla
 from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, open_bytes
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import TOKENIZER_FILE, SpacedWords, Tokenizer, Tokenizers
+from nmtalign.text.tokenizer import TOKENIZER_FILE, MosesWords, SpacedWords, Tokenizer, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, is_word
 
 CORPUS = "corpus.h5"

@@ -8,8 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.data.pipeline import WordIndex
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizer
+from nmtalign.text.tokenizer import MosesWords, SentencePieces, Subwords, Tokenizer
 
 WINDOW = 20_000  # sentences at a time, so that memory does not grow with the text
 

@@ -219,7 +219,7 @@ def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
     assert run(folder, "long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu").stderr == ""
     (folder / "raw.fr").write_text("Il dort bien.\n" * 120)
     done = run(folder, "long.fr", "-r", "raw.fr", "--tokenize", "none", "--metrics", "bleu")
-    assert "long.fr: not raw text (unlike raw.fr)" in done.stderr
+    assert "long.fr: not raw text" in done.stderr
 
 
 @pytest.mark.parametrize(

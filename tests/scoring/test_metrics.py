@@ -24,7 +24,7 @@ from nmtalign.scoring import metrics
 from nmtalign.scoring.measuring import bleu, corpus_scores, measure
 from nmtalign.scoring.metrics import MetricOptions, has_tokenizer, tokenizer_for
 from nmtalign.scoring.texts import read_text
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 
 PHRASES = "le la Un une chien , chats; noirs (l'eau) dort. mange; 3,5 12% très grand-père ! « oui » U.S.A. ne pas"
 WORDS = PHRASES.split()

@@ -14,8 +14,7 @@ from nmtalign.errors import FormatError, InputError
 from nmtalign.scoring.word_ids import WINDOW, TargetTexts, Tokenized, whole_words
 from nmtalign.scoring.words import PLACES, Frequencies, WordCounts, place_table, word_table
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.text.tokenizer import MosesWords, SpacedWords
 from nmtalign.text.vocabulary import Vocabulary
 
 WORDS = SpacedWords()
