@@ -22,12 +22,12 @@ if TYPE_CHECKING:
         lexicon,
         link,
         prepare,
+        score,
         score_pairs,
         train,
         write_alignments,
     )
     from nmtalign.columns import AlignBatch, TranslateBatch
-    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.translation import Request, Translation
     from nmtalign.translating.translator import Translator
 
@@ -68,7 +68,6 @@ _MODULES = {
     "TranslateBatch": "nmtalign.columns",
     "Translation": "nmtalign.translating.translation",
     "Translator": "nmtalign.translating.translator",
-    "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
         (
@@ -80,6 +79,7 @@ _MODULES = {
             "lexicon",
             "link",
             "prepare",
+            "score",
             "score_pairs",
             "train",
             "write_alignments",

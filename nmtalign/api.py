@@ -5,6 +5,7 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,9 @@ from nmtalign.settings.command_settings import (
     LexiconConfig,
     LinkConfig,
     PrepConfig,
+    ScoreConfig,
     ServeConfig,
+    TranslateConfig,
 )
 from nmtalign.settings.definition import Layer, definitions, naming
 from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.corpus_writer import Summary
+    from nmtalign.scoring.scoring_run import ScoreResult
     from nmtalign.training.events import Event, Finished
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
@@ -105,6 +109,52 @@ def train(
 
     with naming(*layers), keeping_generators(pick_device(config.device)):
         return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
+
+
+def score(
+    hypotheses: StrPath | Sequence[str] | Mapping[str, StrPath | Sequence[str]],
+    references: StrPath | Sequence[str] | Sequence[Path | Sequence[str]],
+    source: StrPath | Sequence[str] | None = None,
+    *,
+    model: StrPath | None = None,
+    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] | None = None,
+    translation: TranslateConfig | None = None,
+    config: ScoreConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    progress: Callable[[str, float], AbstractContextManager[Callable[[float], None] | None]] | None = None,
+    **settings: Any,
+) -> "ScoreResult":
+    """Scores one system, or several (a mapping from names to systems), against one or more references.
+
+    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
+    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`, with
+    the settings `translation`. `settings` are those of section [score]: `metrics="bleu,chrf"`, `by_length=True`.
+    `segment_scores` has, for each metric that another program computed, one file or one sequence of numbers per system.
+    `model` is a model directory or a prepared corpus whose words are known (else those of the models that translate).
+    `notify` gets warnings, `progress` is called with (what is done, number of lines) and returns a context whose
+    function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
+    is nothing to score or the numbers of lines differ.
+    """
+    config = config or settings_of(ScoreConfig, _layer("score", settings, ScoreConfig))
+    from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
+
+    def text(given: Any) -> Any:
+        return Path(given) if isinstance(given, str) else given
+
+    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
+    several: Any = references
+    if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
+        several = [references]
+    request = ScoreRequest(
+        {name: text(system) for name, system in systems.items()},
+        [text(each) for each in several],
+        text(source),
+        config,
+        segment_scores or {},
+        text(model),
+        translation or TranslateConfig(),
+    )
+    return run_scoring(request, notify=notify, progress=progress or (lambda doing, lines: nullcontext()))
 
 
 def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:

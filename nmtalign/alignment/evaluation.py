@@ -53,7 +53,7 @@ Lengths = tuple[int, int]  # words of source and target
 
 
 class LengthBucket(Protocol):
-    """A range of sentence lengths, as `nmtalign.scoring.buckets.Bucket`."""
+    """A range of sentence lengths, as `nmtalign.scoring.report.Bucket`."""
 
     @property
     def label(self) -> str:

@@ -26,7 +26,7 @@ from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkEvaluation, LinkFigures
-    from nmtalign.scoring.buckets import Bucket
+    from nmtalign.scoring.report import Bucket
 
 _ALIGNMENTS = Path("alignments.h5")
 _RATES = ("precision", "recall", "aer", "f1")
@@ -82,7 +82,7 @@ def aer(
     systems, gold = _files(chosen.workspace, files or [], gold, (source, target))
 
     from nmtalign.alignment.evaluation import compare_links
-    from nmtalign.scoring.buckets import parse_buckets
+    from nmtalign.scoring.report import parse_buckets
 
     by_length = settings.by_length or settings.buckets is not None
     with chosen.naming(), status_line("comparing the links", quiet):

@@ -47,7 +47,7 @@ tgt-lang trg-lang target-lang tgtlang trglang l: --target-language
 ref refs references reference-file: --reference
 m models checkpoint ckpt load-model path model-path model-dir: --model --output
 model save-model save-dir model-folder: --output --model
-o out outfile output output-file: --output --save-translation
+o out outfile output output-file: --output
 src source source-file: --source
 tgt trg target target-file: --target
 overwrite replace: --force --restart

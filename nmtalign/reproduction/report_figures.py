@@ -23,9 +23,8 @@ from nmtalign.report.document import (
 from nmtalign.reproduction.experiments import BASELINE, FLAGSHIP
 from nmtalign.reproduction.report_tables import by_name, number, p_value, score
 from nmtalign.reproduction.reproduction_results import LONG, LONGEST_DRAWN, Results, Scored, reordering, sure_links
-from nmtalign.scoring.buckets import word_counts
 from nmtalign.scoring.figure import breakdown_svg, draw_by_length
-from nmtalign.scoring.report import SystemReport
+from nmtalign.scoring.report import SystemReport, word_counts
 from nmtalign.training.curve_figure import curve_figure, draw_curves
 
 FIGURES = "figures"

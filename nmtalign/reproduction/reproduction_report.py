@@ -209,7 +209,7 @@ def _score_command(plan: ReproductionPlan, test: str, names: Sequence[str], *, k
     parts += ["--metrics", ",".join(metrics_of(plan).metrics), "--confidence"]
     parts += ["--significance bs"] if len(names) > 1 else []
     if known:
-        parts += ["--data", _shown(plan, plan.base_corpus), "--table1"]
+        parts += ["-m", _shown(plan, plan.base_corpus), "--known-words"]
     elif not any(plan.named(name).experiment.ablation for name in names):
         parts += [f"--by-length --plot length-{test}.png"]
     return " ".join([*parts, _config(names[0])])

@@ -19,12 +19,9 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.reproduction.experiments import FLAGSHIP
 from nmtalign.reproduction.plan import TOGETHER, ReproductionPlan, SystemPlan, languages
 from nmtalign.reproduction.running import Key, Outcome, TestSet, Translations
-from nmtalign.scoring.buckets import Cut, by_length, parse_buckets
-from nmtalign.scoring.measuring import measure_systems
-from nmtalign.scoring.metrics import MetricOptions, Statistics, tokenizer_for
-from nmtalign.scoring.report import Report, make_report
-from nmtalign.scoring.resampling import Resampling
-from nmtalign.scoring.texts import Text
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems, tokenizer_for
+from nmtalign.scoring.report import Cut, Report, Resampling, by_length, make_report, parse_buckets
+from nmtalign.scoring.scoring_run import Text
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.moses import has_rules

@@ -19,10 +19,9 @@ from nmtalign.files import atomic_text, disk_errors, read_json
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan
 from nmtalign.reproduction.preparation import Corpora, settings_file, with_budget, write_settings
 from nmtalign.reproduction.side_by_side import SideBySide, TrainingJob
-from nmtalign.scoring.buckets import Mask
-from nmtalign.scoring.models import Track, untracked
-from nmtalign.scoring.texts import Text, check_aligned, read_text
-from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
+from nmtalign.scoring.known_words import UnknownWords, Vocabularies
+from nmtalign.scoring.report import Mask
+from nmtalign.scoring.scoring_run import Text, Track, check_aligned, read_text, untracked
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.vocabulary import UNK
 from nmtalign.training.events import Finished, Listener

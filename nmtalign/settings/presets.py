@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AlignConfig, PrepConfig, ScoreConfig, TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, PrepConfig, TranslateConfig
 from nmtalign.settings.definition import Layer, SettingError, resolve
 
 T = TypeVar("T")
@@ -175,13 +175,6 @@ SEARCHES: Mapping[str, Mapping[str, Any]] = {
 }
 CANDIDATES = 2000  # most frequent words that a search considers in addition to those of a lexicon
 
-# Settings of `score` that imply another one, unless the same layer sets it.
-_ASKED: Mapping[str, Sequence[str]] = {
-    "by_length": ("length_of", "buckets", "cumulative"),
-    "confidence": ("bootstrap", "seed"),
-    "no_unk": ("table1",),
-}
-
 
 # Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
 OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size", "joint")
@@ -237,17 +230,8 @@ def _threshold_over_links(layers: Sequence[Layer]) -> Iterator[Layer]:
         yield origin, {key: value for key, value in values.items() if key != "links" or place >= last}
 
 
-def _implied_by_details(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """Adds below each layer the settings that its values imply; see _ASKED."""
-    for origin, values in layers:
-        given = {name for name, value in values.items() if value is not None and value is not False}
-        yield origin, {name: True for name, details in _ASKED.items() if given.intersection(details)}
-        yield origin, values
-
-
 _ADDED: Mapping[type, Callable[[Sequence[Layer]], Iterator[Layer]]] = {
     PrepConfig: _without_own_vocabularies,
     TranslateConfig: _implied_by_search,
     AlignConfig: _threshold_over_links,
-    ScoreConfig: _implied_by_details,
 }

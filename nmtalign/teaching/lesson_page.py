@@ -21,9 +21,8 @@ from markupsafe import Markup
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.report.html_page import content_policy, inert_json
-from nmtalign.scoring.buckets import by_length, parse_buckets
-from nmtalign.scoring.measuring import measure
-from nmtalign.scoring.metrics import MetricOptions, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, measure, tokenizer_for
+from nmtalign.scoring.report import by_length, parse_buckets
 from nmtalign.teaching.lesson import SHOWN_UNITS, Lesson, kept_words, links_of, reordered_phrase
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.vocabulary import UNK
@@ -259,7 +258,7 @@ def _bleu_by_length(examples: Sequence[SourceSentence], lesson: Lesson) -> dict[
     scores = {name: measure(lines, [reference], options)[0] for name, lines in zip(lesson.models, texts, strict=False)}
     cut = by_length([[one.found.source for one in examples]], parse_buckets(BUCKETS))
     everything = np.ones(len(examples), dtype=bool)
-    parts = [("all", everything), *((label, cut.part(number)[0]) for number, label in enumerate(cut.labels))]
+    parts = [("all", everything), *((label, mask) for label, (mask,) in zip(cut.labels, cut.masks, strict=True))]
     rows = [
         {"words": label, "sentences": int(mask.sum())}
         | {name: round(one.score(mask).value, 2) for name, one in scores.items()}

@@ -51,7 +51,7 @@ def run(
 
 def _measure(task: Task, reference: Sequence[str], translations: _Measure, minutes: float) -> dict[str, Any]:
     """Returns BLEU of the text that is made from the tokens, and the seconds of the training."""
-    from nmtalign.scoring.measuring import bleu
+    from nmtalign.scoring.metrics import bleu
 
     found = translations(minutes)
     target = Tokenizers.load(task.corpus).target

@@ -252,7 +252,7 @@ def call(
 
 def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     """Returns BLEU on tokens, which are the same for all toolkits."""
-    from nmtalign.scoring.measuring import bleu
+    from nmtalign.scoring.metrics import bleu
 
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")

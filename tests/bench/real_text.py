@@ -54,7 +54,7 @@ def _quality(
     texts: dict[str, list[str]], name: str, reference: Sequence[str] | None, results: dict[str, Any]
 ) -> dict[str, float]:
     """Returns BLEU, its difference to fp32, and the share of texts equal to fp32's; `results` gets the signature."""
-    from nmtalign.scoring.measuring import bleu
+    from nmtalign.scoring.metrics import bleu
 
     quality = {}
     exact = texts.get("ours-fp32")

@@ -20,7 +20,7 @@ from bench.recipes import Recipe, recipes  # noqa: E402
 from nmtalign import Translator  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
 from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
-from nmtalign.scoring.measuring import bleu  # noqa: E402
+from nmtalign.scoring.metrics import bleu  # noqa: E402
 from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 

@@ -15,15 +15,14 @@ from bench.score_texts import LONGEST, MEAN, NOISE, write_texts  # noqa: E402
 
 
 def test_it_measures_the_command_and_each_metric(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    sizes = ("--sentences", "60", "--sample", "20", "--peer-sentences", "10", "--samples", "20", "--trials", "20")
+    sizes = ("--sentences", "60", "--peer-sentences", "10", "--samples", "20", "--trials", "20")
     first = next(iter(RUNS))
     found = tmp_path / "found.json"
     assert main(["score", *sizes, "--runs", first, "--folder", str(tmp_path), "--json", str(found)]) == 0
     assert first in capsys.readouterr().out
     results = json.loads(found.read_text())
     assert results["runs"][first]["seconds"] > 0
-    assert all(one["ours_ms"] > 0 for one in results["metrics"].values())
-    assert [name for name, one in results["metrics"].items() if "sacrebleu_ms" not in one] == ["multi-bleu"]
+    assert all(spent > 0 for spent in results["metrics"].values())
     assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
 
 

@@ -14,7 +14,7 @@ from helpers.core_models import spread
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.scoring.measuring import bleu
+from nmtalign.scoring.metrics import bleu
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.teaching import lesson_page
 from nmtalign.teaching.lesson import Lesson, energies_of, kept_words, links_of, reordered_phrase

@@ -14,10 +14,9 @@ from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import export_model
 from nmtalign.model_files import describe_model
-from nmtalign.scoring.measuring import corpus_scores
-from nmtalign.scoring.metrics import MetricOptions, Score
-from nmtalign.scoring.models import translation_of
-from nmtalign.scoring.texts import Text
+from nmtalign.scoring import metrics
+from nmtalign.scoring.metrics import Score
+from nmtalign.scoring.scoring_run import Text, translation_of
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.training import checkpoints, validation
@@ -36,8 +35,8 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     source = Text("dev", [dev.source_text(index) for index in range(count)])
     references = [dev.target_text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    done = translation_of(source, tmp_path / "model", greedy)
-    (score,) = corpus_scores(done.lines, references, options=MetricOptions(("bleu",)))
+    done = translation_of(source, tmp_path / "model", greedy, print)
+    score = metrics.bleu(done.lines, references)
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
 
@@ -66,7 +65,7 @@ def test_dev_bleu_of_chinese_counts_characters_and_a_run_keeps_its_tokeniser(tmp
 
 def test_a_run_whose_tokeniser_is_gone_is_refused(reversal, tmp_path, monkeypatch):
     monkeypatch.setattr(validation, "tokenizer_for", lambda language, lines: "ja-mecab")
-    monkeypatch.setattr(validation, "bleu", lambda *texts, tokenize: corpus_scores(*texts)[0])
+    monkeypatch.setattr(validation, "bleu", lambda *texts, tokenize: metrics.bleu(*texts))
     trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))
     monkeypatch.setattr(checkpoints, "has_tokenizer", lambda name: False)
     config = dataclasses.replace(trainings.CONFIG, max_updates=14)
