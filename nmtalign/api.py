@@ -5,12 +5,12 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import is_aligner, with_first_model
+from nmtalign.model_files import is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
@@ -23,9 +23,8 @@ from nmtalign.settings.command_settings import (
     ServeConfig,
     TranslateConfig,
 )
-from nmtalign.settings.definition import Layer, definitions, naming
-from nmtalign.settings.presets import DEFAULT_PRESET, settings_of
-from nmtalign.settings.presets import preset as settings_of_preset
+from nmtalign.settings.definition import Layer, definitions, naming, resolve
+from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import check_keys
 
@@ -37,12 +36,13 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.translation_table import Lexicon
     from nmtalign.data.corpus_writer import Summary
-    from nmtalign.scoring.scoring_run import ScoreResult
-    from nmtalign.training.events import Event, Finished
+    from nmtalign.scoring.scoring_run import ScoreResult, Track
+    from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.translation import ScoredPair
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
+T = TypeVar("T")
 
 
 def prepare(
@@ -51,9 +51,12 @@ def prepare(
     folder: StrPath,
     *,
     languages: tuple[str, str],
-    dev: StrPath | tuple[StrPath, StrPath] | None = None,
-    test: StrPath | tuple[StrPath, StrPath] | None = None,
+    dev: StrPath | tuple[StrPath, StrPath | None] | None = None,
+    test: StrPath | tuple[StrPath, StrPath | None] | None = None,
     force: bool = False,
+    progress: Callable[[int], None] = lambda pairs: None,
+    notify: Callable[[str], None] = lambda step: None,
+    config: PrepConfig | None = None,
     **settings: Any,
 ) -> "Summary":
     """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
@@ -61,17 +64,18 @@ def prepare(
     `source` and `target` are files that are aligned line by line; without `target`, `source` is a TSV or TMX file with
     both languages. `dev` and `test` are (source, target), or one TSV or TMX file. All files may be compressed.
     `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
-    section [prep], such as shortlist="30000". Raises UsageError for a wrong setting, and if `folder` contains another
-    corpus and `force` is not given. Raises InputError for a text that is missing, too short or not UTF-8.
-    """
-    layer = _layer("prepare", settings, PrepConfig)
-    config = settings_of(PrepConfig, layer)
-    from nmtalign.data.prepare import prepare as prepare_corpus
+    section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with the number of pairs
+    that were read, `notify` with the name of each step.
 
-    dev_texts, test_texts = (None if one is None else _paths(one) for one in (dev, test))
-    with naming(layer):
-        train_texts = _paths((source, target))
-        return prepare_corpus(train_texts, Path(folder), config, languages, dev_texts, test_texts, force=force)
+    Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
+    InputError for a text that is missing, too short or not UTF-8.
+    """
+    with _resolved("prepare", PrepConfig, config, settings) as config:
+        from nmtalign.data.prepare import prepare as prepare_corpus
+
+        train_text, folder = _paths((source, target)), Path(folder)
+        dev_text, test_text = (None if one is None else _paths(one) for one in (dev, test))
+        return prepare_corpus(train_text, folder, config, languages, dev_text, test_text, progress, notify, force)
 
 
 def train(
@@ -79,36 +83,50 @@ def train(
     folder: StrPath,
     *,
     preset: str = DEFAULT_PRESET,
-    restart: bool = False,
-    events: "list[Event] | None" = None,
+    force: bool = False,
+    listen: "Listener" = lambda event: None,
+    stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
+    config: tuple[ModelConfig, TrainingConfig] | None = None,
     **settings: Any,
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
     `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
-    init_from="model/" the training starts with the weights of another model, and has its architecture.
-    The events of the training are written to train.jsonl in `folder`, and added to the list `events`; the last one is
-    returned. `restart` replaces another model in `folder`. Raises UsageError for a wrong setting and for a folder that
-    contains another model, FormatError if `data` contains no corpus, TrainingError if the training cannot continue.
+    init_from="model/" the training starts with the weights of another model, and has its architecture. `config`
+    replaces `settings`; `preset` then only names the preset in the model directory. `force` replaces another model in
+    `folder`.
+
+    `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
+    train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
+    that ends it at the next update, with a reason. The caller's random generators and number of threads do not change.
+
+    Raises UsageError for a wrong setting and for a folder that contains another model, FormatError if `data` contains
+    no corpus, TrainingError if the training cannot continue.
     """
-    layer = _layer("train", settings, ModelConfig, TrainingConfig)
-    layers = with_first_model(((f"preset {preset}", settings_of_preset(preset)), layer), Path(folder))
-    settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)  # before PyTorch is imported
-    from nmtalign.core.devices import keeping_generators, pick_device
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.training.budget import fit_preset
-    from nmtalign.training.trainer import Trainer
+    from nmtalign.training.events import Working
 
-    corpus = Corpus.open(Path(data))
-    layers = fit_preset(layers, preset, corpus)
-    model_config, config = settings_of(ModelConfig, *layers), settings_of(TrainingConfig, *layers)
+    layers: tuple[Layer, ...] = ()
+    if config is None:
+        from nmtalign.training.budget import training_layers
 
-    def listen(event: "Event") -> None:
-        if events is not None and event.recorded:
-            events.append(event)
+        layer = _layer("train", settings, ModelConfig, TrainingConfig)
+        layers = training_layers(preset, (layer,), Path(data), Path(folder))
+        config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+    with naming(*layers) if layers else nullcontext():
+        listen(Working(0, 0.0, 0.0, "loading PyTorch"))
+        from nmtalign.core.devices import keeping_generators
+        from nmtalign.data.corpus import Corpus
+        from nmtalign.training.distributed import open_world
+        from nmtalign.training.trainer import Trainer
 
-    with naming(*layers), keeping_generators(pick_device(config.device)):
-        return Trainer(corpus, Path(folder), preset, model_config, config, listen, restart).run()
+        world = open_world(config[1].device)  # the processes that torchrun has started, or the only one
+        with world.reporting_once(), keeping_generators(world.device):
+            listen(Working(0, 0.0, 0.0, "preparing the model"))
+            trainer = Trainer(Corpus.open(Path(data)), Path(folder), preset, *config, listen, force, world)
+            with stopping(trainer.stop):
+                finished = trainer.run()
+            world.close()
+    return finished
 
 
 def score(
@@ -121,7 +139,7 @@ def score(
     translation: TranslateConfig | None = None,
     config: ScoreConfig | None = None,
     notify: Callable[[str], None] = lambda message: None,
-    progress: Callable[[str, float], AbstractContextManager[Callable[[float], None] | None]] | None = None,
+    progress: "Track" = lambda doing, lines: nullcontext(),
     **settings: Any,
 ) -> "ScoreResult":
     """Scores one system, or several (a mapping from names to systems), against one or more references.
@@ -135,7 +153,6 @@ def score(
     function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
     is nothing to score or the numbers of lines differ.
     """
-    config = config or settings_of(ScoreConfig, _layer("score", settings, ScoreConfig))
     from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
 
     def text(given: Any) -> Any:
@@ -145,16 +162,17 @@ def score(
     several: Any = references
     if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
         several = [references]
-    request = ScoreRequest(
-        {name: text(system) for name, system in systems.items()},
-        [text(each) for each in several],
-        text(source),
-        config,
-        segment_scores or {},
-        text(model),
-        translation or TranslateConfig(),
-    )
-    return run_scoring(request, notify=notify, progress=progress or (lambda doing, lines: nullcontext()))
+    with _resolved("score", ScoreConfig, config, settings) as config:
+        request = ScoreRequest(
+            {name: text(system) for name, system in systems.items()},
+            [text(each) for each in several],
+            text(source),
+            config,
+            segment_scores or {},
+            text(model),
+            translation,
+        )
+        return run_scoring(request, notify=notify, progress=progress)
 
 
 def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
@@ -165,7 +183,7 @@ def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settin
     for a folder with other content, InputError for texts of unequal length.
     """
     layer = _layer("link", settings, LinkConfig)
-    config = settings_of(LinkConfig, layer)
+    config = resolve(LinkConfig, layer)
     from nmtalign.alignment.linking import LinkRun
 
     with naming(layer):
@@ -242,7 +260,7 @@ def write_alignments(
 
 def _aligners(models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]) -> "tuple[Models, AlignConfig]":
     """The loaded models, and the settings of section [align]."""
-    config = settings_of(AlignConfig, _layer("align", settings, AlignConfig))
+    config = resolve(AlignConfig, _layer("align", settings, AlignConfig))
     from nmtalign.alignment.aligning import load_models
 
     folders = [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
@@ -262,7 +280,7 @@ def aer(
     `source` and `target` are the texts, with words between spaces. `settings` are those of section [aer], such as
     links_base=1. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = settings_of(AerConfig, _layer("aer", settings, AerConfig))
+    config = resolve(AerConfig, _layer("aer", settings, AerConfig))
     from nmtalign.alignment.evaluation import compare_links
 
     texts = [None if path is None else Path(path) for path in (source, target)]
@@ -284,7 +302,7 @@ def lexicon(
     model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
     such as iterations=3. Raises UsageError for what is not a pair, InputError if there are no pairs to learn from.
     """
-    config = settings_of(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
+    config = resolve(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
     from nmtalign.alignment.model1 import read_bitext
     from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
     from nmtalign.text.lines import checked_pairs
@@ -305,7 +323,7 @@ def application(
     than localhost needs allowed_hosts="NAME". `notify` is called with one line for each error inside the server. Raises
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
-    config = settings_of(ServeConfig, _layer("application", settings, ServeConfig))
+    config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
     need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
@@ -322,18 +340,23 @@ def export_model(
     With `average` the weights are the mean of those of `model` and of these model directories or files of weights.
     Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
     """
-    config = settings_of(ExportConfig, _layer("export_model", settings, ExportConfig))
+    config = resolve(ExportConfig, _layer("export_model", settings, ExportConfig))
     from nmtalign.model_directory import export_model as copy_model
 
     copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])
 
 
-def describe(path: StrPath) -> Mapping[str, Any]:
+def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     """Describes a model directory, a prepared corpus, a word aligner or an alignment file, as `nmtalign info` does.
 
-    All checksums of a model are verified. A file of weights that is damaged has the key "damaged". Raises FormatError
-    for anything else, and for other damage.
+    Without a path it describes this machine, with a measurement of about a second. All checksums of a model are
+    verified. A file of weights that is damaged has the key "damaged". Raises FormatError for anything else, and for
+    other damage.
     """
+    if path is None:
+        from nmtalign.machine import describe_machine
+
+        return describe_machine()
     path = Path(path)
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
@@ -362,6 +385,17 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
     return Path(source), None if target is None else Path(target)
+
+
+@contextmanager
+def _resolved(function: str, cls: type[T], config: T | None, settings: Mapping[str, Any]) -> Iterator[T]:
+    """Yields `config`, or else the settings of a function, whose errors then name them; raises UsageError."""
+    if config is not None:
+        yield config
+        return
+    layer = _layer(function, settings, cls)
+    with naming(layer):
+        yield resolve(cls, layer)
 
 
 def _layer(function: str, settings: Mapping[str, Any], *classes: type) -> Layer:

@@ -17,7 +17,8 @@ import psutil
 
 from nmtalign.processor import control_group, cpu_facts, usable_cores
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.version import __version__
 
@@ -108,7 +109,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
     from nmtalign.training.updates import BatchLoss, add_gradient
 
     layer = "preset tiny", preset("tiny")
-    config = settings_of(ModelConfig, layer)
+    config = resolve(ModelConfig, layer)
     config = replace(config, source_vocabulary_size=_VOCABULARY, target_vocabulary_size=_VOCABULARY)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(1)
@@ -116,7 +117,7 @@ def _words_per_second(dtype: "torch.dtype | None") -> int:
         ids = torch.randint(4, _VOCABULARY, (_PAIRS, 2, _WORDS)).tolist()
     batch = make_batch([(source, target) for source, target in ids])
     loss = BatchLoss(model, 0.0, dtype=dtype)
-    optimizer = make_optimizer(model.parameters(), settings_of(TrainingConfig, layer))
+    optimizer = make_optimizer(model.parameters(), resolve(TrainingConfig, layer))
     updates, began = -1, 0.0  # the first one is not measured
     while updates < 1 or time.perf_counter() - began < _SECONDS:
         add_gradient(loss, torch.device("cpu"), batch, 1 / _PAIRS)

@@ -43,7 +43,6 @@ from nmtalign.model_files import (
     CALIBRATION,
     CONFIG,
     LOG,
-    MAY_DIFFER,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
     SOURCE_VOCABULARY,
@@ -57,7 +56,7 @@ from nmtalign.model_files import (
     read_settings,
 )
 from nmtalign.settings.command_settings import StoredWeights
-from nmtalign.settings.definition import Device, InferencePrecision
+from nmtalign.settings.definition import Device, InferencePrecision, select
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import (
     FORMAT,
@@ -270,7 +269,8 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Ten
 
 def _identity(loaded: LoadedModel) -> tuple[Any, ...]:
     """What must be equal for weights to have the same meaning."""
-    settings = {name: value for name, value in asdict(loaded.model.config).items() if name not in MAY_DIFFER}
+    fixed = select(ModelConfig, lambda one: not one.adaptable)  # words are compared instead of the vocabularies' sizes
+    settings = {name: getattr(loaded.model.config, name) for name in fixed}
     return settings, loaded.source_vocabulary, loaded.target_vocabulary
 
 

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import open_regular, parse_json, read_json, sha256_of
-from nmtalign.settings.definition import Layer, definitions, resolve, toml, written
+from nmtalign.settings.definition import Layer, definitions, resolve, select, toml, written
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION, check_tensors
 from nmtalign.version import __version__
@@ -119,19 +119,6 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
         raise FormatError(str(error)) from None
 
 
-# Settings in which a model may differ from the one whose weights it starts from; vocabularies are compared by word.
-MAY_DIFFER = frozenset(
-    {
-        "dropout",
-        "initialisation",
-        "attention_kind",
-        "attention_positions",
-        "source_vocabulary_size",
-        "target_vocabulary_size",
-    }
-)
-
-
 def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ...]:
     """Adds the architecture of the model that `init_from` names to the layers of a training in `folder`.
 
@@ -145,8 +132,9 @@ def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ..
     there = folder if recorded_weights(folder, first) else first
     model = asdict(model_config(there, read_settings(there)))
     model = {name: value for name, value in model.items() if not definitions(ModelConfig)[name].internal}
+    fixed = select(ModelConfig, lambda one: not one.adaptable)
     for origin, values in layers[1:]:
-        for name in sorted((model.keys() - MAY_DIFFER) & values.keys()):
+        for name in sorted(fixed.keys() & values.keys()):
             value = definitions(ModelConfig)[name].convert(origin, values[name])
             if value != model[name]:
                 raise UsageError(

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
@@ -22,6 +22,7 @@ from nmtalign.files import sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig, Symmetrization
+from nmtalign.settings.definition import select
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
 from nmtalign.text.lines import read_pairs, shown
@@ -33,7 +34,6 @@ Models = Sequence[LoadedModel] | WordAligner
 _METHOD: Symmetrization = "agreement"  # of two models, if none is given
 ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
 # Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
-_OF_THE_MACHINE = ("batch_size", "device", "threads", "weights")
 
 
 def align(
@@ -279,7 +279,7 @@ class AlignmentRun:
 
     def _open_writer(self, output: Path, resume: bool) -> AlignmentWriter:
         config, forward = self.config, self._forward
-        stored = {name: value for name, value in asdict(config).items() if name not in _OF_THE_MACHINE}
+        stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
         both, made_by = self._both, "forced decoding"

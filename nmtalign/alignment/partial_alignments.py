@@ -27,6 +27,8 @@ from nmtalign.alignment.layout import COMPRESSION, DATASETS, NAMES, OFFSETS, dat
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, parse_json
 from nmtalign.hdf5 import created, damage, write_attributes
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import select
 
 SETTINGS, CHUNK, TAIL, COMMIT = range(1, 5)  # kinds of frames
 _MAGIC = b"nmtalign alignments, not yet HDF5: --resume goes on with it\n"  # unchanged since version 0.1.0
@@ -35,9 +37,11 @@ _CHECKSUM = struct.Struct("<I")
 _LONGEST = 1 << 26  # bytes of a payload; a longer one is damage
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
-_FREE_OPTIONS = frozenset(
-    ("threads", "device", "max_memory", "batch_size", "lexicon", "glossary", "prefix_file", "phrase_file")
-)
+_FREE_OPTIONS = {
+    "prefix_file",
+    "phrase_file",
+    *select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path),
+}
 
 
 class Frame(NamedTuple):

@@ -14,10 +14,10 @@ from nmtalign.cli.common import (
     notifier,
     own_argument,
     own_option,
+    print_table,
     status_line,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.tables import print_table
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig, ScoreConfig
 from nmtalign.settings.workspace import Workspace
@@ -44,7 +44,7 @@ Source = Annotated[Path | None, own_option("Source text with words between space
 Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
 
 
-@with_settings(AerConfig, section="aer")
+@with_settings(AerConfig)
 def aer(
     chosen: Chosen[AerConfig],
     files: Files = None,

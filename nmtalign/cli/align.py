@@ -11,6 +11,7 @@ from nmtalign.cli.common import (
     QuietOption,
     ReverseGoldOption,
     ShardOption,
+    Signals,
     WhichOption,
     check_inputs,
     choose_wait_policy,
@@ -26,7 +27,6 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.model_files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
@@ -62,7 +62,7 @@ Gold = Annotated[Path | None, own_option("Gold links: print precision, recall an
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
-@with_settings(AlignConfig, section="align")
+@with_settings(AlignConfig)
 def align(
     chosen: Chosen[AlignConfig],
     source: Source = None,

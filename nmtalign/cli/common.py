@@ -1,4 +1,8 @@
-"""What the commands share: messages and progress on stderr, common options, names of compared files, and threads."""
+"""What the commands share: options, messages and progress on stderr, tables, names of files, threads, and signals.
+
+A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number. `exit_on_signals` removes temporary
+files, `stopping` asks a training to save its work, `Signals` ends a stream of results after a complete line.
+"""
 
 import contextlib
 import functools
@@ -6,22 +10,26 @@ import itertools
 import json
 import os
 import re
+import signal
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, TextIO, TypeVar
+from types import FrameType, TracebackType
+from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
 import typer
 
-from nmtalign.errors import UsageError
+from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.model_files import own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading
 from nmtalign.text.shard import Shard
+from nmtalign.text.text_table import TextTable
 
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
@@ -33,9 +41,8 @@ def own_argument(metavar: str, help: str, **details: Any) -> Any:
 
 
 def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
-    """An option of a command that is not a setting; one that has a panel is only in `--help-all`."""
-    title = f"Advanced: {panel}" if panel else None
-    return typer.Option(*names.split(), help=help, metavar=metavar, hidden=bool(panel), rich_help_panel=title, **bounds)
+    """An option of a command that is not a setting."""
+    return typer.Option(*names.split(), help=help, metavar=metavar, **bounds)
 
 
 outputs: dict[str, Path] = {}
@@ -65,6 +72,8 @@ def check_inputs(*inputs: Path | None) -> None:
     Standard input and the inputs that the command line names are checked for every command. A command gives those that
     it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
     """
+    if not outputs:
+        return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
     for output in outputs.values():
         check_other(output, files)
@@ -344,3 +353,157 @@ def bound_caches() -> None:
     """
     for name in ("ONEDNN_PRIMITIVE_CACHE_CAPACITY", "LRU_CACHE_CAPACITY"):
         os.environ.setdefault(name, "256")
+
+
+def print_table(table: TextTable, drawn: bool = True) -> None:
+    """Prints a table without control characters: drawn if stdout is a terminal, else one line per row."""
+    head, *rows = ([escaped(cell) for cell in row] for row in (table.head, *table.rows))
+    table = replace(table, head=head, rows=rows)
+    if drawn and sys.stdout.isatty():
+        _draw(table)
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in table.lines())
+
+
+def _draw(table: TextTable) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(markup=False, highlight=False, emoji=False)
+    for piece in table.pieces(console.width):
+        drawing = Table()
+        for number, name in enumerate(piece.head):
+            drawing.add_column(_padded(name), justify="left" if number in piece.left else "right", overflow="fold")
+        for row in piece.rows:
+            drawing.add_row(*map(_padded, row))
+        console.print(drawing)
+
+
+def _padded(cell: str) -> str:
+    """Keeps spaces at the end of a cell, which rich would remove: they align figures with and without a mark."""
+    bare = cell.rstrip(" ")
+    return bare + "\N{NO-BREAK SPACE}" * (len(cell) - len(bare))
+
+
+REASONS: Mapping[int, str] = {
+    getattr(signal, name): reason
+    for name, reason in (("SIGINT", "interrupted"), ("SIGTERM", "ended by SIGTERM"), ("SIGHUP", "ended by SIGHUP"))
+    if hasattr(signal, name)  # Windows has no SIGHUP
+}
+"""The signals that end a command, and what is reported for each."""
+_REPEATS = 5  # seconds in which torchrun passes on a Ctrl-C that the terminal has already sent to all processes
+
+
+def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = REASONS) -> Mapping[int, Any]:
+    """Installs a handler of signals; returns the handlers before it.
+
+    A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it for a
+    command in the background, but a process that sends SIGINT wants the command to end.
+    """
+    heeded = [number for number in numbers if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
+    return {number: signal.signal(number, handler) for number in heeded}
+
+
+def exit_on_signals() -> None:
+    """Makes SIGTERM and SIGHUP end a command by an exception, as SIGINT does, so that temporary files are removed."""
+    if threading.current_thread() is threading.main_thread():
+        _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
+
+
+@contextlib.contextmanager
+def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
+    """The first signal calls `stop` with its reason, a second one ends the command at once; yields those that came."""
+    came: list[int] = []
+    began = 0.0
+
+    def handle(number: int, _: FrameType | None) -> None:
+        nonlocal began
+        if not came:
+            began = time.monotonic()
+            stop(REASONS[number])
+        elif "LOCAL_RANK" not in os.environ or time.monotonic() - began > _REPEATS:
+            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
+        came.append(number)
+
+    before = _install(handle)
+    try:
+        yield came
+    finally:
+        if "LOCAL_RANK" not in os.environ:
+            _restore(before)
+
+
+def _restore(handlers: Mapping[int, Any]) -> None:
+    for number, handler in handlers.items():
+        signal.signal(number, handler)
+
+
+class Stop(BaseException):
+    """A signal has come. It is no Exception, so that `except Exception` does not catch it."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+class Stopped(NmtalignError):  # noqa: N818
+    """The error that reports a signal in one line."""
+
+    def __init__(self, number: int, detail: str) -> None:
+        super().__init__(f"{REASONS[number]}{detail}")
+        self.exit_code = 128 + number
+
+
+class Signals:
+    """A block that a signal ends with Stopped: at once, or after a part that is marked by `whole`.
+
+    `detail` returns the rest of the message, such as what is left to do. A second signal does not wait for the part.
+    """
+
+    def __init__(self) -> None:
+        self.detail: Callable[[], str] = lambda: ""
+        self._whole = False
+        self._came: int | None = None
+        self._before: Mapping[int, Any] = {}
+
+    def __enter__(self) -> Self:
+        if threading.current_thread() is threading.main_thread():
+            self._before = _install(self._handle)
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+        # After a signal, another one ends the process without a second message.
+        _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
+        if isinstance(error, Stop):
+            stopped = Stopped(error.number, self.detail())
+            end_threads(stopped.exit_code, f"error: {stopped}")
+            raise stopped from None
+        if isinstance(error, BrokenPipeError):
+            end_threads(0)
+
+    @contextlib.contextmanager
+    def whole(self) -> Iterator[None]:
+        """A part that the first signal does not interrupt, such as a line and its alignment."""
+        self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = False
+        if self._came is not None:
+            raise Stop(self._came)
+
+    def _handle(self, number: int, _: FrameType | None) -> None:
+        if not self._whole or self._came is not None:
+            raise Stop(number)
+        self._came = number
+
+
+def end_threads(code: int, message: str = "") -> None:
+    """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
+    if sum(not thread.daemon for thread in threading.enumerate()) > 1:
+        if message:
+            say(message)
+        sys.stderr.flush()
+        with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept
+            sys.stdout.flush()
+        os._exit(code)

@@ -1,4 +1,4 @@
-"""What `nmtalign train` shows on stderr: a live panel on a terminal, else plain lines; and events for TensorBoard."""
+"""What `nmtalign train` shows on stderr: a panel on a terminal, else plain lines; and events for TensorBoard."""
 
 import contextlib
 import os
@@ -6,50 +6,201 @@ import sys
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import Any, Self, TextIO, cast
 
-from rich.console import Console
+from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
+from rich.panel import Panel
+from rich.progress_bar import ProgressBar
+from rich.table import Table
+from rich.text import Text
 
 from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
-from nmtalign.cli.panel import Latest, TrainingPanel, describe_skipped, describe_start, short
 from nmtalign.errors import UsageError
 from nmtalign.training.events import (
     Damaged,
     Event,
     Figures,
     Finished,
-    Listener,
     Noticed,
     Progressed,
     Skipped,
     Started,
+    Underway,
     Validated,
+    Working,
+    perplexity,
 )
 
+_SMOOTHED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
 _SLOW = 3.0  # seconds after which a plain line names the work between updates
-_NOTICES = 5  # kept, to be shown again above the panel of a terminal that was resized
+_WIDEST = 120  # columns; longer rows are hard to read
+_FIXED_ROWS = 14  # of the panel without the table of validations
 
 
-@contextlib.contextmanager
-def make_listener(folder: Path, quiet: bool, tensorboard: Path | None) -> Iterator[Listener]:
-    """A listener that shows the events of a training; with `quiet` only damaged files."""
-    with contextlib.ExitStack() as stack:
-        listeners: list[Listener] = []
-        if tensorboard is not None:
-            listeners.append(stack.enter_context(_tensorboard(tensorboard)))
-        if quiet:
-            listeners.append(lambda event: say(describe(event)) if isinstance(event, Damaged) else None)
-        else:
-            listeners.append(stack.enter_context(_live(folder) if shows_live() else _plain()))
+class TrainingDisplay:
+    """Shows the events of a training that `take` gets, while its context is open; with `quiet` only damaged files."""
 
-        def listen(event: Event) -> None:
-            for listener in listeners:
-                listener(event)
+    def __init__(self, folder: Path, quiet: bool = False, tensorboard: Path | None = None) -> None:
+        self.updates = 0  # of this process
+        self._folder, self._quiet, self._tensorboard = folder, quiet, tensorboard
+        self._context = contextlib.ExitStack()
+        self._lock, self._began, self._due = threading.Lock(), time.monotonic(), next_report(0.0)
+        self._started: Started | None = None
+        self._figures: Figures | None = None  # smoothed over about ten events
+        self._count, self._came = 0, 0.0  # of events with figures, and when the last one came
+        self._working: Working | None = None
+        self._since, self._named = self._began, 0.0  # when this work began, and the work that a line has named
+        self._validations: deque[Validated] = deque(maxlen=8)
+        self._ended = threading.Event()
+        self._live: Live | None = None
+        self._writer: Any = None
 
-        yield listen
+    def __enter__(self) -> Self:
+        if self._tensorboard is not None:
+            self._writer = self._context.enter_context(_tensorboard(self._tensorboard))
+        if not self._quiet and shows_live():
+            # rich would take an exported COLUMNS for the size of the terminal, also after the terminal is resized.
+            variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+            console = Console(file=cast(TextIO, _Terminal(sys.stderr)), _environ=variables)
+            # Until the training begins, nothing remains on the terminal: an error of the start is a single line.
+            live = Live(self, console=console, refresh_per_second=2, vertical_overflow="crop", transient=True)
+            self._live = self._context.enter_context(live)
+        elif not self._quiet:
+            thread = threading.Thread(target=self._watch, daemon=True)
+            thread.start()
+            self._context.callback(thread.join)
+            self._context.callback(self._ended.set)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._context.close()
+
+    def take(self, event: Event) -> None:
+        """Notes an event; writes a line for it, unless it belongs into the panel or the next line of progress."""
+        with self._lock:
+            self._note(event)
+            line = describe(event)
+            if self._quiet:
+                line = line if isinstance(event, Damaged) else ""
+            elif self._live:
+                line = line if isinstance(event, Damaged | Noticed | Skipped) else ""
+            elif isinstance(event, Finished) and self._figures:
+                line = describe(self._figures)
+            elif isinstance(event, Figures):
+                line = ""
+        if line and self._live:
+            self._live.console.print(escaped(line), markup=False, highlight=False, soft_wrap=True)
+        elif line:
+            say(line)
+        if self._writer and isinstance(event, Progressed | Validated):
+            group = "train" if isinstance(event, Progressed) else "dev"
+            for name, value in event.as_dict().items():
+                if isinstance(value, float) and name not in ("epoch", "seconds"):
+                    self._writer.add_scalar(f"{group}/{name}", value, event.update)
+
+    def _note(self, event: Event) -> None:
+        now = time.monotonic()
+        match event:
+            case Started():
+                self._started = event
+                if self._live:
+                    self._live.transient = False
+            case Underway():
+                self.updates += 1
+                self._count, self._came, self._working = self._count + 1, now, None
+                self._figures = self._smoothed(event)
+            case Working():
+                if self._working is None or self._working.doing != event.doing:
+                    self._since = now
+                self._working = event
+            case Validated():
+                self._validations.append(event)
+        if event.recorded:
+            self._working = None
+
+    def _smoothed(self, new: Figures) -> Figures:
+        if self._figures is None:
+            return new
+        share, changed = max(0.1, 1 / self._count), {}
+        for name in _SMOOTHED:
+            before, after = getattr(self._figures, name), getattr(new, name)
+            changed[name] = after if before is None or after is None else before + share * (after - before)
+        return replace(new, **changed, perplexity=perplexity(changed["loss"]))
+
+    def _current(self) -> Figures | None:
+        """The figures, with the time as it is now."""
+        if self._figures is None:
+            return None
+        passed, left = time.monotonic() - self._came, self._figures.seconds_left
+        left = None if left is None else max(0.0, left - passed)
+        return replace(self._figures, seconds=self._figures.seconds + passed, seconds_left=left)
+
+    def _doing(self) -> str:
+        """The present work in words, as in "validating ... 40%"."""
+        if self._working is None:
+            return "training" if self._figures else "starting"
+        share = f" {self._working.done:.0%}" if self._working.done is not None else ""
+        return f"{self._working.doing} ...{share}"
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.5):
+            self.tick()
+
+    def tick(self) -> None:
+        """Writes the plain lines that are due, also within a long update; to be called about every second."""
+        with self._lock:
+            now = time.monotonic()
+            due, figures = now - self._began >= self._due, self._current()
+            if due:
+                self._due = next_report(now - self._began)
+            if due and figures:
+                say(describe(figures))
+            if self._working and (due or (self._since != self._named and now - self._since >= _SLOW)):
+                self._named = self._since
+                say(self._doing())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> Iterator[RenderableType]:
+        """The panel; rich draws it several times per second, in the present size of the terminal."""
+        with self._lock:
+            rows = [*self._rows(options.size.height)]
+        title = Text(f"nmtalign train {escaped(str(self._folder))}")
+        yield Panel(Group(*rows), title=title, title_align="left", width=min(options.max_width, _WIDEST))
+        yield Text("")  # the cursor waits here: the terminal's ^C would begin another row behind a complete one
+
+    def _rows(self, height: int) -> Iterator[RenderableType]:
+        if self._started:
+            yield Text(describe_start(self._started), "dim")
+        figures, doing = self._current(), Text(self._doing(), "cyan")
+        if self._working and (seconds := time.monotonic() - self._since) >= 1:
+            doing.append(f"  {clock(seconds)}")
+        if figures:
+            left = "no limit" if figures.seconds_left is None else f"{clock(figures.seconds_left)} left"
+            bar = Table.grid(padding=(0, 1))
+            bar.add_row(
+                ProgressBar(1, figures.done, width=30), f"{figures.done:.0%}", f"{clock(figures.seconds)} gone", left
+            )
+            yield bar
+        yield doing
+        if figures:
+            yield Text("  ".join(item.replace(" ", "\N{NO-BREAK SPACE}") for item in _items(figures)))
+        if self._validations:
+            table = Table(box=None, padding=(0, 2, 0, 0))
+            for name in ("update", "dev loss", "ppl", "BLEU", ""):
+                table.add_column(name, justify="right", header_style="dim")
+            for one in [*self._validations][-max(1, height - _FIXED_ROWS) :]:
+                bleu = "" if one.bleu is None else f"{one.bleu:.2f}"
+                values = f"{one.update:,}", f"{one.loss:.3f}", _short(one.perplexity), bleu
+                table.add_row(*values, "best" if one.best else _patience(one))
+            yield table
+            samples = Table.grid(padding=(0, 2))
+            for name in ("source", "translation", "reference"):
+                line = escaped(getattr(self._validations[-1], f"sample_{name}"))
+                samples.add_row(Text(name, "dim"), Text(line, overflow="ellipsis", no_wrap=True))
+            yield samples
 
 
 def describe(event: Event) -> str:
@@ -58,97 +209,53 @@ def describe(event: Event) -> str:
         case Started():
             return f"{f'resuming from update {event.update}' if event.resumed else 'training'}: {describe_start(event)}"
         case Figures():
-            links = f"alignment {event.alignment_loss:.3f}  " if event.alignment_loss is not None else ""
             left = f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
-            left += f"  left out {event.skipped}" if event.skipped else ""
-            return (
-                f"update {event.update}  epoch {event.epoch:.2f}  {event.done:.0%}  loss {event.loss:.3f}  "
-                f"ppl {short(event.perplexity)}  {links}"
-                f"words/s {event.source_words_per_second:,.0f} + {event.target_words_per_second:,.0f}  "
-                f"norm {short(event.gradient_norm)}  rate {event.learning_rate:.2g}  {clock(event.seconds)}{left}"
-            )
+            return f"{'  '.join(_items(event))}  {event.done:.0%}  {clock(event.seconds)}{left}"
         case Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
-            patience = "" if event.patience_left is None else f"  patience {event.patience_left} left"
-            best = "  best" if event.best else patience
-            return f"update {event.update}  dev loss {event.loss:.3f}  dev ppl {short(event.perplexity)}{bleu}{best}"
+            best = "best" if event.best else _patience(event)
+            figures = f"dev loss {event.loss:.3f}  dev ppl {_short(event.perplexity)}{bleu}"
+            return f"update {event.update:,}  {figures}  {best}".rstrip()
         case Damaged():
             return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
         case Noticed():
             return event.text
         case Skipped():
-            return describe_skipped(event)
+            return f"update {event.update}: the loss is not finite; left out ({event.in_a_row} in a row)"
     return ""
 
 
-class PlainLines:
-    """Writes lines of progress at fixed times, also within a long update, and a line for each other event."""
-
-    def __init__(self, write: Callable[[str], None] = say, now: Callable[[], float] = time.monotonic) -> None:
-        self._write, self._now, self._began = write, now, now()
-        self._latest, self._due, self._named = Latest(now), next_report(0.0), 0.0
-        self._lock = threading.Lock()
-
-    def take(self, event: Event) -> None:
-        """Writes a line for an event, unless it belongs into the next line of progress."""
-        with self._lock:
-            self._latest.take(event)
-            if isinstance(event, Finished) and self._latest.figures:
-                self._write(describe(self._latest.figures))
-            elif not isinstance(event, Figures) and (line := describe(event)):
-                self._write(line)
-
-    def tick(self) -> None:
-        """Writes what is due; to be called about every second."""
-        with self._lock:
-            passed, latest = self._now() - self._began, self._latest
-            due, figures = passed >= self._due, latest.current()
-            if due:
-                self._due = next_report(passed)
-            if due and figures:
-                self._write(describe(figures))
-            if latest.working and (due or (latest.since != self._named and latest.working_seconds() >= _SLOW)):
-                self._named = latest.since
-                self._write(latest.doing())
+def _items(figures: Figures) -> Iterator[str]:
+    yield f"update {figures.update:,}"
+    yield f"epoch {figures.epoch:.2f}"
+    yield f"loss {figures.loss:.3f}"
+    yield f"ppl {_short(figures.perplexity)}"
+    if figures.alignment_loss is not None:
+        yield f"alignment {figures.alignment_loss:.3f}"
+    yield f"words/s {figures.source_words_per_second:,.0f} + {figures.target_words_per_second:,.0f}"
+    yield f"norm {_short(figures.gradient_norm)}"
+    yield f"rate {figures.learning_rate:.2g}"
+    if figures.skipped:
+        yield f"left out {figures.skipped}"
 
 
-@contextlib.contextmanager
-def _plain() -> Iterator[Listener]:
-    lines, ended = PlainLines(), threading.Event()
-
-    def watch() -> None:
-        while not ended.wait(0.5):
-            lines.tick()
-
-    thread = threading.Thread(target=watch, daemon=True)
-    thread.start()
-    try:
-        yield lines.take
-    finally:
-        ended.set()
-        thread.join()
+def describe_start(event: Started) -> str:
+    """What is trained, and on what, in one line."""
+    several = f"{event.processes} processes, each: " if event.processes > 1 else ""
+    return (
+        f"{event.parameters:,} parameters, {event.pairs:,} pairs ({event.left_out:,} too long), "
+        f"{several}{event.device}, {event.precision}, {event.threads} threads, seed {event.seed}"
+        + (f"; budget: {event.budget}" if event.budget else "")
+    )
 
 
-@contextlib.contextmanager
-def _live(folder: Path) -> Iterator[Listener]:
-    panel, notices = TrainingPanel(folder), deque[str](maxlen=_NOTICES)
-    # rich would take an exported COLUMNS for the size of the terminal, also after the terminal is resized.
-    variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-    console = Console(file=cast(TextIO, _Terminal(sys.stderr)), _environ=variables)
-    # Until the training begins, nothing remains on the terminal: an error of the start is a single line.
-    with Live(panel, console=console, refresh_per_second=2, vertical_overflow="crop", transient=True) as live:
+def _patience(event: Validated) -> str:
+    return "" if event.patience_left is None else f"patience {event.patience_left} left"
 
-        def listen(event: Event) -> None:
-            again, panel.cleared = panel.cleared, False
-            if isinstance(event, Damaged | Noticed):
-                notices.append(escaped(describe(event)))
-            for notice in notices if again else [*notices][-1:] if isinstance(event, Damaged | Noticed) else ():
-                live.console.print(notice, markup=False, highlight=False, soft_wrap=True)
-            if isinstance(event, Started):
-                live.transient = False
-            panel.take(event)
 
-        yield listen
+def _short(value: float) -> str:
+    """A number with two decimals, or a very large one with few digits."""
+    return f"{value:.2f}" if value < 1e6 else f"{value:.1e}"
 
 
 class _Terminal:
@@ -170,19 +277,9 @@ class _Terminal:
         return getattr(self._stream, name)
 
 
-@contextlib.contextmanager
-def _tensorboard(folder: Path) -> Iterator[Listener]:
+def _tensorboard(folder: Path) -> Any:
     try:
         from torch.utils.tensorboard import SummaryWriter
     except ImportError:
         raise UsageError("--tensorboard: TensorBoard is not installed; install nmtalign[tensorboard]") from None
-    with SummaryWriter(str(folder)) as writer:
-
-        def listen(event: Event) -> None:
-            if isinstance(event, Progressed | Validated):
-                group = "train" if isinstance(event, Progressed) else "dev"
-                for name, value in event.as_dict().items():
-                    if isinstance(value, float) and name not in ("epoch", "seconds"):
-                        writer.add_scalar(f"{group}/{name}", value, event.update)
-
-        yield listen
+    return SummaryWriter(str(folder))

@@ -41,7 +41,7 @@ Average = Annotated[
 Force = Annotated[bool, own_option("Of a model: replace another exported model.", names="--force")]
 
 
-@with_settings(ExportConfig, section="export")
+@with_settings(ExportConfig)
 def export(
     chosen: Chosen[ExportConfig],
     source: Source,

@@ -35,7 +35,7 @@ Model = Annotated[
 ]
 
 
-@with_settings(LexiconConfig, section="lexicon")
+@with_settings(LexiconConfig)
 def lexicon(
     chosen: Chosen[LexiconConfig],
     source: Source = None,

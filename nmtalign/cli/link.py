@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.cli.common import (
     QuietOption,
+    Stopped,
     bound_caches,
     choose_wait_policy,
     clock,
@@ -15,10 +16,10 @@ from nmtalign.cli.common import (
     own_option,
     say,
     status_line,
+    stopping,
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.command_settings import LinkConfig
 
 if TYPE_CHECKING:
@@ -41,7 +42,7 @@ Scores = Annotated[
 ]
 
 
-@with_settings(LinkConfig, section="link")
+@with_settings(LinkConfig)
 def link(
     chosen: Chosen[LinkConfig],
     source: Source,

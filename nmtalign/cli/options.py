@@ -1,20 +1,20 @@
-"""Options of the commands, made from the definitions of the settings; `--help-all`, `--show-settings`.
+"""Options of the commands, made from the definitions of the settings; `--set NAME=VALUE` and `--show-settings`.
 
 A command states its own arguments only:
 
-    @with_settings(TranslateConfig, section="translate")
+    @with_settings(TranslateConfig)
     def translate(chosen: Chosen[TranslateConfig], inputs: Inputs = None, quiet: QuietOption = False) -> None:
 
-and is called with the resolved settings. `--help` lists at most 20 options: the common settings, and those of the
-command's own options that are not hidden. `--help-all` lists all.
+and is called with the resolved settings.
 """
 
-import contextlib
 import functools
 import inspect
+import itertools
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 
@@ -22,13 +22,26 @@ import typer
 from typer.core import TyperCommand
 
 from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
-from nmtalign.cli.option_names import advice, pairs_of_files
 from nmtalign.errors import UsageError
-from nmtalign.model_files import with_first_model
-from nmtalign.settings.definition import COMMAND_LINE, Layer, Setting, definitions, naming, option, toml
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, all_layers, budget_of, preset, settings_of
-from nmtalign.settings.workspace import Workspace, given, load_workspace
+from nmtalign.settings.definition import (
+    COMMAND_LINE,
+    SECTIONS,
+    SET,
+    Layer,
+    Setting,
+    definitions,
+    naming,
+    option,
+    resolve,
+    toml,
+    with_implied,
+)
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
+from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
+from nmtalign.text.conversion import bare_name
+from nmtalign.text.languages import suffix_language
 
+NO_FILE = Path()  # the second value of an option for two files of which one is given
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -46,7 +59,7 @@ class Chosen(Generic[T]):
     @property
     def typed(self) -> Mapping[str, Any]:
         """The settings that the command line gives."""
-        return self.layers[-1][1]
+        return {**self.layers[-2][1], **self.layers[-1][1]}
 
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
@@ -54,38 +67,35 @@ class Chosen(Generic[T]):
 
 
 def with_settings(
-    *classes: type,
-    section: str,
-    base: str = "",
-    only: Sequence[str] = (),
-    fit: Callable[..., tuple[Layer, ...]] = lambda layers, *_: layers,
+    *classes: type, layers: Callable[..., tuple[Layer, ...]] | None = None
 ) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
-    """Gives a command options for the settings of `classes`, or for those named in `only`.
+    """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
-    The values of section `base` apply where section `section` has none. `fit` changes the layers of a command with a
-    preset: its arguments are the layers, the preset, the workspace and the command's own arguments.
+    `layers` extends the layers (sections, command line) of a command with a preset: its arguments are the preset, the
+    layers, the workspace and the command's own arguments.
     """
+    sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definitions(cls).items() if not one.internal}
-    found = {name: one for name, one in found.items() if not only or name in only}
 
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
+        _, *own = inspect.signature(command, eval_str=True).parameters.values()
+        taken = [one.name for one in own]
+        options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
+
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
-            config, show, _ = (arguments.pop(one.name) for one in _ALWAYS)
-            flags = {name: _parsed(one, arguments.pop(name)) for name, one in found.items()}
+            config, show, assigned = (arguments.pop(one.name) for one in always)
+            flags = {name: arguments.pop(name) for name in options}
+            flags = {name: options[name].parse(v) if isinstance(v, str) else v for name, v in flags.items()}
             workspace = load_workspace(config)
-            sections = [workspace.section(one) for one in (base, section) if one]
-            kept = [(origin, {name: values[name] for name in values if name in found}) for origin, values in sections]
-            layers: tuple[Layer, ...] = (*kept, given(flags))
-            name = workspace.preset(arguments.pop("preset")) if "preset" in arguments else ""
-            if name:
-                layers = (f"preset {name}", preset(name)), *layers
-                layers = with_first_model(layers, arguments.get("output") or workspace.model)
-                layers = fit(layers, name, workspace, arguments)
-            settings: tuple[Any, ...] = tuple(settings_of(cls, *layers) for cls in classes)
-            chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, layers, name)
-            chosen = replace(chosen, text=_shown(chosen, settings, section, found))
+            chosen_layers = (*map(workspace.section, sections), given(flags), (SET, _assignments(assigned, found)))
+            preset = workspace.preset(arguments.pop("preset")) if layers else ""
+            if layers:
+                chosen_layers = layers(preset, chosen_layers, workspace, arguments)
+            settings: tuple[Any, ...] = tuple(resolve(cls, *chosen_layers) for cls in classes)
+            chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
+            chosen = replace(chosen, text=_shown(chosen, settings, found))
             if show:
                 sys.stdout.write(chosen.text)
             else:
@@ -93,22 +103,39 @@ def with_settings(
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
-        own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
-        parameters = [*own, *(_parameter(one, section) for one in found.values()), *_ALWAYS]
+        always = _always(found)
+        parameters = [*own, *(_parameter(one, sections[0]) for one in options.values()), *always]
         run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         run.__annotations__ = {one.name: one.annotation for one in parameters}
+        run.settings = found  # type: ignore[attr-defined]
         return run
 
     return decorate
 
 
-def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Mapping[str, Setting]) -> str:
-    """The settings as a section of nmtalign.toml; a comment names the origin of each."""
-    lines = [f"[{section}]"]
-    if chosen.preset:
-        lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
+def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str, Any]:
+    """The settings of `--set NAME=VALUE`, converted; raises UsageError for an unknown name or a wrong value."""
+    values = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        check_keys(SET, [name], known)
+        if not equals:
+            raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
+        values[name] = known[name].convert(SET, known[name].parse(value))
+    return values
+
+
+def _shown(chosen: Chosen[Any], settings: Sequence[Any], found: Mapping[str, Setting]) -> str:
+    """The settings as sections of nmtalign.toml; a comment names the origin of each."""
+    lines: list[str] = []
     for made in settings:
-        layers = all_layers(type(made), *chosen.layers)
+        head = f"[{type(made).section}]"
+        if head not in lines:
+            lines += [*([""] if lines else []), head]
+            if chosen.preset:
+                lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
+        layers = with_implied(type(made), *chosen.layers)
         for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
             origin = next((origin for origin, values in reversed(layers) if name in values), "default")
             origin = option(name) if origin == COMMAND_LINE else escaped(origin)
@@ -119,13 +146,12 @@ def _shown(chosen: Chosen[Any], settings: Sequence[Any], section: str, found: Ma
 
 def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
-    kind = bool if one.base is bool else Path if one.is_path else str  # `_parsed` converts numbers
+    kind = bool if one.base is bool else Path if one.is_path else str  # `Setting.parse` converts numbers
     made = typer.Option(
         "/".join(one.options),
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
-        rich_help_panel="Settings" if one.common else f"Advanced: {one.panel}",
-        hidden=not one.common,
+        rich_help_panel="Settings",
         autocompletion=(lambda incomplete: [choice for choice in one.choices if choice.startswith(incomplete)])
         if one.choices
         else None,
@@ -135,17 +161,9 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
     )
 
 
-def _parsed(one: Setting, value: Any) -> Any:
-    """The value of an option; a text that is not the number it should be is refused later, like any wrong setting."""
-    if value is not None and one.base in (int, float):
-        with contextlib.suppress(ValueError):
-            return one.base(value)
-    return value
-
-
 def metavar(one: Setting) -> str:
     """The placeholder of a value in help texts."""
-    return one.metavar or "|".join(one.choices) or {int: "N", float: "X"}.get(one.base, "TEXT")
+    return one.metavar or "|".join(one.choices) or {int: "N", float: "X", bool: "true|false"}.get(one.base, "TEXT")
 
 
 def help_text(one: Setting, section: str) -> str:
@@ -159,30 +177,41 @@ def help_text(one: Setting, section: str) -> str:
     return text.replace("[", "\\[").replace("\\[dim]", "[dim]").replace("\\[/dim]", "[/dim]")
 
 
-def _print_all_help(ctx: typer.Context, value: bool) -> None:
-    if value:
-        for one in ctx.command.params:
-            one.hidden = False  # type: ignore[attr-defined]
-        ctx.get_help()
-        raise typer.Exit
-
-
-def _always(
-    config: ConfigOption = None,
-    show_settings: Annotated[
-        bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-    ] = False,
-    help_all: Annotated[
-        bool, typer.Option("--help-all", help="Show all options and exit.", is_eager=True, callback=_print_all_help)
-    ] = False,
-) -> None:
+def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     """The options of every command that has settings."""
 
+    def complete(incomplete: str) -> list[str]:
+        name, equals, _ = incomplete.partition("=")
+        if not equals:
+            words = [f"{one}=" for one in known]
+        else:
+            one = known.get(name)
+            choices = () if one is None else ("true", "false") if one.base is bool else one.choices
+            words = [f"{name}={choice}" for choice in choices]
+        return [word for word in words if word.startswith(incomplete)]
 
-_ALWAYS = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in inspect.signature(_always).parameters.values()]
+    def options(
+        config: ConfigOption = None,
+        show_settings: Annotated[
+            bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
+        ] = False,
+        assigned: Annotated[
+            list[str],
+            typer.Option(
+                SET,
+                help="Give a setting of --show-settings another value; may be repeated.",
+                metavar="NAME=VALUE",
+                autocompletion=complete,
+            ),
+        ] = [],  # noqa: B006
+    ) -> None:
+        pass
+
+    found = inspect.signature(options).parameters.values()
+    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
 
 
-def protecting(command: Callable[..., None]) -> Callable[..., None]:
+def _protecting(command: Callable[..., None]) -> Callable[..., None]:
     """The command, which first refuses an output that would replace a file that another argument names."""
 
     @functools.wraps(command)
@@ -195,52 +224,107 @@ def protecting(command: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
+class PassedError(Exception):
+    """Carries another error past typer, which would end the command with a code and a message of its own."""
+
+
 class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
-        return without_types(super().get_params(ctx))
+        parameters = super().get_params(ctx)
+        for one in parameters:
+            if getattr(one, "is_flag", False):
+                one.metavar = ""
+        return parameters
+
+    def invoke(self, ctx: Any) -> Any:
+        """Runs the command."""
+        try:
+            return super().invoke(ctx)
+        except (BrokenPipeError, KeyboardInterrupt) as error:
+            raise PassedError from error
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
-        if "--show-settings" in args[:end]:
+        given, options = args[:end], options_of(self)
+        if "--show-settings" in given:
             for one in self.params:
                 one.required = False
-        given = pairs_of_files(args[:end], self.params)
+        if not {one.partition("=")[0] for one in given if one.startswith("--")} <= options:
+            from nmtalign.cli.old_names import current_options
+
+            given = current_options(given, options, getattr(self.callback, "settings", {}))
+        given = _pairs_of_files(given, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
-            if explained := self._explained(ctx, error):
+            if explained := self._explained(error):
                 raise UsageError(explained) from None
             raise
         return parsed
 
-    def _explained(self, ctx: Any, error: Any) -> str:
+    def _explained(self, error: Any) -> str:
         """A better message for an error of usage; "" if there is none."""
-        command = f"nmtalign {self.name}"
         if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
-            commands = {one.name: _options_of(one) for one in ctx.parent.command.commands.values()}
-            found = advice(name, self.name or "", _options_of(self), commands)
+            from nmtalign.cli.old_names import advice
+
+            found = advice(name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")
             places = [str(one.metavar or one.name) for one in self.params if one.param_type_name == "argument"]
             many = f"takes only {' '.join(places)}" if places else "takes no arguments"
             hint = "; give further texts with --dev and --test" if self.name == "prep" else ""
-            return f"{extra}: one argument too many: {command} {many}{hint}"
+            return f"{extra}: one argument too many: nmtalign {self.name} {many}{hint}"
         return ""
 
 
-def _options_of(command: Any) -> set[str]:
-    return {name for one in command.params for name in (*one.opts, *one.secondary_opts)}
+def options_of(command: Any) -> set[str]:
+    """The options of a command and -h."""
+    return {"--help", "-h", *(name for one in command.params for name in (*one.opts, *one.secondary_opts))}
 
 
-def without_types(parameters: list[Any]) -> list[Any]:
-    """The parameters of a command, after the type has been removed from those that are flags."""
-    for one in parameters:
-        if getattr(one, "is_flag", False):
-            one.metavar = ""
-    return parameters
+def add_command(app: typer.Typer, name: str) -> None:
+    """Imports a command and adds it to an application."""
+    function = getattr(import_module(f"nmtalign.cli.{name}"), name)
+    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    # One line per paragraph, because rich breaks a paragraph where its lines end.
+    text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
+    names = {"help_option_names": ["--help", "-h"]}
+    app.command(name, cls=Command, help=text, context_settings=names)(_protecting(function))
+
+
+def load_command(name: str) -> Any:
+    """Imports a command; its `main` runs it."""
+    app = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")
+    add_command(app, name)
+    return typer.main.get_command(app)
+
+
+def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
+    """The arguments with NO_FILE after the value of an option of two files if it has only one, a TSV or TMX file.
+
+    Raises UsageError if the one file is a text of one language, as in `--dev dev.en -o data`.
+    """
+    from nmtalign.text.parallel import is_plain
+
+    options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
+    for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
+        given = list(
+            itertools.takewhile(lambda one: one == "-" or not one.startswith("-"), arguments[place + 1 : place + 3])
+        )
+        both = bool(given) and bare_name(Path(given[0])).suffix.lower() in (".tsv", ".tmx")
+        named = len(given) == 1 and not both and suffix_language(Path(given[0]))
+        if not given or (named and (not Path(given[0]).exists() or is_plain(Path(given[0])))):
+            name = arguments[place]
+            raise UsageError(
+                f"{name} needs two files, a text and its translation: {name} {name[2:]}.en {name[2:]}.fr; or one TSV "
+                "or TMX file"
+            )
+        if both or len(given) == 1:
+            result.insert(place + 2, str(NO_FILE))
+    return result

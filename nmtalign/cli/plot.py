@@ -63,7 +63,7 @@ Training = Annotated[
 ]
 
 
-@with_settings(PlotConfig, section="plot")
+@with_settings(PlotConfig)
 def plot(
     chosen: Chosen[PlotConfig],
     alignments: Alignments = None,

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from nmtalign.api import prepare
 from nmtalign.cli.common import (
     DATA_DEFAULT,
     QuietOption,
@@ -12,13 +13,12 @@ from nmtalign.cli.common import (
     notifier,
     own_argument,
     own_option,
+    print_table,
     say,
     status_line,
     writes,
 )
-from nmtalign.cli.option_names import NO_FILE
-from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.tables import print_table
+from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.model_files import CONFIG
 from nmtalign.settings.command_settings import PrepConfig
@@ -47,7 +47,7 @@ Force = Annotated[bool, own_option("Replace a corpus of other text or settings."
 Format = Annotated[Literal["text", "json"], own_option("Format of the summary on stdout.")]
 
 
-@with_settings(PrepConfig, section="prep")
+@with_settings(PrepConfig)
 def prep(
     chosen: Chosen[PrepConfig],
     train_source: TrainSource = None,
@@ -70,7 +70,7 @@ def prep(
 
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
 
-      nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --min-count 2
+      nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2
 
       nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
 
@@ -83,19 +83,17 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
-    from nmtalign.data.prepare import prepare
-
     with chosen.naming(), status_line("reading train", quiet) as show:
         summary = prepare(
-            texts["train"],
+            *texts["train"],
             folder,
-            chosen.settings,
-            languages,
-            texts.get("dev"),
-            texts.get("test"),
-            lambda read: show(f"reading train: {read:,} pairs"),
-            show,
-            force,
+            languages=languages,
+            dev=texts.get("dev"),
+            test=texts.get("test"),
+            force=force,
+            progress=lambda read: show(f"reading train: {read:,} pairs"),
+            notify=show,
+            config=chosen.settings,
         )
     for note in summary.notes:
         (say if note.startswith("warning: ") else tell)(note)

@@ -1,16 +1,28 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
+import contextlib
 import functools
 import signal
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, advancing, bound_caches, choose_wait_policy, notifier, own_option, writes
+from nmtalign.cli.common import (
+    QuietOption,
+    Stopped,
+    advancing,
+    bound_caches,
+    choose_wait_policy,
+    notifier,
+    own_option,
+    stopping,
+    writes,
+)
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, stopping
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
+from nmtalign.training.events import Listener
 
 if TYPE_CHECKING:
     from nmtalign.reproduction.plan import ReproductionPlan
@@ -18,7 +30,7 @@ if TYPE_CHECKING:
 Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
 
 
-@with_settings(ReproduceConfig, section="reproduce")
+@with_settings(ReproduceConfig)
 def reproduce(
     chosen: Chosen[ReproduceConfig], output: Output = Path("reproduction"), quiet: QuietOption = False
 ) -> None:
@@ -74,7 +86,7 @@ def reproduce(
 
 
 def _run(plan: "ReproductionPlan", quiet: bool) -> None:
-    from nmtalign.cli.display import make_listener
+    from nmtalign.cli.display import TrainingDisplay
     from nmtalign.processor import keep_memory
     from nmtalign.reproduction.reproduction_report import begin_folder, write_report
     from nmtalign.reproduction.reproduction_results import gather
@@ -83,7 +95,12 @@ def _run(plan: "ReproductionPlan", quiet: bool) -> None:
     tell = notifier(quiet)
     keep_memory()
     begin_folder(plan)
-    listener_of = functools.partial(make_listener, quiet=quiet, tensorboard=None)
+
+    @contextlib.contextmanager
+    def listener_of(folder: Path) -> Iterator[Listener]:
+        with TrainingDisplay(folder, quiet) as display:
+            yield display.take
+
     reproduction = Reproduction(plan, tell, listener_of, functools.partial(advancing, quiet))
     with stopping(reproduction.stop) as came:
         try:

@@ -8,7 +8,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import SampleConfig
 
 
-@with_settings(SampleConfig, section="sample")
+@with_settings(SampleConfig)
 def sample(
     chosen: Chosen[SampleConfig],
     folder: Annotated[Path, own_argument("FOLDER", "Folder to write, made if missing.", callback=writes("a folder"))],

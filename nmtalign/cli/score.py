@@ -15,6 +15,7 @@ import typer
 from nmtalign import api
 from nmtalign.cli.common import (
     QuietOption,
+    Signals,
     advancing,
     bound_caches,
     check_inputs,
@@ -30,12 +31,11 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.model_files import read_settings
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, STDOUT
 
@@ -77,7 +77,7 @@ Html = Annotated[
 ]
 
 
-@with_settings(ScoreConfig, section="score")
+@with_settings(ScoreConfig)
 def score(
     chosen: Chosen[ScoreConfig],
     hypotheses: Hypotheses = None,
@@ -112,7 +112,7 @@ def score(
     translation = None
     if any(path.is_dir() for path in systems.values()):
         fixed = "score", {"n_best": 1, "sample": False}
-        translation = settings_of(TranslateConfig, workspace.section("translate"), fixed)
+        translation = resolve(TranslateConfig, workspace.section("translate"), fixed)
         check_inputs(Path(translation.lexicon), Path(translation.glossary))
         choose_wait_policy()
         bound_caches()

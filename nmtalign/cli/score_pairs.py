@@ -68,7 +68,7 @@ WordScores = Annotated[
 ]
 
 
-@with_settings(TranslateConfig, section="translate", only=_SETTINGS)
+@with_settings(TranslateConfig)
 def score_pairs(
     chosen: Chosen[TranslateConfig],
     source: Source = None,

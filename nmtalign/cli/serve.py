@@ -5,15 +5,24 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from nmtalign.cli.common import QuietOption, WhichOption, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.cli.common import (
+    QuietOption,
+    Stopped,
+    WhichOption,
+    bound_caches,
+    choose_wait_policy,
+    end_threads,
+    notifier,
+    own_option,
+    say,
+    stopping,
+)
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Stopped, end_threads, stopping
 from nmtalign.errors import UsageError
 from nmtalign.model_files import Which
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
-from nmtalign.settings.definition import field_names, naming
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve
 
 if TYPE_CHECKING:
     from nmtalign.serving.http_server import HttpServer
@@ -28,14 +37,9 @@ Models = Annotated[
         "--model -m",
     ),
 ]
-_TRANSLATING = (
-    "beam", "split_sentences", "glossary", "replace_unk", "lexicon", "max_source_length", "max_memory", "device",
-    "precision", "threads",
-)  # fmt: skip
-_OPTIONS = (*field_names(ServeConfig), *_TRANSLATING)
 
 
-@with_settings(ServeConfig, TranslateConfig, section="serve", base="translate", only=_OPTIONS)
+@with_settings(ServeConfig, TranslateConfig)
 def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", quiet: QuietOption = False) -> None:
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
@@ -44,7 +48,7 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
     POST /translate and GET /languages work as those of LibreTranslate. POST /translate/json takes and gives the JSON
     of translate, POST /align aligns pairs. Lines of requests that wait are translated together; each translation is
-    that of `nmtalign translate`. Other settings of the translation are those of section \\[translate] of nmtalign.toml.
+    that of `nmtalign translate`. Its settings are those of section \\[translate] of nmtalign.toml, or --set beam=5.
 
     Examples:
 
@@ -64,7 +68,9 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
         from nmtalign.serving.application import make_application
         from nmtalign.serving.served_models import ServedModels
 
-        models = ServedModels(_translators(chosen, folders, which), chosen.workspace.resolve(AlignConfig, "align", {}))
+        models = ServedModels(
+            _translators(chosen, folders, which), resolve(AlignConfig, chosen.workspace.section("align"))
+        )
         application = make_application(models, config, say)
         server = HttpServer(application, config, bound)
         pairs = ", ".join(f"{one.source}-{one.target}" for one in models)
@@ -72,14 +78,13 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
 
 def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
-    layers = chosen.workspace.section("translate"), *chosen.layers
-    config = settings_of(TranslateConfig, *layers)
+    config = chosen.settings[1]
     if (config.lexicon or config.glossary) and len(folders) > 1:
         raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
     from nmtalign.translating.translator import Translator, load_models
 
-    given = "serve", {name: value for _, settings in layers for name, value in settings.items()}
-    with naming(*layers):
+    given = "serve", {name: value for _, settings in chosen.layers for name, value in settings.items()}
+    with chosen.naming():
         translators = [Translator(loaded, config, given=given) for loaded in load_models(folders, config, which)]
     say(*translators[0].notices())
     return translators

@@ -1,39 +1,35 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
-import contextlib
 import os
 import signal
 import sys
-import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
+from nmtalign.api import train as train_model
 from nmtalign.cli.common import (
     DATA_DEFAULT,
     MODEL_DEFAULT,
+    REASONS,
     QuietOption,
     choose_wait_policy,
     clock,
     notifier,
     own_argument,
     own_option,
+    stopping,
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import REASONS, stopping
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import MACHINE, Device, Layer
+from nmtalign.settings.definition import Layer
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace
-from nmtalign.training.events import Finished, Listener, Working
-
-if TYPE_CHECKING:
-    from nmtalign.training.distributed import World
-    from nmtalign.training.trainer import Trainer
+from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
@@ -47,39 +43,31 @@ Preset = Annotated[
 ]
 Tensorboard = Annotated[
     Path | None,
-    own_option("Also write TensorBoard events to this folder.", "DIR", panel=MACHINE, callback=writes("a folder")),
+    own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder")),
 ]
 DryRunOption = Annotated[
     bool,
     own_option("Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"),
 ]
-Restart = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--restart")]
+Force = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--force")]
 
 
-def _fit(
-    layers: tuple[Layer, ...], preset: str, workspace: Workspace, arguments: Mapping[str, Any]
+def _layers(
+    preset: str, layers: tuple[Layer, ...], workspace: Workspace, arguments: Mapping[str, Any]
 ) -> tuple[Layer, ...]:
-    """Adds the settings that the preset has for the size of the corpus, if the corpus is there."""
-    from nmtalign.data.corpus import CORPUS_FILE, Corpus
-    from nmtalign.training.budget import fit_preset
+    from nmtalign.training.budget import training_layers
 
-    data = arguments["data"] or workspace.data
-    if not (data.is_file() or (data / CORPUS_FILE).is_file()):
-        return layers
-    return fit_preset(layers, preset, Corpus.open(data))
+    return training_layers(preset, layers, arguments["data"] or workspace.data, arguments["output"] or workspace.model)
 
 
-_connected = False  # with the other processes of torchrun, which have then agreed on how to report errors
-
-
-@with_settings(ModelConfig, TrainingConfig, section="train", fit=_fit)
+@with_settings(ModelConfig, TrainingConfig, layers=_layers)
 def train(
     chosen: Settings,
     data: Data = None,
     output: Output = None,
     preset: Preset = None,
     tensorboard: Tensorboard = None,
-    restart: Restart = False,
+    force: Force = False,
     dry_run: DryRunOption = False,
     quiet: QuietOption = False,
 ) -> None:
@@ -111,69 +99,70 @@ def train(
     """
     choose_wait_policy()
     data, folder = data or chosen.workspace.data, output or chosen.workspace.model
-    if dry_run:
-        _rehearse(chosen, data, folder, restart)
-        return
-    from nmtalign.cli.display import make_listener
+    several = os.environ.get("WORLD_SIZE", "1") != "1"  # torchrun has started other processes, too
+    if dry_run and several:
+        raise UsageError("--dry-run measures one process; start it without torchrun")
+    from nmtalign.processor import keep_memory
 
-    first = os.environ.get("RANK", "0") == "0" or not _several()
-    with make_listener(folder, quiet or not first, tensorboard if first else None) as listen, chosen.naming():
-        listen(Working(0, 0.0, 0.0, "loading PyTorch"))
-        with _world(chosen.settings[1].device) as world:
-            trainer, finished = _train(chosen, world, listen, data, folder, restart)
-    _report(trainer, finished, folder, quiet or not first)
+    keep_memory()
+    if dry_run:
+        _rehearse(chosen, data, folder, force)
+        return
+    if several:
+        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # no C++ stack on stderr when a connection breaks
+    from nmtalign.cli.display import TrainingDisplay
+
+    first = not several or os.environ.get("RANK", "0") == "0"
+    display = TrainingDisplay(folder, quiet or not first, tensorboard if first else None)
+    try:
+        with display, chosen.naming():
+            finished = train_model(
+                data,
+                folder,
+                preset=chosen.preset,
+                force=force,
+                listen=display.take,
+                stopping=stopping,
+                config=chosen.settings,
+            )
+    finally:
+        if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
+            for number in REASONS:
+                signal.signal(number, signal.SIG_IGN)
+    _report(finished, display.updates, folder, notifier(quiet or not first))
     if not finished.complete:
         raise typer.Exit(next(128 + number for number, reason in REASONS.items() if reason == finished.reason))
 
 
-def _train(
-    chosen: Settings, world: "World", listen: Listener, data: Path, folder: Path, restart: bool
-) -> tuple["Trainer", Finished]:
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.processor import keep_memory
-    from nmtalign.training.trainer import Trainer
-
-    keep_memory()
-    listen(Working(0, 0.0, 0.0, "reading the corpus"))
-    corpus = Corpus.open(data)
-    listen(Working(0, 0.0, 0.0, "preparing the model"))
-    trainer = Trainer(corpus, folder, chosen.preset, *chosen.settings, listen, restart, world)
-    with stopping(trainer.stop):
-        return trainer, trainer.run()
-
-
-def _report(trainer: "Trainer", finished: Finished, folder: Path, quiet: bool) -> None:
-    tell, reason = notifier(quiet), finished.reason
+def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str], None]) -> None:
+    """Prints the result of a training that has made this number of updates."""
+    reason, diverged = finished.reason, ", diverged" if finished.diverged else ""
     if not finished.complete:
         tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
-    elif trainer.resumed and trainer.updates_done == 0 and finished.diverged:
-        tell(f"{folder}: already done ({reason}); {trainer.setup.describe_divergence(trainer.position)}")
-    elif trainer.resumed and trainer.updates_done == 0:
-        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --restart")
-    elif finished.diverged:
+    elif not updates and diverged:
+        tell(f"{folder}: already done ({reason}), diverged; lower learning_rate and train anew with --force")
+    elif not updates:
+        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --force")
+    elif diverged:
         tell(f"{folder}: done ({reason}), diverged")
     else:
         tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
 
 
-def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None:
+def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     """Prints what the training would do."""
-    if _several():
-        raise UsageError("--dry-run measures one process; start it without torchrun")
     import torch
 
     from nmtalign.core.devices import pick_device
     from nmtalign.data.corpus import Corpus
-    from nmtalign.processor import keep_memory
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run
     from nmtalign.training.trainer import TrainingSetup
 
-    keep_memory()
     with chosen.naming():
         world = World(pick_device(chosen.settings[1].device))
         setup = TrainingSetup(Corpus.open(data), folder, *chosen.settings, world)
-        found = dry_run(setup, chosen.preset, restart)
+        found = dry_run(setup, chosen.preset, force)
     left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())
@@ -191,39 +180,3 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, restart: bool) -> None
     }
     lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]
     sys.stdout.write(chosen.text + "\n" + "\n".join(lines) + "\n")
-
-
-def _several() -> bool:
-    """Whether torchrun has started several processes."""
-    return os.environ.get("WORLD_SIZE", "1") != "1"
-
-
-def wait_for_first_rank() -> None:
-    """Under torchrun, lets rank 0 report an error of the start, which all processes probably have.
-
-    torchrun ends the waiting processes as soon as rank 0 has ended.
-    """
-    if not _connected and _several() and os.environ.get("RANK", "0") != "0":
-        time.sleep(5)
-
-
-@contextlib.contextmanager
-def _world(device: Device) -> Iterator["World"]:
-    """The processes that train together, or the only one; an error in one ends all, and is reported once."""
-    global _connected
-    if _several():
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "FATAL")  # no C++ stack on stderr when a connection breaks
-    from nmtalign.training.distributed import FailedElsewhereError, open_world
-
-    try:
-        world = open_world(device)
-        _connected = world.size > 1
-        with world.reporting_once():
-            yield world
-            world.close()
-    except FailedElsewhereError as error:
-        raise typer.Exit(error.exit_code) from None
-    finally:
-        if _several():  # torchrun ends the others when one has ended; this process keeps its own exit code
-            for number in REASONS:
-                signal.signal(number, signal.SIG_IGN)

@@ -11,6 +11,7 @@ from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
     ShardOption,
+    Signals,
     WhichOption,
     bound_caches,
     choose_wait_policy,
@@ -23,7 +24,6 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.cli.stopping import Signals
 from nmtalign.errors import UsageError
 from nmtalign.files import stays_in_place
 from nmtalign.settings.command_settings import TranslateConfig
@@ -67,7 +67,7 @@ PhraseFile = Annotated[
 ]
 
 
-@with_settings(TranslateConfig, section="translate")
+@with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
     inputs: Inputs = None,

@@ -31,8 +31,7 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import disk_errors
 from nmtalign.model_files import CONFIG, check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import SettingError, pair_of_sizes, resolve
-from nmtalign.settings.presets import OF_VOCABULARIES
+from nmtalign.settings.definition import SettingError, chooses_vocabulary, pair_of_sizes, resolve, select
 from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
@@ -93,12 +92,13 @@ class GivenWords:
 
     def adopted_by(self, config: PrepConfig) -> PrepConfig:
         """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
-        there = {name: self.settings[name] for name in OF_VOCABULARIES if name in self.settings}
+        names = select(PrepConfig, chooses_vocabulary)
+        there = {name: self.settings[name] for name in names if name in self.settings}
         try:
             chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
         except UsageError as error:
             raise FormatError(str(error)) from None
-        return dataclasses.replace(config, **{name: chosen[name] for name in OF_VOCABULARIES})
+        return dataclasses.replace(config, **{name: chosen[name] for name in names})
 
 
 @dataclass(frozen=True)

@@ -21,8 +21,8 @@ from nmtalign.reproduction.experiments import (
     chosen_systems,
 )
 from nmtalign.settings.command_settings import PrepConfig, ReproduceConfig, ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import field_names, resolve
-from nmtalign.settings.presets import OF_VOCABULARIES, preset, settings_of
+from nmtalign.settings.definition import MACHINE, chooses_vocabulary, field_names, resolve, select
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, check_keys
 from nmtalign.text.languages import language_code, suffix_language
@@ -32,7 +32,7 @@ TOGETHER = "together"  # the name of all test sets as one
 WORK = "work"  # the folder of corpora and models, within the folder of the report
 FIRST_SEED = 1234
 _BASE_CORPUS = "corpus"
-_MACHINE = ("device", "precision", "threads", "checkpoint_every")  # the only settings of [train] that apply
+_MACHINE = select(TrainingConfig, lambda one: one.panel == MACHINE)  # the only settings of [train] that apply
 
 
 @dataclass(frozen=True)
@@ -159,7 +159,7 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
     """Resolves all settings; raises UsageError with the name of the model or ablation if it cannot be trained."""
     prepared = None if "train" in workspace.pairs or not (workspace.data / CORPUS_FILE).is_file() else workspace.data
     tests = _tests(workspace, prepared is not None)
-    base_prep = workspace.resolve(PrepConfig, "prep", {})
+    base_prep = resolve(PrepConfig, workspace.section("prep"))
     if prepared:
         workspace, base_prep = _of_corpus(workspace, Corpus.open(prepared))
     base_prep = with_vocabulary(base_prep, languages(workspace))
@@ -177,10 +177,10 @@ def make_plan(request: ReproductionRequest, workspace: Workspace) -> Reproductio
         if system.prep not in corpora.values():
             if prepared:
                 raise UsageError(f"{system.name} needs other vocabularies: name the train text under [corpus]")
-            if base_prep.vocabulary_from and {*system.experiment.prep} & {*OF_VOCABULARIES}:
+            if base_prep.vocabulary_from and {*system.experiment.prep} & {*select(PrepConfig, chooses_vocabulary)}:
                 raise UsageError(f"{system.name} needs other vocabularies: remove vocabulary_from from [prep]")
             corpora[system.name] = system.prep
-    scoring = workspace.resolve(ScoreConfig, "score", {})
+    scoring = resolve(ScoreConfig, workspace.section("score"))
     return ReproductionPlan(request, workspace, tuple(systems), corpora, tests, scoring, prepared)
 
 
@@ -259,7 +259,7 @@ def _resolved(
         resolve(ModelConfig, *layers),
         resolve(TrainingConfig, *layers),
         resolve(PrepConfig, ("[prep]", asdict(base)), (origin, experiment.prep)),
-        settings_of(
+        resolve(
             TranslateConfig,
             ("the paper's search", {"allow_unk": True}),
             workspace.section("translate"),

@@ -16,8 +16,8 @@ from nmtalign.files import atomic_text, read_json, sha256_of
 from nmtalign.reproduction.experiments import Settings
 from nmtalign.reproduction.plan import ReproductionPlan, SystemPlan, languages
 from nmtalign.settings.command_settings import PrepConfig, ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import definitions
-from nmtalign.settings.presets import OF_VOCABULARIES, preset
+from nmtalign.settings.definition import chooses_vocabulary, definitions, select
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 SETTINGS = "settings"  # the folder of the nmtalign.toml files, within the folder of the report
@@ -128,7 +128,7 @@ def write_settings(plan: ReproductionPlan, system: SystemPlan) -> None:
     training = vars(with_budget(plan, system, Corpus.open(plan.corpus_folder(system)), plan.seeds[0]))
     prep, search, scoring = (_section(path, config) for config in (system.prep, system.search, plan.scoring))
     if system.prep.vocabulary_from:
-        prep = {name: value for name, value in prep.items() if name not in OF_VOCABULARIES}
+        prep = {name: prep[name] for name in prep.keys() - select(PrepConfig, chooses_vocabulary).keys()}
     texts: dict[str, Any] = {
         name: [path_from(path, side) for side in pair] for name, pair in workspace.file_pairs.items()
     }

@@ -23,6 +23,8 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems,
 from nmtalign.scoring.report import Cut, Report, Resampling, by_length, make_report, parse_buckets
 from nmtalign.scoring.scoring_run import Text
 from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.workspace import given
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.moses import has_rules
 from nmtalign.training.curves import Curves, read_curves
@@ -248,7 +250,7 @@ def _align(results: Results) -> None:
 
 def _align_config(plan: ReproductionPlan) -> AlignConfig:
     flags = {name: plan.request.flags.get(name) for name in ("device", "threads")}
-    return plan.workspace.resolve(AlignConfig, "align", {**flags, "tokenized": False})
+    return resolve(AlignConfig, plan.workspace.section("align"), given({**flags, "tokenized": False}))
 
 
 def _error_rates(loaded: LoadedModel, test: TestSet, gold: GoldFile, config: AlignConfig) -> ErrorRates:

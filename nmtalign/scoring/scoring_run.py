@@ -73,7 +73,7 @@ class ScoreRequest:
     settings: ScoreConfig = field(default_factory=ScoreConfig)
     segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] = field(default_factory=dict)  # one per system
     words: Path | None = None  # a model or a prepared corpus, whose words are known; else the models that translate
-    translation: TranslateConfig = field(default_factory=TranslateConfig)  # how models translate
+    translation: TranslateConfig | None = None  # how models translate; None: with the defaults
 
     @property
     def models(self) -> dict[str, Path]:
@@ -91,7 +91,7 @@ class ScoreRequest:
             if self.models:
                 raise UsageError("nothing to translate: give the source with -s")
             if settings.by_length and settings.length_of == "source":
-                raise UsageError("scores by length: give the source with -s, or set length_of = reference")
+                raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
             if settings.known_words:
                 raise UsageError("known words: give the source with -s")
         if settings.known_words and not self.words and not self.models:
@@ -204,7 +204,7 @@ def run_scoring(
     if zero := [one.name for one in tables[0] if one.score().too_short]:
         notify(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
-            "four tokens; choose another tokeniser, such as tokenize = char, or --metrics chrf"
+            "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
     if resampling and any(one.lines for one in tables[0]):
         notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
@@ -234,7 +234,7 @@ def run_scoring(
 
 
 def translation_of(
-    source: Text, folder: Path, settings: TranslateConfig, notify: Notify, progress: Track = untracked
+    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track = untracked
 ) -> Text:
     """The best translation of each line by a model.
 
@@ -243,7 +243,9 @@ def translation_of(
     from nmtalign.text.direction import InputCheck, TextFit
     from nmtalign.translating.translator import Translator, load_models
 
-    settings = dataclasses.replace(settings, n_best=1, sample=False, alignment="none", word_scores=False)
+    settings = dataclasses.replace(
+        settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False
+    )
     with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
         translator = Translator(load_models([folder], settings), settings, alignments=False, searched=advance)
         lines = [translation.text for translation in translator.translate(source.lines)]
@@ -364,7 +366,7 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
     if seed is None:
         text = os.environ.get(SEED, str(DEFAULT_SEED))
         if not (text.isascii() and text.isdigit()):
-            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or set seed")
+            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
         seed = int(text)
     return Resampling(settings.bootstrap, settings.trials, seed), tests, intervals
 
@@ -375,7 +377,7 @@ def _raw_notes(systems: Iterable[Text], settings: ScoreConfig) -> Iterator[str]:
         if sum(line.endswith(" .") for line in text.lines) >= _SPACED_FULL_STOPS:
             yield (
                 f"warning: {text.name}: not raw text, but text with spaces before full stops; detokenise it, because "
-                "scores of such text cannot be compared; or set tokenize = none"
+                "scores of such text cannot be compared; or add --set tokenize=none"
             )
 
 

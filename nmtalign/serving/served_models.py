@@ -12,8 +12,7 @@ from nmtalign.alignment.export_formats import json_line
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
-from nmtalign.settings.definition import definitions
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve, select
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.languages import language_code, language_name
 from nmtalign.translating.output_formats import OutputFormat
@@ -21,17 +20,9 @@ from nmtalign.translating.translation import Request, Translation
 from nmtalign.translating.translator import Translator
 
 AUTO = "auto"  # the source language of each text is the one whose vocabulary covers it best
-# The settings that a request may change: none of a file, of the machine, or of the length of a translation.
-TRANSLATE_SETTINGS = (
-    "beam", "search", "length_penalty", "word_penalty", "coverage_penalty", "min_length_ratio", "n_best", "sample",
-    "temperature", "top_k", "seed", "allow_unk", "replace_unk", "word_scores", "alignment", "tokenized",
-    "split_sentences",
-)  # fmt: skip
-ALIGN_SETTINGS = ("links", "threshold", "reading", "temperature", "drop_end", "tokenized", "weights")
 _WIDEST = 100  # beam and translations per line, unless the settings of the server are larger
 _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
-_SWITCHES = {"true": True, "false": False}
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
 
@@ -120,7 +111,7 @@ class ServedModel:
     def _lines(self, settings: Settings) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be."""
         base = self._translator.config
-        values = _typed(settings, TRANSLATE_SETTINGS, type(base))
+        values = _typed(settings, type(base))
         changed = self._translator.changed(values, _REQUEST)
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
@@ -132,8 +123,8 @@ class ServedModel:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
         base, usual = self._align_config, AlignConfig()
         given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        changes = _REQUEST, _typed(settings, ALIGN_SETTINGS, AlignConfig)
-        return PairAligner(self._translator, settings_of(AlignConfig, ("align", given), changes))
+        changes = _REQUEST, _typed(settings, AlignConfig)
+        return PairAligner(self._translator, resolve(AlignConfig, ("align", given), changes))
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
         """The settings with `count` more translations per line."""
@@ -221,17 +212,11 @@ def _means(asked: str | None, code: str) -> bool:
     return asked in (None, code) or language_code(asked) == code
 
 
-def _typed(settings: Settings, allowed: Sequence[str], cls: type) -> dict[str, Any]:
+def _typed(settings: Settings, cls: type) -> dict[str, Any]:
     """The settings of a query with the types of their definitions; raises UsageError for one that is not allowed.
 
     A text that is not the number or the switch that it should be is refused later, like any wrong setting.
     """
+    allowed = select(cls, lambda one: one.per_request)
     check_keys(_REQUEST, dict(settings), allowed)
-    known, values = definitions(cls), dict[str, Any](settings)
-    for name, text in settings:
-        if known[name].base is bool:
-            values[name] = _SWITCHES.get(text, text)
-        elif known[name].base in (int, float):
-            with contextlib.suppress(ValueError):
-                values[name] = known[name].base(text)
-    return values
+    return {name: allowed[name].parse(text) for name, text in settings}

@@ -1,6 +1,5 @@
 """The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
-import dataclasses
 import re
 from typing import Any, Literal
 
@@ -29,6 +28,7 @@ from nmtalign.settings.definition import (
     common,
     pair_of_sizes,
     seconds,
+    select,
     setting,
     threads_setting,
     two_columns,
@@ -87,18 +87,24 @@ class PrepConfig(Settings, section="prep"):
     )
     min_count: int = setting(1, "Less frequent words are unknown.", VOCABULARY, at_least=1)
     size: str = common("8000", "Subword pieces per side.", VOCABULARY, form=pair_of_sizes, metavar="N|N:M")
-    joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, flags="--joint/--separate")
+    joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, since="0.2.0")
     vocabulary_from: str = common(
         "", "Model or prepared corpus whose vocabularies and tokenisers to use.", VOCABULARY, path="MODEL|DATA"
     )
-    max_length: int = common(
+    max_length: int = setting(
         50,
         "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         TEXT,
     )
-    clean: bool = common(False, "Drop training pairs that are probably no translations, each reason counted.", TEXT)
-    dev_lines: int = common(0, "Set this number of random training pairs aside as dev text.", TEXT, at_most=10**6)
-    test_lines: int = common(0, "Set this number of random training pairs aside as test text.", TEXT, at_most=10**6)
+    clean: bool = common(
+        False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, since="0.2.0"
+    )
+    dev_lines: int = common(
+        0, "Set this number of random training pairs aside as dev text.", TEXT, at_most=10**6, since="0.2.0"
+    )
+    test_lines: int = common(
+        0, "Set this number of random training pairs aside as test text.", TEXT, at_most=10**6, since="0.2.0"
+    )
     columns: str = setting(
         "",
         "Columns of TSV files, by name or number.",
@@ -106,11 +112,10 @@ class PrepConfig(Settings, section="prep"):
         form=two_columns,
         metavar="SRC,TGT",
         unset="those that the header names, or the only two",
+        since="0.2.0",
     )
-    drop_duplicates: bool = setting(
-        False, "Drop repeated training pairs.", TEXT, flags="--drop-duplicates/--keep-duplicates"
-    )
-    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
+    drop_duplicates: bool = setting(False, "Drop repeated training pairs.", TEXT)
+    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE, affects="machine")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -120,16 +125,15 @@ class PrepConfig(Settings, section="prep"):
         self.forbid(self.joint and two_sizes, "joint pieces have one size", "joint size")
 
     def identity(self) -> dict[str, object]:
-        """The settings that determine the corpus: not the number of processes, nor the place of the same vocabularies.
+        """The settings that determine the corpus: neither how it is computed nor where its vocabularies are from.
 
         Settings that earlier versions did not have are left out while they have their defaults, so that the same text
         still gives the same corpus.
         """
-        later = {"clean": False, "dev_lines": 0, "test_lines": 0, "columns": "", "joint": False}
+        chosen = select(PrepConfig, lambda one: one.affects == "result" and not one.is_path)
+        values = {name: getattr(self, name) for name in chosen}
         return {
-            key: value
-            for key, value in dataclasses.asdict(self).items()
-            if key not in ("workers", "vocabulary_from") and (key not in later or value != later[key])
+            name: value for name, value in values.items() if not chosen[name].since or value != chosen[name].default
         }
 
 
@@ -144,33 +148,43 @@ class TranslateConfig(Settings, section="translate"):
 
     beam: int = common(12, "Width of the beam.", SEARCH, at_least=1)
     search: Search = setting("beam", "beam, or the search of the paper's released code.", SEARCH)
-    length_penalty: float = common(1.0, "A in score = log-probability / length^A.", SEARCH, at_most=50)
+    length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", SEARCH, at_most=50)
     word_penalty: float = setting(
         0.0, "Subtracted for each word from the log-probability.", SEARCH, at_least=-1e6, at_most=1e6
     )
     coverage_penalty: float = setting(0.0, "Penalty for source words with little attention.", SEARCH, at_most=1e6)
     min_length_ratio: float = setting(0.0, "Smallest length, as a multiple of the source length.", SEARCH)
     max_length_ratio: float = setting(
-        3.0, "Largest length, as a multiple of the source length.", SEARCH, above=0, at_most=1000
+        3.0, "Largest length, as a multiple of the source length.", SEARCH, above=0, at_most=1000, server_only=True
     )
-    n_best: int = common(1, "Translations printed per line.", TEXT, at_least=1)
+    n_best: int = common(1, "Translations printed per line.", TEXT, at_least=1, affects="printing")
     sample: bool = setting(False, "Draw words at random instead of searching.", SAMPLING)
     temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
     seed: int = setting(1234, "Seed of sampling.", SAMPLING, at_least=-(2**63), at_most=2**63 - 1)
     ensemble: Literal["probability", "log"] = setting(
-        "probability", "Whether several models average probabilities or log-probabilities.", SEARCH
+        "probability", "Whether several models average probabilities or log-probabilities.", SEARCH, loading=True
     )
     allow_unk: bool = setting(False, "Let the search generate <unk>.", UNKNOWN)
     replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN)
     lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", UNKNOWN, path="FILE")
-    candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", UNKNOWN)
-    format: Literal["text", "json"] = common("text", "Print text, or one JSON object per line.", TEXT)
-    input_format: Literal["text", "json"] = setting(
-        "text", 'Read text, or JSON objects with "text", "prefix" and "phrases".', TEXT
+    candidates: int = setting(
+        0, "Search only the lexicon's and the N most frequent words; 0 = all.", UNKNOWN, server_only=True
     )
-    word_scores: bool = setting(False, "Also print the log-probability of each word.", TEXT)
-    alignment: Literal["none", "hard", "soft"] = common("none", "Also print links i-j or all weights.", TEXT)
+    format: Literal["text", "json"] = common(
+        "text", "Print text, or one JSON object per line.", TEXT, affects="printing", server_only=True
+    )
+    input_format: Literal["text", "json"] = setting(
+        "text",
+        'Read text, or JSON objects with "text", "prefix" and "phrases".',
+        TEXT,
+        affects="printing",
+        server_only=True,
+    )
+    word_scores: bool = setting(False, "Also print the log-probability of each word.", TEXT, affects="printing")
+    alignment: Literal["none", "hard", "soft"] = common(
+        "none", "Also print links i-j or all weights.", TEXT, affects="printing"
+    )
     tokenized: bool = common(
         False, "The text is tokenised: split it at spaces, print tokens.", TEXT, flags="--tokenized/--raw"
     )
@@ -178,14 +192,21 @@ class TranslateConfig(Settings, section="translate"):
         False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
     )
     glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
-    batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE)
-    max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1)
+    batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
+    max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1, server_only=True)
     max_memory: str = setting(
-        "", "Memory limit, such as 2G.", MACHINE, form=byte_count, metavar="SIZE", unset="a tenth of the machine's"
+        "",
+        "Memory limit, such as 2G.",
+        MACHINE,
+        form=byte_count,
+        metavar="SIZE",
+        unset="a tenth of the machine's",
+        affects="machine",
+        loading=True,
     )
-    device: Device = common("auto", DEVICE_HELP, MACHINE)
-    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
-    threads: int = threads_setting()
+    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
+    threads: int = threads_setting(common=True, loading=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -198,7 +219,7 @@ class TranslateConfig(Settings, section="translate"):
         self.forbid(self.split_sentences and self.tokenized, rule, "split_sentences tokenized")
         rule = "a sample cannot be made to contain given phrases"
         self.forbid(self.sample and bool(self.glossary), rule, "glossary sample")
-        rule = "needs a lexicon, too (`nmtalign lexicon` makes one)"
+        rule = "needs a lexicon, too (`nmtalign link` makes one)"
         self.forbid(self.candidates > 0 and not self.lexicon, rule, "candidates")
 
 
@@ -208,9 +229,7 @@ class ScoreConfig(Settings, section="score"):
     by_length: bool = common(False, "Also score by sentence length.", TABLES)
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
-    cumulative: bool = setting(
-        False, "Each bucket contains all sentences up to its upper end.", TABLES, flags="--cumulative/--apart"
-    )
+    cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
     known_words: bool = common(
         False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
     )
@@ -222,7 +241,7 @@ class ScoreConfig(Settings, section="score"):
         unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
-    lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES, flags="--lowercase/--cased")
+    lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
     tokenize: str = setting(
         "",
         "sacreBLEU's tokeniser for BLEU: 13a, none, intl, char, zh, ja-mecab or ko-mecab.",
@@ -276,7 +295,7 @@ class AlignConfig(Settings, section="align"):
     temperature: float = setting(
         1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
     )
-    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT, flags="--drop-end/--keep-end")
+    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT)
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
@@ -284,12 +303,13 @@ class AlignConfig(Settings, section="align"):
         ALIGNMENT,
         metavar="METHOD",
         unset="agreement; product with a word aligner",
+        server_only=True,
     )
-    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1)
-    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT)
-    device: Device = common("auto", DEVICE_HELP, MACHINE)
-    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE)
-    threads: int = threads_setting()
+    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1, affects="machine")
+    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT, affects="printing")
+    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
+    threads: int = threads_setting(common=True, loading=True)
     tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
 
 
@@ -303,6 +323,7 @@ class LinkConfig(Settings, section="link"):
         form=seconds,
         metavar="TIME",
         unset="as long as the corpus needs",
+        affects="budget",
     )
     quick: bool = common(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
     tokenized: bool = common(
@@ -320,11 +341,11 @@ class AerConfig(Settings, section="aer"):
     gold_base: int | None = common(None, "First position in GOLD.", TEXT, at_most=1, unset=_GOLD_BASE)
     links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
-    reverse_links: bool = common(False, "LINKS have the target first.", TEXT, flags="--reverse-links/--keep-links")
-    links_method: LinkMethod | None = common(
+    reverse_links: bool = setting(False, "LINKS have the target first.", TEXT)
+    links_method: LinkMethod | None = setting(
         None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
     )
-    threshold: float | None = common(
+    threshold: float | None = setting(
         None, "Smallest weight of a link of an .h5.", TEXT, at_most=1, unset="the stored links"
     )
     by_length: bool = common(False, "Also compare by words of the source.", TABLES)

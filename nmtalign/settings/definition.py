@@ -14,7 +14,7 @@ import os
 import re
 import sys
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
 
@@ -37,19 +37,32 @@ INFERENCE_PRECISION_HELP = (
     "it (VNNI), else fp32."
 )
 
+Affects = Literal["result", "printing", "budget", "machine"]
+"""What a setting changes: the numbers and words that are computed, how they are printed or stored, how long a training
+takes and how often it is validated, or only how the machine is used."""
+
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
-COMMAND_LINE = "command line"
+COMMAND_LINE = "command line"  # the origin of options
+SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
 _KINDS = {int: "a whole number", float: "a number", bool: "true or false", str: "a text"}
 
 
 @dataclass(frozen=True)
 class Setting:
-    """The definition of a setting. `common` settings are in `--help`, the others in `--help-all`."""
+    """The definition of a setting, and all that the rest of nmtalign distinguishes settings by.
+
+    A `common` setting is an option of its command; every other one is a key of nmtalign.toml and of `--set`.
+    """
 
     help: str
     panel: str
     common: bool = False
+    affects: Affects = "result"
+    loading: bool = False  # fixed when a model is loaded
+    server_only: bool = False  # a client of `serve` may not change it
+    adaptable: bool = False  # a model may differ in it from the model that its training starts from
+    since: str = ""  # the version that introduced it, if that was not the first one
     at_least: float | None = None
     at_most: float | None = None
     above: float | None = None
@@ -97,6 +110,20 @@ class Setting:
                 raise UsageError(f"{written(origin, self.name, value)}: is too large") from None
         rule = f"one of {', '.join(self.choices)}" if self.choices else _KINDS.get(self.base, self.base)
         raise UsageError(f"{written(origin, self.name, value)}: must be {rule}")
+
+    def parse(self, text: str) -> Any:
+        """The value of a text; a text that is not the number or switch that it should be fails in `convert`."""
+        if self.base is bool:
+            return {"true": True, "false": False}.get(text.lower(), text)
+        if self.base in (int, float):
+            with contextlib.suppress(ValueError):
+                return self.base(text)
+        return text
+
+    @property
+    def per_request(self) -> bool:
+        """Whether a client of `serve` may change it: it concerns neither files, the machine nor other clients."""
+        return not (self.loading or self.is_path or self.server_only or self.affects == "machine")
 
     @property
     def lowest(self) -> float | None:
@@ -148,12 +175,12 @@ def setting(default: T, help: str, panel: str, path: str = "", **details: Any) -
 
 
 def common(default: T, help: str, panel: str, path: str = "", **details: Any) -> T:  # noqa: A002
-    """A `setting` that `--help` lists, too."""
+    """A `setting` that is also an option of its command."""
     return setting(default, help, panel, path, common=True, **details)
 
 
-def threads_setting() -> int:
-    return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000)
+def threads_setting(**details: Any) -> int:
+    return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, affects="machine", **details)
 
 
 @dataclass_transform(frozen_default=True)
@@ -165,9 +192,11 @@ class Settings:
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
+    section: ClassVar[str]
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
+        cls.section = section
         public = {name: one for name, one in definitions(cls).items() if not one.internal}
         SECTIONS.setdefault(section, {}).update(public)
 
@@ -192,6 +221,11 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
             for one in dataclasses.fields(cls)
         }
     return _DEFINITIONS[cls]
+
+
+def select(cls: Any, wanted: Callable[[Setting], bool]) -> dict[str, Setting]:
+    """The settings of a configuration dataclass for which `wanted` is true, by name and in order."""
+    return {name: one for name, one in definitions(cls).items() if wanted(one)}
 
 
 def field_names(*classes: type) -> list[str]:
@@ -244,11 +278,12 @@ def naming(*layers: Layer) -> Iterator[None]:
 
 def written(origin: str, name: str, value: Any) -> str:
     """A setting as the user wrote it: `--n-best 20`, or `nmtalign.toml: [translate] n_best = 20`."""
-    if origin != COMMAND_LINE:
+    if origin not in (COMMAND_LINE, SET):
         return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_cut(toml(value))}"
     if isinstance(value, bool):
-        return option(name, value)
-    return f"{option(name)} {_cut(f'{value:.10g}' if isinstance(value, float) else str(value))}"
+        return option(name, value) if origin == COMMAND_LINE else f"{SET} {name}={toml(value)}"
+    text = _cut(f"{value:.10g}" if isinstance(value, float) else str(value))
+    return f"{option(name)} {text}" if origin == COMMAND_LINE else f"{SET} {name}={text}"
 
 
 def option(name: str, value: bool = True) -> str:
@@ -269,17 +304,80 @@ def _cut(text: str) -> str:
 def resolve(cls: type[T], *layers: Layer) -> T:
     """Makes `cls` of layers (origin, values); later layers have precedence, keys of other classes are ignored.
 
-    Values are converted to the fields' types. Raises UsageError that names each setting as its layer has it. Rules
-    between settings are those of `nmtalign.settings.presets.settings_of`.
+    The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
+    Values are converted to the types of the fields. Raises UsageError that names each setting as its layer has it.
     """
     known = definitions(cls)
     merged: dict[str, Any] = {}
-    for origin, values in layers:
+    complete = with_implied(cls, *layers)
+    for origin, values in complete:
         for key, value in values.items():
             if key in known:
                 merged[key] = known[key].convert(origin, value)
-    with naming(*layers):
+    with naming(*complete):
         return cls(**merged)
+
+
+@dataclass(frozen=True)
+class Implication:
+    """What a setting implies for others of its section, once it has `value`, or without `value` any but 0, "" or None.
+
+    `defaults` replace the defaults of other settings. `replaces` selects settings that are ignored in earlier layers;
+    if it `excludes` them, they are an error in the same layer or a later one.
+    """
+
+    section: str
+    name: str
+    value: Any = None
+    unless: str = ""  # a setting with which nothing is implied
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    replaces: Callable[[Setting], bool] = lambda one: False
+    excludes: bool = False
+
+    def applies_to(self, values: Mapping[str, Any]) -> bool:
+        """Whether merged settings have the value that implies others."""
+        value = values.get(self.name)
+        return bool(value == self.value if self.value else value) and not values.get(self.unless)
+
+
+def chooses_vocabulary(one: Setting) -> bool:
+    """Whether a setting of `prep` has no effect if the vocabularies of a model or of another corpus are used."""
+    return one.panel == VOCABULARY and not one.is_path
+
+
+IMPLICATIONS = (
+    Implication("prep", "vocabulary_from", replaces=chooses_vocabulary, excludes=True),
+    # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half the
+    # source length.
+    Implication("translate", "search", "paper", defaults={"length_penalty": 0.0, "min_length_ratio": 0.5}),
+    # A lexicon restricts the search to its words and the most frequent ones, unless it replaces unknown words.
+    Implication("translate", "lexicon", unless="replace_unk", defaults={"candidates": 2000}),
+    Implication("align", "threshold", replaces=lambda one: one.name == "links"),
+)
+"""All that settings imply for others."""
+
+
+def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
+    """The layers with all that IMPLICATIONS add to them or remove from them."""
+    given = {name: value for _, values in layers for name, value in values.items()}
+    rules = (one for one in IMPLICATIONS if one.section == getattr(cls, "section", "") and one.applies_to(given))
+    for rule in rules:
+        replaced, places = select(cls, rule.replaces), _places(layers)
+        last = max(place for place, (_, values) in zip(places, layers, strict=True) if rule.name in values)
+        kept = []
+        for place, (origin, values) in zip(places, layers, strict=True):
+            void = {name: values[name] for name in values if name in replaced}
+            if void and place >= last and rule.excludes:
+                message = f"the vocabularies are those of {given[rule.name]}; leave out either"
+                raise UsageError(SettingError(message, **void, **{rule.name: given[rule.name]}).named(*layers))
+            kept.append((origin, values if place >= last else {k: v for k, v in values.items() if k not in void}))
+        layers = (f"{rule.name} {given[rule.name]}", rule.defaults), *kept
+    return layers
+
+
+def _places(layers: Sequence[Layer]) -> list[int]:
+    """The rank of each layer; options and `--set` are one command line."""
+    return [place - (origin == SET) for place, (origin, _) in enumerate(layers)]
 
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:

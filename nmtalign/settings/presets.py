@@ -1,14 +1,11 @@
-"""Presets: the models of Bahdanau et al. (2015), smaller ones, and other systems; what settings imply for others."""
+"""Presets: the models of Bahdanau et al. (2015), smaller ones, and other systems."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Mapping
+from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import AlignConfig, PrepConfig, TranslateConfig
-from nmtalign.settings.definition import Layer, SettingError, resolve
-
-T = TypeVar("T")
+from nmtalign.settings.definition import resolve
 
 # The defaults of the settings are those of RNNsearch; the article's experiments differ in these. The article does
 # not stop early, and its Table 2 has the number of updates.
@@ -167,71 +164,4 @@ def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
     return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
 
 
-SEARCHES: Mapping[str, Mapping[str, Any]] = {
-    "beam": {},
-    # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half the
-    # source length.
-    "paper": {"length_penalty": 0.0, "min_length_ratio": 0.5},
-}
-CANDIDATES = 2000  # most frequent words that a search considers in addition to those of a lexicon
-
-
-# Settings of `prep` that choose vocabularies; without effect if those of a model or another corpus are used.
-OF_VOCABULARIES = ("vocabulary", "shortlist", "min_count", "size", "joint")
-
-
-def settings_of(cls: type[T], *layers: Layer) -> T:
-    """Makes settings of class `cls` from layers (origin, values); later layers have precedence.
-
-    The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
-    Raises UsageError with the origin and the name of a wrong setting.
-    """
-    return resolve(cls, *all_layers(cls, *layers))
-
-
-def all_layers(cls: type, *layers: Layer) -> tuple[Layer, ...]:
-    """The layers, with layers added for the settings that other settings imply."""
-    added = _ADDED.get(cls)
-    return (*added(layers),) if added else layers
-
-
-def _without_own_vocabularies(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """Leaves out how to choose vocabularies below the layer that takes those of a model or of another corpus.
-
-    Raises UsageError if this layer or a later one asks for both.
-    """
-    given = [values.get("vocabulary_from", "") if "vocabulary_from" in values else None for _, values in layers]
-    last = max((place for place, value in enumerate(given) if value is not None), default=-1)
-    folder = given[last] if last >= 0 else ""
-    for place, (origin, values) in enumerate(layers):
-        own = {name: values[name] for name in OF_VOCABULARIES if folder and name in values}
-        if own and place >= last:
-            rule = f"the vocabularies are those of {folder}; leave out either"
-            raise UsageError(SettingError(rule, **own, vocabulary_from=folder).named(*layers))
-        yield origin, {name: value for name, value in values.items() if name not in own}
-
-
-def _implied_by_search(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """The settings of the chosen search; a lexicon restricts the search unless it replaces unknown words."""
-    given: dict[str, Any] = {}
-    for _, values in layers:
-        given |= values
-    name = given.get("search", "beam")
-    yield f"search {name}", SEARCHES.get(name, {}) if isinstance(name, str) else {}
-    if given.get("lexicon") and not given.get("replace_unk"):
-        yield "lexicon", {"candidates": CANDIDATES}
-    yield from layers
-
-
-def _threshold_over_links(layers: Sequence[Layer]) -> Iterator[Layer]:
-    """A threshold selects the method of links, unless the same layer or a later one names a method."""
-    last = max((place for place, (_, values) in enumerate(layers) if values.get("threshold")), default=0)
-    for place, (origin, values) in enumerate(layers):
-        yield origin, {key: value for key, value in values.items() if key != "links" or place >= last}
-
-
-_ADDED: Mapping[type, Callable[[Sequence[Layer]], Iterator[Layer]]] = {
-    PrepConfig: _without_own_vocabularies,
-    TranslateConfig: _implied_by_search,
-    AlignConfig: _threshold_over_links,
-}
+settings_of = resolve  # until every caller uses `resolve`

@@ -49,7 +49,7 @@ def _units(default: int, help: str, panel: str, **details: Any) -> int:  # noqa:
 
 
 def _words(default: int, help: str) -> int:  # noqa: A002
-    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1)
+    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
 class ModelConfig(Settings, section="train"):
@@ -67,7 +67,6 @@ class ModelConfig(Settings, section="train"):
         1000,
         "Hidden units n of the decoder, and of each encoder direction; of feed-forward nets in a Transformer.",
         MODEL,
-        common=True,
     )
     attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
     maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
@@ -93,7 +92,10 @@ class ModelConfig(Settings, section="train"):
         "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
     )
     attention_kind: AttentionKind = setting(
-        "soft", "marginal and hard: each word comes from one source position, which is latent.", ATTENTION
+        "soft",
+        "marginal and hard: each word comes from one source position, which is latent.",
+        ATTENTION,
+        adaptable=True,
     )
     attention_positions: int = setting(
         6,
@@ -101,6 +103,7 @@ class ModelConfig(Settings, section="train"):
         ATTENTION,
         at_least=1,
         at_most=1000,
+        adaptable=True,
     )
     attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
     attention_span: AttentionSpan = setting(
@@ -124,14 +127,12 @@ class ModelConfig(Settings, section="train"):
         MODEL,
     )
     coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
-    bidirectional: bool = setting(True, "Encode in both directions.", MODEL, flags="--bidirectional/--unidirectional")
+    bidirectional: bool = setting(True, "Encode in both directions.", MODEL)
     reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
-    readout_previous_word: bool = setting(
-        True, "Readout sees the previous word.", MODEL, flags="--readout-word/--no-readout-word"
-    )
+    readout_previous_word: bool = setting(True, "Readout sees the previous word.", MODEL)
     copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
-    dropout: float = common(0.0, "Share of units set to 0.", MODEL, below=1)
-    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL)
+    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, below=1, adaptable=True)
+    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL, adaptable=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,7 +207,7 @@ class TrainingConfig(Settings, section="train"):
     """
 
     optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
-    learning_rate: float = common(1.0, "Highest learning rate.", OPTIMISER, above=0)
+    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, above=0)
     rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
     epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
     beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
@@ -227,19 +228,29 @@ class TrainingConfig(Settings, section="train"):
         "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
         BATCHES,
     )
-    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET)
-    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9)
-    max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME")
-    patience: int = common(10, "Stop after this many validations without progress; 0 = never.", BUDGET)
+    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET, affects="budget")
+    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9, affects="budget")
+    max_time: str = common(
+        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME", affects="budget"
+    )
+    patience: int = setting(
+        10, "Stop after this many validations without progress; 0 = never.", BUDGET, affects="budget"
+    )
     metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
-    validate_every: str = setting("1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    bleu_sentences: int = setting(500, "Development sentences translated at each validation; 0 = none.", BUDGET)
-    checkpoint_every: str = setting("10m", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch")
-    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1)
-    init_from: str = setting("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
+    validate_every: str = setting(
+        "1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch", affects="budget"
+    )
+    bleu_sentences: int = setting(
+        500, "Development sentences translated at each validation; 0 = none.", BUDGET, affects="budget"
+    )
+    checkpoint_every: str = setting(
+        "10m", "Updates, a time or `epoch`.", MACHINE, form=interval, metavar="N|TIME|epoch", affects="machine"
+    )
+    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1, affects="printing")
+    init_from: str = common("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
     guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
     guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
     seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
-    device: Device = common("auto", DEVICE_HELP, MACHINE)
+    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine")
     precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
-    threads: int = threads_setting()
+    threads: int = threads_setting(common=True)

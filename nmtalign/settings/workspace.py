@@ -11,8 +11,8 @@ from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_toml, read_json, read_regular
-from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, written
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, settings_of
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, resolve, written
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 
 T = TypeVar("T")
 FilePair = tuple[Path, Path]  # (source, target)
@@ -72,7 +72,7 @@ class Workspace:
 
     def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
         """The settings `cls` of section `name`; flags that are not None have precedence."""
-        return settings_of(cls, self.section(name), given(flags))
+        return resolve(cls, self.section(name), given(flags))
 
     def preset(self, name: str | None) -> str:
         """The name of the preset: `name`, or that of section [train]."""

@@ -7,11 +7,13 @@ import math
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from nmtalign.data.corpus import Corpus
+from nmtalign.data.corpus import CORPUS_FILE, Corpus
+from nmtalign.model_files import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
-from nmtalign.settings.presets import fitted_to_corpus
+from nmtalign.settings.presets import fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
 
 if TYPE_CHECKING:
@@ -79,6 +81,17 @@ def count_words(corpus: Corpus) -> int:
     """The target words of the training text, `</s>` included."""
     train = corpus.splits["train"]
     return int(train.target_lengths.sum()) + len(train)
+
+
+def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:
+    """The layers of the settings of a training: the preset `name`, then `layers`.
+
+    Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
+    size of the corpus in `data`, if it is there.
+    """
+    layers = with_first_model(((f"preset {name}", preset(name)), *layers), folder)
+    is_there = data.is_file() or (data / CORPUS_FILE).is_file()
+    return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
 
 
 def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:

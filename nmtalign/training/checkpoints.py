@@ -29,7 +29,6 @@ from nmtalign.model_files import (
     CALIBRATION,
     CONFIG,
     LAST,
-    MAY_DIFFER,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
     SOURCE_VOCABULARY,
@@ -41,18 +40,14 @@ from nmtalign.model_files import (
     read_settings,
 )
 from nmtalign.scoring.metrics import has_tokenizer
-from nmtalign.settings.definition import SettingError, field_names, resolve, toml
+from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 
-# A run resumes also if these settings have changed.
-MAY_CHANGE = frozenset(
-    {"max_updates", "epochs", "max_time", "patience", "log_every"}
-    | {"validate_every", "checkpoint_every", "bleu_sentences", "device", "threads"}
-)
-_FILES = frozenset({"guided_alignment", "init_from"})  # settings that name a file, whose content is compared instead
+_MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it
+_FILES = {*select(TrainingConfig, lambda one: one.is_path)}  # the content of these files is compared
 _WEIGHTS = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
@@ -112,7 +107,7 @@ def fingerprint_of(
 
     `files` are the hashes of the files that settings name, by setting.
     """
-    left_out = MAY_CHANGE | _FILES | (set() if config.guided_alignment else {"guided_weight"})
+    left_out = _MAY_CHANGE | _FILES | (set() if config.guided_alignment else {"guided_weight"})
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files or {})
     text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
@@ -203,7 +198,7 @@ def _changes_of_settings(
         for name, value in {} if given is None else asdict(given).items():
             if name in _FILES and there[name] == value and value:
                 changes.append(f"{name} may name other content now")
-            elif name not in MAY_CHANGE and not name.endswith("_vocabulary_size") and there[name] != value:
+            elif name not in _MAY_CHANGE and not name.endswith("_vocabulary_size") and there[name] != value:
                 changes.append(f"{name} was {toml(there[name])}, is {toml(value)}")
     return changes
 
@@ -401,8 +396,8 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     settings = read_settings(folder)
     check_files(folder, settings)
     there = model_config(folder, settings)
-    for name in field_names(ModelConfig):
-        if name not in MAY_DIFFER and getattr(there, name) != getattr(model, name):
+    for name in select(ModelConfig, lambda one: not one.adaptable):
+        if getattr(there, name) != getattr(model, name):
             raise UsageError(
                 f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
                 "give a model with the same settings"

@@ -39,7 +39,7 @@ class FailedElsewhereError(NmtalignError):
     """This process ends because of an error that another process reports."""
 
     def __init__(self, code: int) -> None:
-        super().__init__("another process reports the error")
+        super().__init__("")
         self.exit_code = code
 
 

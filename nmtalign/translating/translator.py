@@ -21,8 +21,7 @@ from nmtalign.search.beam_search import Hypothesis, Scoring, SearchOptions
 from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import Layer, SettingError, field_names, naming
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import Layer, SettingError, field_names, naming, resolve, select
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
@@ -40,7 +39,6 @@ _WORD_CHARACTERS = 6
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
 _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
-_LOADING_SETTINGS = ("device", "precision", "threads", "max_memory", "ensemble")
 
 
 def search_options(config: TranslateConfig, keep_weights: bool = False) -> SearchOptions:
@@ -120,7 +118,7 @@ class Translator:
         """
         check_keys("Translator.load", settings, field_names(TranslateConfig))
         layer = "Translator.load", settings
-        config = settings_of(TranslateConfig, layer)
+        config = resolve(TranslateConfig, layer)
         with naming(layer):
             return cls(load_models([model, *more_models], config, which), config, alignments, given=layer)
 
@@ -138,10 +136,9 @@ class Translator:
 
     def changed(self, settings: Mapping[str, Any], origin: str = "Translator.translate") -> "Translator":
         """A translator with the same models and some other settings; messages call these settings `origin`."""
-        changeable = [name for name in field_names(TranslateConfig) if name not in _LOADING_SETTINGS]
-        check_keys(origin, settings, changeable)
+        check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
         layers = self._given, (origin, settings)
-        config = settings_of(TranslateConfig, *layers)
+        config = resolve(TranslateConfig, *layers)
         with naming(*layers):
             given = origin, {**self._given[1], **settings}
             return Translator(self.models, config, self.alignments, self.scorer, given=given)

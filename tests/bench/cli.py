@@ -242,9 +242,6 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
         "--runs", nargs="+", choices=runs, metavar="NAME", help=f"one or more of: {'; '.join(runs)} [all]"
     )
     parser.add_argument(
-        "--sample", type=_positive, default=10_000, metavar="N", help="sentences for single metrics [10000]"
-    )
-    parser.add_argument(
         "--peer-sentences", type=_positive, default=300, metavar="N", help="sentences for sacreBLEU [300]"
     )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the texts")

@@ -50,7 +50,8 @@ def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], fol
     """Returns seconds, processor time and memory of the complete program `nmtalign score`."""
     arguments = [f"{name}={path}" for name, path in texts.systems.items()]
     arguments += ["-r", str(texts.reference), "-s", str(texts.source), "--by-length", "--metrics", ",".join(COUNTED)]
-    arguments += ["--target-language", LANGUAGE, "--bootstrap", str(given["samples"]), "--trials", str(given["trials"])]
+    settings = {"target_language": LANGUAGE, "bootstrap": given["samples"], "trials": given["trials"]}
+    arguments += [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
     say(" ".join(["nmtalign score ...", *flags]))
     program = [sys.executable, "-m", "nmtalign", "score", *arguments, *flags, "--format", "json"]
     began, peak, spent = time.perf_counter(), 0.0, dict[int, float]()

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from nmtalign.cli.commands import app
 from typer import rich_utils
 from typer.main import get_command
 from typer.testing import CliRunner
@@ -20,7 +21,6 @@ from typer.testing import CliRunner
 from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli import commands
-from nmtalign.cli.commands import app
 from nmtalign.cli.common import escaped, json_text
 from nmtalign.errors import NO_MEMORY, FormatError
 from nmtalign.tensor_file import FORMAT_VERSION

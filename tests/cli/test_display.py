@@ -9,10 +9,10 @@ import time
 from pathlib import Path
 
 import pytest
+from nmtalign.cli.panel import TrainingPanel
 from rich.console import Console
 
 from nmtalign.cli.display import PlainLines
-from nmtalign.cli.panel import TrainingPanel
 from nmtalign.training.events import Finished, Noticed, Saved, Skipped, Started, Underway, Validated, Working
 
 AT = (1234567, 12.34, 52.0)

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import typer
 from helpers.manual import manual
+from nmtalign.cli.commands import app
 
 import nmtalign
-from nmtalign.cli.commands import app
 from nmtalign.settings.definition import SECTIONS
 
 SHIPPED = Path(nmtalign.__file__).parent / "docs" / "manual.md"

@@ -11,11 +11,10 @@ import zipfile
 from pathlib import Path
 
 import pytest
-import typer
+from helpers.commands import COMMANDS, call
 
 import nmtalign
 from nmtalign.cli.app import main
-from nmtalign.cli.commands import app
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.settings.definition import SECTIONS
 
@@ -285,7 +284,6 @@ INPUTS = (
     "hypotheses init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
     "segment_scores source target test train_source train_target vocabulary_from"
 )
-COMMANDS = typer.main.get_command(app)
 
 
 def paths_of(command) -> list:
@@ -296,7 +294,7 @@ def paths_of(command) -> list:
 
 OUTPUTS = [
     (name, one.name)
-    for name, command in COMMANDS.commands.items()
+    for name, command in COMMANDS.items()
     for one in paths_of(command)
     if one.name not in INPUTS.split()
 ]
@@ -321,7 +319,7 @@ def refuse(*arguments: str) -> str:
     """Runs a command line that must be refused without changing a file; returns the message."""
     before = content(Path())
     with pytest.raises((NmtalignError, OSError)) as raised:
-        COMMANDS.main(args=list(arguments), standalone_mode=False)
+        call(*arguments)
     assert content(Path()) == before
     return str(raised.value)
 
@@ -329,7 +327,7 @@ def refuse(*arguments: str) -> str:
 @pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
 def test_no_output_replaces_an_input_by_any_name(tmp_path, monkeypatch, command, output):
     monkeypatch.chdir(tmp_path)
-    paths = {one.name: one for one in paths_of(COMMANDS.commands[command])}
+    paths = {one.name: one for one in paths_of(COMMANDS[command])}
     written = paths.pop(output)
     inputs = [one for one in paths.values() if one.name in INPUTS.split()]
     place, folders = len([one for one in inputs if one.param_type_name == "argument"]), ("FOLDER", "DIR")
@@ -398,7 +396,7 @@ def test_no_text_is_replaced_by_a_file_of_its_corpus(folder, tmp_path, monkeypat
     for language in ("en", "fr"):
         shutil.copy(folder / f"train.{language}", f"train.{language}")
     made = ["prep", "train.en", "train.fr", "--dev-lines", "30", "-o", "data", "-q"]
-    COMMANDS.main(args=made, standalone_mode=False)
+    call(*made)
     shutil.copy("data/dev.en", "linked.en")
     Path("data/dev.en").unlink()
     Path("data/dev.en").hardlink_to("linked.en")
@@ -424,12 +422,12 @@ def test_two_outputs_are_two_files(folder, monkeypatch):
 @pytest.mark.parametrize(("command", "output"), OUTPUTS, ids=["-".join(one) for one in OUTPUTS])
 def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, command, output):
     monkeypatch.chdir(folder)
-    (written,) = (one for one in COMMANDS.commands[command].params if one.name == output)
+    (written,) = (one for one in COMMANDS[command].params if one.name == output)
     arguments = {"translate": "test.en", "align": "test.en test.fr", "export": "train.en", "symmetrize": "a b"}
     given = [*arguments.get(command, "").split()]
     option = [min(written.opts, key=len)] if written.param_type_name == "option" else []
     with contextlib.suppress(NmtalignError, OSError):
-        COMMANDS.main(args=[command, *given, *option, "-"], standalone_mode=False)
+        call(command, *given, *option, "-")
     assert not (folder / "-").exists()
 
 
@@ -453,7 +451,7 @@ TYPES = (  # of TOML; a text, and what may be one
     "1979-05-27T07:32:00", "1979-05-27", "07:32:00", '["tiny"]', '["a", "b"]', "[]", '[["a"], ["b"]]', "{}", "{a = 1}",
     "[{a = 1}]", f'"{"9" * 400}"', f'"{"9" * 5000}"',
 )  # fmt: skip
-READERS = [name for name, command in COMMANDS.commands.items() if any(one.name == "config" for one in command.params)]
+READERS = [name for name, command in COMMANDS.items() if any(one.name == "config" for one in command.params)]
 
 
 def in_parts(names: list[str], size: int) -> list[list[str]]:
@@ -476,7 +474,7 @@ def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypa
         Path("nmtalign.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
         told = "nmtalign.toml: " + key
         try:
-            COMMANDS.main(args=[section if section in READERS else "prep", "--show-settings"], standalone_mode=False)
+            call(section if section in READERS else "prep", "--show-settings")
         except UsageError as error:
             told = str(error)
         except FormatError as error:

@@ -97,7 +97,7 @@ def table(text: str, title: str = "Scores:") -> list[list[str]]:
 
 def test_figures_intervals_and_signatures_are_those_of_sacrebleu(folder: Path, run: Run) -> None:
     expected = sacrebleu(folder, "good.fr", "--confidence", "--confidence-n", "200", "--", "ref.fr", "ref2.fr")
-    given = ["good.fr", "-r", "ref.fr", "-r", "ref2.fr", "--metrics", "bleu,chrf,ter", "--bootstrap", "200"]
+    given = ["good.fr", "-r", "ref.fr", "-r", "ref2.fr", "--metrics", "bleu,chrf,ter", "--set", "bootstrap=200"]
     code, out, err = run(*given, "--confidence")
     assert (code, err) == (0, "")
     assert out.startswith("60 sentences\n\nScores:\n")
@@ -128,7 +128,7 @@ def test_systems_are_compared_with_marks_and_p_values(run: Run) -> None:
     assert (interval[0], legend[:3]) == ("±:", ["*", "better", "than"])
     assert signature[1].startswith("BLEU|nrefs:1|bs:1000|seed:12345|")
     _, out, _ = run(
-        *["good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu", "--significance", "both", "--trials", "100"]
+        *["good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu", "--significance", "both", "--set", "trials=100"]
     )
     assert table(out)[0] == ["system", "BLEU", "±", "p", "(bs)", "p", "(ar)"]
     _, out, _ = run(
@@ -146,8 +146,8 @@ def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
         "-s",
         "src.en",
         "--by-length",
-        "--buckets",
-        "10,20",
+        "--set",
+        "buckets=10,20",
         "--metrics",
         "bleu,chrf",
     ]
@@ -160,14 +160,15 @@ def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
     assert own[0] == ["words", "sentences", "BLEU", "[low,", "high]", "chrF2", "length", "ratio", "BLEU"]
     assert set(own[1][-1]) <= {"█", "▒"}
     rows = table(
-        run(*given, "--cumulative")[1], "BLEU by words of the source, cumulative (all sentences, all systems):"
+        run(*given, "--set", "cumulative=true")[1],
+        "BLEU by words of the source, cumulative (all sentences, all systems):",
     )
     assert [row[0] for row in rows[1:]] == ["<=10", "<=20", "all"]
 
 
 @pytest.mark.parametrize("side", ["reference", "hypothesis"])
 def test_lengths_of_another_side_need_no_source(run: Run, side: str) -> None:
-    code, out, _ = run(*f"good.fr bad.fr -r ref.fr --by-length --length-of {side} --metrics bleu".split())
+    code, out, _ = run(*f"good.fr bad.fr -r ref.fr --by-length --set length_of={side} --metrics bleu".split())
     assert code == 0
     assert f"By words of the {side} (all sentences, good.fr):" in out
     # With lengths of the hypothesis the sentences of a bucket differ between systems, so nothing can be compared.
@@ -291,7 +292,7 @@ def test_the_seed_of_sacrebleu_applies_unless_another_is_given(run: Run, monkeyp
     monkeypatch.setenv("SACREBLEU_SEED", "7")
     given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
     assert "|seed:7|" in run(*given)[1]
-    assert "|seed:8|" in run(*given, "--seed", "8")[1]
+    assert "|seed:8|" in run(*given, "--set", "seed=8")[1]
     monkeypatch.setenv("SACREBLEU_SEED", "none")
     assert run(*given)[2].startswith("nmtalign: error: SACREBLEU_SEED = 'none': must be a whole number")
     assert run(*given[:-1])[0] == 0  # nothing is drawn
@@ -307,13 +308,24 @@ def test_the_workspace_gives_texts_and_settings(folder: Path, run: Run) -> None:
     assert "|bs:60|seed:3|" in out
     assert "By words of the reference" in out
     _, out, _ = run(
-        "good.fr", "bad.fr", "--significance", "bs", "--metrics", "bleu", "--length-of", "source", "--cased"
+        "good.fr",
+        "bad.fr",
+        "--significance",
+        "bs",
+        "--metrics",
+        "bleu",
+        "--set",
+        "length_of=source",
+        "--set",
+        "lowercase=false",
     )
     assert table(out)[0] == ["system", "BLEU", "±", "p"]
     assert "By words of the source" in out
     assert "|case:mixed|" in out
     # The source belongs to the reference of the test set.
-    assert "scores by length: give the source with -s" in run("good.fr", "-r", "ref2.fr", "--length-of", "source")[2]
+    assert (
+        "scores by length: give the source with -s" in run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
+    )
     (folder / "nmtalign.toml").write_text('[score]\nbuckets = "5,x"\n')
     assert run("good.fr", "-r", "ref.fr")[2].startswith("nmtalign: error: nmtalign.toml: [score] buckets = ")
 
@@ -384,7 +396,7 @@ def test_a_tokenised_translation_and_another_language_are_noticed(folder: Path, 
     write(folder / "long.fr", ["Il dort bien ."] * 120)
     done = run("long.fr", "-r", "long.fr", "--metrics", "chrf")
     assert done[2].startswith("nmtalign: warning: long.fr: not raw text, but text with spaces before full stops")
-    assert run("long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu")[2] == ""
+    assert run("long.fr", "-r", "long.fr", "--set", "tokenize=none", "--metrics", "bleu")[2] == ""
     write(folder / "out.de", ["Das ist ein Satz"] * 60)
     assert "warning: out.de is de by its name, and the reference ref.fr is fr" in run("out.de", "-r", "ref.fr")[2]
     write(folder / "en.txt", read(folder / "bad.fr"))
@@ -405,12 +417,12 @@ def test_models_translate_the_test_set(folder: Path, run: Run, random_model: Pat
     )
     kept = [done.text for done in Translator.load(folder / "models" / "a", beam=3, threads=1).translate(lines)]
     (folder / "a").write_text("".join(f"{line}\n" for line in kept))
-    code, out, err = run("--by-length", "--known-words", "--buckets", "3,6", "-q")
+    code, out, err = run("--by-length", "--known-words", "--set", "buckets=3,6", "-q")
     assert (code, "Sentences without an unknown word (3 of 4):" in out) == (0, True)
     assert err.count("\n") <= 1  # a warning about the text
-    given = run("a", "-m", "models/a", "--by-length", "--known-words", "--buckets", "3,6", "-q")
+    given = run("a", "-m", "models/a", "--by-length", "--known-words", "--set", "buckets=3,6", "-q")
     assert given[1] == out
-    assert run("-m", "models/a", "--by-length", "--known-words", "--buckets", "3,6", "-q")[1] == out
+    assert run("-m", "models/a", "--by-length", "--known-words", "--set", "buckets=3,6", "-q")[1] == out
     code, out, _ = run("models/a", "models/b", "--known-words", "-q")
     assert (code, [row[0] for row in table(out)[1:3]]) == (0, ["a", "b"])
     code, out, err = run("-m", "models/gone")
@@ -427,8 +439,8 @@ def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
         "-s",
         "src.en",
         "--by-length",
-        "--bootstrap",
-        "50",
+        "--set",
+        "bootstrap=50",
         "--differences",
         "1",
     ]
@@ -465,7 +477,7 @@ def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, vocabularies: 
 
 
 def test_bleu_of_the_command_is_that_of_the_library(folder: Path, run: Run) -> None:
-    score = json.loads(run("good.fr", "-r", "ref.fr", "--lowercase", "--format", "json")[1])
+    score = json.loads(run("good.fr", "-r", "ref.fr", "--set", "lowercase=true", "--format", "json")[1])
     expected = bleu(read(folder / "good.fr"), read(folder / "ref.fr"), lowercase=True)
     assert score["systems"][0]["scores"]["BLEU"]["value"] == expected.value
     assert score["signatures"]["BLEU"] == expected.signature
@@ -484,13 +496,13 @@ def test_bleu_of_the_command_is_that_of_the_library(folder: Path, run: Run) -> N
         (["empty.fr", "-r"], 3, "empty.fr: is empty; nothing to score"),
         (["latin.fr", "-r"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
         (["words", "-r"], 2, "nothing to translate: give the source with -s"),
-        (["good.fr", "--by-length", "-r"], 2, "scores by length: give the source with -s, or set length_of"),
+        (["good.fr", "--by-length", "-r"], 2, "scores by length: give the source with -s, or add --set length_of"),
         (["good.fr", "--known-words", "-m", "x", "-r"], 2, "known words: give the source with -s"),
         (["good.fr", "-s", "src.en", "--known-words", "-r"], 2, "--known-words: no model or corpus here"),
         (["good.fr", "-s", "src.en", "--known-words", "-m", "x", "-r"], 4, "x: no vocabularies here"),
-        (["good.fr", "--buckets", "10;20", "-r"], 2, "--buckets 10;20: give the upper ends"),
+        (["good.fr", "--set", "buckets=10;20", "-r"], 2, "--set buckets=10;20: give the upper ends"),
         (["good.fr", "--metrics", "bleu,tre", "-r"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
-        (["good.fr", "--tokenize", "intel", "-r"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
+        (["good.fr", "--set", "tokenize=intel", "-r"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
         (["good.fr", "--format", "xml", "-r"], 2, "--format xml: must be one of text, json, csv"),
         (["good.fr", "--metrics", "multi-bleu", "-r", "plain", "-r"], 2, "multi-bleu needs the language"),
         (["good.fr", "--plot", "figure.gif", "-r"], 2, "figure.gif"),
@@ -502,7 +514,7 @@ def test_bleu_of_the_command_is_that_of_the_library(folder: Path, run: Run) -> N
         (["good.fr", "--significance", "ar", "-r"], 2, "--significance: compares systems; give two or more"),
         (["good.fr", "--metrics", "ter", "--fail-under", "30", "-r"], 2, "--fail-under: a lower TER is better"),
         (["good.fr", "--fail-under", "nan", "-r"], 2, "--fail-under nan: must be at least"),
-        (["good.fr", "--bootstrap", "1", "-r"], 2, "--bootstrap 1: must be at least 2"),
+        (["good.fr", "--set", "bootstrap=1", "-r"], 2, "--set bootstrap=1: must be at least 2"),
         (["good.fr", "--segment-scores", "ref.fr", "-r"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
         (["good.fr", "--segment-scores", "BLEU=ones", "-r"], 2, "nmtalign computes BLEU; give another name"),
         (["good.fr", "bad.fr", "--segment-scores", "x=ones", "-r"], 2, "--segment-scores x: 1 file for 2 systems"),

@@ -1,8 +1,6 @@
 """A setting means the same on the command line, in nmtalign.toml and in Python."""
 
-import contextlib
 import inspect
-import io
 import json
 import tomllib
 from collections.abc import Mapping
@@ -12,14 +10,12 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-import typer
-from typer.testing import CliRunner
+from helpers.commands import COMMANDS, call
 
-from nmtalign.cli.commands import app
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
-from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset, settings_of
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option, resolve
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import FORMAT_VERSION
 
@@ -40,14 +36,13 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "architecture": _STACK,
     "shared_embeddings": {**_STACK, "architecture": "transformer"},
 }
-CALLBACKS: Mapping[str, Any] = {str(one.name): one.callback for one in app.registered_commands}
 
 
 def parameters(command: str) -> dict[str, Any]:
-    return {one.name: one for one in typer.main.get_command(app).commands[command].params}
+    return {one.name: one for one in COMMANDS[command].params}
 
 
-GENERATED = [name for name in SECTIONS if "show_settings" in parameters(name)]
+GENERATED = [name for name in SECTIONS if name in COMMANDS and "show_settings" in parameters(name)]
 CASES = [(command, name) for command in GENERATED for name in SECTIONS[command]]
 
 
@@ -64,22 +59,23 @@ def unusual(one: Setting) -> Any:
 
 def classes(command: str) -> tuple[type, ...]:
     """The settings that a command receives, from the type of its first argument."""
-    (made,) = get_args(get_type_hints(inspect.unwrap(CALLBACKS[command]))["chosen"])
+    (made,) = get_args(get_type_hints(inspect.unwrap(COMMANDS[command].callback))["chosen"])
     return get_args(made) if get_origin(made) is tuple else (made,)
 
 
-def on_command_line(settings: Mapping[str, Any]) -> list[str]:
+def on_command_line(command: str, settings: Mapping[str, Any]) -> list[str]:
     words = []
     for name, value in settings.items():
-        words += [option(name, value)] if isinstance(value, bool) else [option(name), str(value)]
+        if not SECTIONS[command][name].common:
+            words += ["--set", f"{name}={json.dumps(value) if isinstance(value, bool) else value}"]
+        else:
+            words += [option(name, value)] if isinstance(value, bool) else [option(name), str(value)]
     return words
 
 
 def resolved(command: str, *words: str) -> dict[str, Any]:
     """The settings that a command makes of its command line and nmtalign.toml."""
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
-        app([command, "--show-settings", *words], standalone_mode=False)
-    return tomllib.loads(shown.getvalue())[command]
+    return tomllib.loads(call(command, "--show-settings", *words))[command]
 
 
 def write_model(folder: Path, model: ModelConfig) -> None:
@@ -91,23 +87,23 @@ def write_model(folder: Path, model: ModelConfig) -> None:
 
 
 def test_every_section_is_that_of_a_command() -> None:
-    assert {*SECTIONS} == {*GENERATED}
+    assert {*SECTIONS} - {"lexicon", "plot"} == {*GENERATED}  # until these commands are gone
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
 def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, name: str) -> None:
     monkeypatch.chdir(tmp_path)
     if name == "init_from":
-        write_model(tmp_path / "some.file", settings_of(ModelConfig, ("", preset(DEFAULT_PRESET))))
+        write_model(tmp_path / "some.file", resolve(ModelConfig, ("", preset(DEFAULT_PRESET))))
     settings = {**NEEDED.get(name, {}), name: unusual(SECTIONS[command][name])}
-    here = resolved(command, *on_command_line(settings))
+    here = resolved(command, *on_command_line(command, settings))
     assert here[name] == settings[name]
     lines = "".join(f"{key} = {json.dumps(value)}\n" for key, value in settings.items())
     Path("nmtalign.toml").write_text(f"[{command}]\n{lines}")
     assert resolved(command) == here
     base = ((DEFAULT_PRESET, preset(DEFAULT_PRESET)),) if command == "train" else ()
     for cls in classes(command):
-        python = vars(settings_of(cls, *base, ("Python", settings)))
+        python = vars(resolve(cls, *base, ("Python", settings)))
         given = {key: value for key, value in python.items() if key in SECTIONS[command] and value is not None}
         assert given.items() <= here.items()
 
@@ -124,15 +120,13 @@ def test_a_definition_is_complete(command: str, name: str) -> None:
 
 
 @pytest.mark.parametrize("command", GENERATED)
-def test_every_setting_is_an_option_whose_help_states_the_default(command: str) -> None:
+def test_common_settings_are_options_whose_help_states_the_default(command: str) -> None:
     there = parameters(command)
     for name, one in SECTIONS[command].items():
-        assert there[name].hidden != one.common
-        assert (
-            (*there[name].opts, *there[name].secondary_opts)
-            == one.options
-            == ((option(name), option(name, False)) if one.base is bool else (option(name),))
-        )
+        if not one.common:
+            assert name not in there
+            continue
+        assert (*there[name].opts, *there[name].secondary_opts) == one.options
         shown = there[name].help.replace("\\[", "[")
         assert one.help in shown
         default = PRESETS[DEFAULT_PRESET].get(name, one.default) if command == "train" else one.default
@@ -143,22 +137,49 @@ def test_every_setting_is_an_option_whose_help_states_the_default(command: str) 
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path: Path, monkeypatch, name: str) -> None:
     monkeypatch.chdir(tmp_path)
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
-        app(["train", "--preset", name, "--show-settings"], standalone_mode=False)
-    Path("nmtalign.toml").write_text(shown.getvalue())
-    found = tomllib.loads(shown.getvalue())["train"]
+    Path("nmtalign.toml").write_text(call("train", "--preset", name, "--show-settings"))
+    found = tomllib.loads(Path("nmtalign.toml").read_text())["train"]
     assert found["preset"] == name
     assert PRESETS[name].items() <= found.items()
     assert resolved("train") == found
 
 
-@pytest.mark.parametrize("command", sorted({*CALLBACKS} - {"align", "aer", "plot"}))
-def test_help_lists_at_most_20_options_and_help_all_lists_all(command: str) -> None:
-    options = [one for one in parameters(command).values() if one.param_type_name == "option"]
-    assert sum(not one.hidden for one in options) + 1 <= 20  # and --help
-    if any(one.hidden for one in options):
-        shown = CliRunner().invoke(app, [command, "--help-all"], env={"COLUMNS": "200", "TERMINAL_WIDTH": "200"}).output
-        assert all(max(one.opts, key=len) in shown for one in options)
+def test_set_is_checked_and_completed(tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    for words, message in {
+        "layrs=2": r"^--set: unknown setting 'layrs'; the nearest known one is 'layers'$",
+        "layers": r"^--set layers: give a value, as in --set layers=N$",
+        "layers=0": r"^--set layers=0: must be at least 1$",
+        "cell=rnn": r"^--set cell=rnn: must be one of paper, ",
+        "copy=maybe": r"^--set copy=maybe: must be true or false$",
+        "layers=2": r"^--set layers=2 does not go with order = \"look-generate-update\" \(the default\): ",
+    }.items():
+        with pytest.raises(UsageError, match=message):
+            resolved("train", "--set", words)
+    option = parameters("train")["assigned"]
+    shown = {text: [one.value for one in option.shell_complete(None, text)] for text in ("lay", "cell=l", "copy=")}
+    assert shown == {"lay": ["layers="], "cell=l": ["cell=lstm", "cell=light"], "copy=": ["copy=true", "copy=false"]}
+
+
+@pytest.mark.parametrize(
+    ("command", "old", "new"),
+    [
+        (
+            "train",
+            "--cell lstm --no-copy --unidirectional --rho=0.5",
+            "cell=lstm copy=false bidirectional=false rho=0.5",
+        ),
+        ("prep", "--joint --vocabulary bpe --max-length 7", "joint=true max_length=7"),
+        ("score", "--apart", "cumulative=false"),
+        ("serve", "--beam 5", "beam=5"),
+    ],
+)
+def test_options_of_version_0_2_are_settings_and_the_note_names_them(monkeypatch, tmp_path, capsys, command, old, new):
+    monkeypatch.chdir(tmp_path)
+    shown = call(command, "--show-settings", *old.split())
+    note = "".join(f" --set {one}" for one in new.split())
+    assert capsys.readouterr().err == f"nmtalign: options of version 0.2, which are to be written as:{note}\n"
+    assert shown.count("# --set\n") == len(new.split())
 
 
 def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
@@ -166,50 +187,47 @@ def test_a_long_value_is_shown_whole(tmp_path: Path, monkeypatch) -> None:
     assert resolved("train", "--guided-alignment", "x" * 200)["guided_alignment"] == "x" * 200
 
 
-def test_int8_is_for_translating_and_aligning_and_not_for_training(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_int8_is_for_translating_and_aligning_and_not_for_training(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
-    for command in ("translate", "score-pairs", "align", "serve"):
-        app([command, "--precision", "int8", "--show-settings"], standalone_mode=False)
-        assert 'precision = "int8"  # --precision' in capsys.readouterr().out.splitlines()
-    with pytest.raises(UsageError, match=r"^--precision int8: must be one of auto, fp32, bf16$"):
-        resolved("train", "--precision", "int8")
+    for command in ("translate", "align", "serve"):
+        shown = call(command, "--set", "precision=int8", "--show-settings")
+        assert 'precision = "int8"  # --set' in shown.splitlines()
+    with pytest.raises(UsageError, match=r"^--set precision=int8: must be one of auto, fp32, bf16$"):
+        resolved("train", "--set", "precision=int8")
     Path("nmtalign.toml").write_text('[translate]\nprecision = "int8"\n[train]\nprecision = "int8"\n')
     assert resolved("translate")["precision"] == "int8"
     with pytest.raises(UsageError, match=r'\[train\] precision = "int8": must be one of auto, fp32, bf16$'):
         resolved("train")
 
 
-def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     write_model(Path("first"), ModelConfig(hidden=24, embedding=12, cell="cudnn", dropout=0.5))
     command = ["train", "--preset", "tiny", "--init-from", "first", "--show-settings"]
-    found = resolved("train", *command[1:-1], "--hidden", "24")
+    found = resolved("train", *command[1:-1], "--set", "hidden=24")
     assert (found["hidden"], found["embedding"], found["dropout"], found["maxout"]) == (24, 12, 0.5, 500)
     assert found["batch_size"] == PRESETS["tiny"]["batch_size"]
-    app([*command, "--dropout", "0.1"], standalone_mode=False)
-    lines = capsys.readouterr().out.splitlines()
+    lines = call(*command, "--set", "dropout=0.1").splitlines()
     assert "hidden = 24  # MODEL first" in lines
-    assert "dropout = 0.1  # --dropout" in lines
+    assert "dropout = 0.1  # --set" in lines
     assert f"batch_size = {PRESETS['tiny']['batch_size']}  # preset tiny" in lines
-    with pytest.raises(UsageError, match=r"^--hidden 25: the model first has hidden = 24, and a training that starts"):
-        app([*command, "--hidden", "25"], standalone_mode=False)
-    with pytest.raises(UsageError, match=r"^--hidden x: must be a whole number"):
-        app([*command, "--hidden", "x"], standalone_mode=False)
+    with pytest.raises(UsageError, match=r"^--set hidden=25: the model first has hidden = 24, and a training that"):
+        call(*command, "--set", "hidden=25")
     Path("nmtalign.toml").write_text('[train]\ncell = "paper"\n')
     with pytest.raises(UsageError, match=r'^nmtalign\.toml: \[train\] cell = "paper": .* has cell = "cudnn"'):
-        app(command, standalone_mode=False)
+        call(*command)
     with pytest.raises(FormatError, match="other: no nmtalign model here"):
         resolved("train", "--init-from", "other")
 
 
-def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -> None:
+def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nmaxout = 9\nembedding = 9\n')
-    app(["train", "--embedding", "7", "--show-settings"], standalone_mode=False)
-    lines = capsys.readouterr().out.splitlines()
+    lines = call("train", "--set", "embedding=7", "--epochs", "3", "--show-settings").splitlines()
     assert lines[:2] == ["[train]", 'preset = "tiny"']
     assert {
-        "embedding = 7  # --embedding",
+        "embedding = 7  # --set",
+        "epochs = 3.0  # --epochs",
         "maxout = 9  # nmtalign.toml: [train]",
         "hidden = 128  # preset tiny",
         "rho = 0.95  # default",
@@ -227,7 +245,7 @@ def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch, capsys) -
     ],
 )
 def test_a_lexicon_restricts_the_words_wherever_it_is_given(below: Any, above: Any, candidates: int) -> None:
-    found = settings_of(TranslateConfig, ("nmtalign.toml: [translate]", below), (COMMAND_LINE, above))
+    found = resolve(TranslateConfig, ("nmtalign.toml: [translate]", below), (COMMAND_LINE, above))
     assert found.candidates == candidates
 
 
@@ -236,7 +254,7 @@ def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
 
     def method(*layers: Mapping[str, Any], models: int = 1) -> str | None:
         loaded: Any = [SimpleNamespace(model=SimpleNamespace(has_posterior=True))] * models
-        return without_auto(settings_of(AlignConfig, *(("", layer) for layer in layers)), loaded).links
+        return without_auto(resolve(AlignConfig, *(("", layer) for layer in layers)), loaded).links
 
     assert method({}) == "argmax"
     assert method({"threshold": 0.4}) == method({"links": "argmax"}, {"threshold": 0.4}) == "threshold"
@@ -259,5 +277,5 @@ def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
 )  # fmt: skip
 def test_an_error_names_what_was_changed_last(layers: Any, message: str) -> None:
     with pytest.raises(UsageError) as caught:
-        settings_of(TranslateConfig, *layers)
+        resolve(TranslateConfig, *layers)
     assert str(caught.value).startswith(message)

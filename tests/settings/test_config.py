@@ -7,7 +7,7 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import resolve, seconds
-from nmtalign.settings.presets import PRESETS, SYSTEMS, preset, settings_of
+from nmtalign.settings.presets import PRESETS, SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import Workspace, given, load_workspace
 
@@ -47,12 +47,12 @@ def test_precedence_is_preset_file_flag(workspace):
     name = loaded.preset(None)
     assert (name, loaded.preset("small")) == ("tiny", "small")
     layers = (name, preset(name)), loaded.section("train"), given({"embedding": 24, "hidden": None})
-    model, training = (settings_of(cls, *layers) for cls in (ModelConfig, TrainingConfig))
+    model, training = (resolve(cls, *layers) for cls in (ModelConfig, TrainingConfig))
     assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
     assert model.hidden == 48  # file over preset
     assert model.embedding == 24  # flag over preset
     assert training.learning_rate == 1.0
-    assert loaded.resolve(ModelConfig, "train", {"hidden": 96}).hidden == 96  # flag over file
+    assert resolve(ModelConfig, loaded.section("train"), given({"hidden": 96})).hidden == 96  # flag over file
 
 
 def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
@@ -99,7 +99,7 @@ def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message)
     path = tmp_path / "nmtalign.toml"
     path.write_text(text)
     with pytest.raises(UsageError, match=message) as raised:
-        load_workspace(path).resolve(ModelConfig, "train", {})
+        resolve(ModelConfig, load_workspace(path).section("train"))
     assert "\n" not in str(raised.value)
 
 
