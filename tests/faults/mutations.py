@@ -24,8 +24,6 @@ import torch
 import zstandard
 from faults.campaign import Part
 from faults.processes import Workspace, needed
-from nmtalign.training.curves import panels, read_curves
-from nmtalign.translating.inputs import Inputs
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -47,8 +45,10 @@ from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, read_entries
 from nmtalign.training.checkpoints import find_checkpoint, load_state
 from nmtalign.training.optimizers import make_optimizer
+from nmtalign.translating.file_translation import Inputs
 from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.rescoring import read_n_best
+from nmtalign.viewing.curves import panels, read_curves, render_curves
 
 _MEMORY = 1 << 30  # bytes that a process may use in addition to those of its start
 _LIMIT = 20.0  # seconds
