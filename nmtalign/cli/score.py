@@ -33,7 +33,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
-from nmtalign.model_files import read_settings
+from nmtalign.model_directory import read_settings
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.workspace import Workspace

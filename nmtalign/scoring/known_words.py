@@ -7,7 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from nmtalign.errors import FormatError
-from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
+from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.model_directory import check_files, read_settings
 from nmtalign.scoring.metrics import Lines
 from nmtalign.scoring.report import Mask
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers

@@ -22,7 +22,7 @@ from nmtalign.data.pipeline import process_pool, worker_count
 from nmtalign.errors import InputError
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 from nmtalign.version import __version__
 
 METRICS: Mapping[str, str] = {  # the setting: the name that is printed, which is sacreBLEU's

@@ -34,7 +34,7 @@ from nmtalign.scoring.metrics import (
 )
 from nmtalign.scoring.report import make_report
 from nmtalign.scoring.scoring_run import read_text
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 
 PHRASES = "le la Un une chien , chats; noirs (l'eau) dort. mange; 3,5 12% très grand-père ! « oui » U.S.A. ne pas"
 WORDS = PHRASES.split()
