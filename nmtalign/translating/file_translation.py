@@ -401,14 +401,17 @@ class ResumableOutput(PartialFile):
         self.open()
         if resume and not self.is_empty():
             record = _read_record(self._record)
-            for name in record.keys() | origin.keys():
+            for name in (record.keys() | origin.keys()) - {"source_sha256"}:
                 if record.get(name) != origin.get(name):
                     self.close()
                     raise UsageError(
                         f"{self.partial}: was begun with {name} = {record.get(name)!r}, not {origin.get(name)!r}; "
                         "repeat that, or leave out --resume to start again"
                     )
-            return self.keep()
+            done = self.keep()
+            if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
+                notify(f"{self.partial}: the input has changed; its first {done:,} lines must be those of before")
+            return done
         if not self.is_empty():
             self.set_aside()
             notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")

@@ -113,7 +113,7 @@ def test_200_clients_at_once_get_what_translate_prints(serve, random_model, nmta
 
 
 def test_an_overloaded_server_answers_everybody(serve, random_model):
-    process, client = serve("-m", random_model, "--max-queue", "20", "-q")
+    process, client = serve("-m", random_model, "--set", "max_queue=20", "-q")
     body = {"q": [line_of(number) for number in range(20)], "source": "en", "target": "fr"}
     results = at_once(60, lambda number: client.ask("translate", body)[0])
     counts = Counter(results)
