@@ -90,7 +90,7 @@ class PairAligner:
 
     def json_lines(self, records: Sequence[AlignmentRecord]) -> list[str]:
         """The records as `nmtalign export --format json` writes them."""
-        return [json_line(record, self._config.weights) for record in records]
+        return [json_line(record, self._config.alignment_type) for record in records]
 
 
 class ServedModel:

@@ -30,7 +30,7 @@ from typing import Any, BinaryIO, Literal, NoReturn
 
 import numpy as np
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
 from nmtalign.files import (

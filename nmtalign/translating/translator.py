@@ -31,8 +31,7 @@ from nmtalign.core.int8 import in_int8
 from nmtalign.data.batches import make_source
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
-from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.model_files import LAST
+from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions, beam_search
 from nmtalign.search.candidates import CandidateLists, Candidates
