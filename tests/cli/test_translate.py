@@ -101,17 +101,6 @@ def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> Non
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] == pytest.approx(float(fields[0][3]))
 
 
-def test_unknown_words(doubtful_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "lexicon").write_text("hedgehog hérisson 0.7\nhedgehog porc 0.2\n")
-    text = b"hedgehog\n"
-    assert "<unk>" not in lines_of(inside("-m", doubtful_model, text=text))[0]
-    assert "<unk>" in lines_of(inside("-m", doubtful_model, "--set", "allow_unk=true", text=text))[0]
-    assert "hedgehog" in lines_of(inside("-m", doubtful_model, "--replace-unk", text=text))[0]
-    replaced = lines_of(inside("-m", doubtful_model, "--replace-unk", "--lexicon", "lexicon", text=text))[0]
-    assert "hérisson" in replaced
-    assert "<unk>" not in replaced
-
-
 def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     text = b"the fox sees\n\n" + b"a red boat .\n" * 2 + b"the fox " * 9
     arguments = ("-m", random_model, "--beam", 3, "--set", "max_source_length=8", "--save-alignments", "soft.h5")
@@ -128,27 +117,6 @@ def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
                 assert record.weights.sum(1) == pytest.approx(1, abs=2e-3)
                 assert record.log_prob == pytest.approx(found[number]["log_prob"], abs=1e-5)
         assert len(file[4].source) == 18
-
-
-def test_tokenized_text_passes_through(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    found = lines_of(inside("-m", random_model, "--format", "json", text=b"the fox .\n"))
-    tokens = json.loads(found[0])["tokens"]
-    assert lines_of(inside("-m", random_model, "--tokenized", text=b"the fox .\n")) == [" ".join(tokens)]
-
-
-def test_a_lexicon_alone_restricts_the_words(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "lexicon").write_text("fox renard 0.9\nsees voit 0.7\nboat bateau 1\n")
-    arguments = ("-m", random_model, "--lexicon", "lexicon", "--format", "json")
-    text = b"the fox sees\n"
-    tokens = [
-        json.loads(lines_of(inside(*arguments, *more, text=text))[0])["tokens"]
-        for more in ((), ("--set", "candidates=2"))
-    ]
-    assert tokens[0] == json.loads(lines_of(inside("-m", random_model, "--format", "json", text=text))[0])["tokens"]
-    assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word that is not in the lexicon
-    done = inside("-m", random_model, "--set", "candidates=5", text=text)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--set candidates=5: needs a lexicon" in done.stderr
 
 
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -234,21 +202,6 @@ def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_
         assert len(file) == 3
         assert list(file[0].source) == found["source_tokens"]
         assert list(file[0].target) == found["tokens"]
-
-
-def test_a_glossary(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "terms.tsv").write_text("# terms\nfox\trenard rouge\nboat\tZorglub\n", encoding="utf-8")
-    text = b'{"text": "the Fox sees", "phrases": ["voit un"]}\n{"text": "a boat"}\n{"text": "red"}\n'
-    done = inside("-m", random_model, "--glossary", "terms.tsv", "--set", "input_format=json", "--beam", 4, text=text)
-    first, second, _ = lines_of(done)
-    assert "renard rouge" in first
-    assert "voit un" in first
-    assert "Zorglub" in second
-    told = done.stderr.decode().splitlines()
-    assert told[0].startswith("nmtalign: terms.tsv: 1 of 2 translations have words that the model does not know, first")
-    assert len(told) == 2
-    (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nglossary = "terms.tsv"\n')
-    assert "renard rouge" in lines_of(inside(text=b"fox\n"))[0]
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,6 @@
 import json
 import math
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -39,7 +38,7 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         "--set",
         "save_alignments_of=n-best",
         "--set",
-        "weights=float32",
+        "alignment_type=float32",
         text=TEXT,
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
@@ -131,29 +130,6 @@ def test_a_resumed_run_has_the_same_files_by_content(
         (tmp_path / name).write_text(content)
     assert inside(*fixed, "--lexicon", "same.lexicon", "--glossary", "same.glossary", "--resume").returncode == 0
     assert (tmp_path / "out").read_bytes() == text
-
-
-def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
-    (tmp_path / "in.en").write_bytes(TEXT * 150)
-    # One thread in every process: several may change the last digit of a score.
-    settings = ("--tokenized", "--beam", 2, "--threads", 1)
-    arguments = ("-m", random_model, *settings, "-o", "out", "--save-alignments", "a.h5", "in.en")
-    partial = tmp_path / "a.h5.partial"
-    with process(*arguments) as run:
-        for _ in range(60000):
-            if (partial.exists() and partial.stat().st_size > 3000) or run.poll() is not None:
-                break
-            time.sleep(0.01)
-        run.kill()
-        run.communicate()
-    whole = {name: (tmp_path / name).read_bytes() for name in ("out", "a.h5") if (tmp_path / name).exists()}
-    assert inside(*arguments, "--resume").returncode == 0
-    text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
-    assert whole.items() <= {"out": text, "a.h5": soft}.items()  # no file appears before it is complete
-    assert inside(*arguments).returncode == 0
-    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        assert [" ".join(record.target) for record in file] == text.decode().splitlines()
 
 
 def test_what_does_not_fit_is_one_line(

@@ -44,7 +44,7 @@ def parts(workspace: Workspace) -> list[Part]:
         "n-best lists": _n_best,
         "prep": _prep,
         "align": _align,
-        "score-pairs": _score_pairs,
+        "given translations": _score_pairs,
         "score": _score,
         "link": _link,
     }
@@ -148,7 +148,7 @@ def _n_best(workspace: Workspace, chance: random.Random) -> str:
         translations = hostile_lines(chance, _words(workspace), valid=True)
         rows = [b"%d ||| %s ||| F= 1.0 ||| -1.0\n" % (number, line) for number, line in enumerate(translations)]
         (folder / "list").write_bytes(b"".join(rows))
-        ended = run("score-pairs -q a.en --n-best-list list -m model", folder)
+        ended = run("translate -q a.en --n-best-list list -m model", folder)
         fault = _refused(ended)
         return fault if fault is not None else _counted(ended.out, _LINES)
 
@@ -186,7 +186,7 @@ def _align(workspace: Workspace, chance: random.Random) -> str:
 def _score_pairs(workspace: Workspace, chance: random.Random) -> str:
     with workspace.copy("model") as folder:
         _texts(workspace, chance, folder, valid=True)
-        ended = run("score-pairs -q a.en a.fr -m model", folder)
+        ended = run("translate -q a.en --target a.fr -m model", folder)
         fault = _refused(ended)
         return fault if fault is not None else _counted(ended.out, _LINES)
 
