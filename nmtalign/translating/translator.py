@@ -147,14 +147,12 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
-        searched: Callable[[int], None] | None = None,
         given: Layer | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
         `given` are the settings that were chosen, without those that follow from them (None: those that differ from the
         defaults): `changed` resolves them anew.
-        `searched` gets the number of lines (or pieces of long lines) of each finished batch, from any thread.
         Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
@@ -173,7 +171,7 @@ class Translator:
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
-        self._given_scorer, self._searched = scorer, searched
+        self._given_scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._reader = RequestReader(self.loaded, config)
@@ -324,10 +322,7 @@ class Translator:
         A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
         for phrases in a sample.
         """
-        found = in_halves(self._sample if self._draws else self._search, pieces, self._too_much)
-        if self._searched:
-            self._searched(len(pieces))
-        return found
+        return in_halves(self._sample if self._draws else self._search, pieces, self._too_much)
 
     def _too_much(self, piece: Piece) -> str:
         fewer = "--n-best" if self._draws else "--beam"

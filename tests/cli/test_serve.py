@@ -88,7 +88,7 @@ def test_200_clients_at_once_get_what_translate_prints(serve, random_model, nmta
         ]
         for beam in (12, 2)
     }  # fmt: skip
-    process, client = serve("-m", random_model, "--replace-unk")
+    process, client = serve("-m", random_model, "--set", "replace_unk=true")
 
     def work(number):
         query = {"beam": 2} if number % 3 == 0 else {}
@@ -243,7 +243,7 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
         (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
         (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
         (["-m", random_model, "--time-limit", "5"], 2, "--time-limit 5: give a time such as 60s"),
-        (["-m", random_model, "-m", random_model, "--lexicon", "x"], 2, "a lexicon or glossary is for one direction"),
+        (["-m", random_model, "-m", random_model, "--set", "lexicon=x"], 2, "a lexicon or glossary is for one direction"),
     ):
         result = nmtalign("serve", "--port", 0, *arguments, check=False)
         assert (result.returncode, result.stdout) == (code, b""), arguments
