@@ -243,7 +243,11 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
         (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
         (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
         (["-m", random_model, "--time-limit", "5"], 2, "--time-limit 5: give a time such as 60s"),
-        (["-m", random_model, "-m", random_model, "--set", "lexicon=x"], 2, "a lexicon or glossary is for one direction"),
+        (
+            ["-m", random_model, "-m", random_model, "--set", "lexicon=x"],
+            2,
+            "a lexicon or glossary is for one direction",
+        ),
     ):
         result = nmtalign("serve", "--port", 0, *arguments, check=False)
         assert (result.returncode, result.stdout) == (code, b""), arguments
@@ -253,8 +257,8 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_documented_requests(random_model, tmp_path):
-    """The shell code of the section in details.md works, and each request has an answer."""
-    page = (Path(nmtalign_package.__file__).parent / "docs" / "details.md").read_text(encoding="utf-8")
+    """The shell code of the section in guide.md works, and each request has an answer."""
+    page = (Path(nmtalign_package.__file__).parent / "docs" / "guide.md").read_text(encoding="utf-8")
     code = page.split("\n## Serving\n")[1].split("```sh\n")[1].split("```")[0]
     (tmp_path / "model").symlink_to(random_model)
     environment = environment_with_nmtalign(tmp_path)

@@ -81,7 +81,13 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
         assert (tmp_path / "out.fr").read_text() == "a\nb\nc\n"
     (tmp_path / "in.en").write_text("the fox\na boat\n")
     (tmp_path / "other.en").write_text("the fox\na red boat\n")
+    (tmp_path / "none.en").write_text("")
     unfinished(*arguments, "in.en")
+    done = inside(*arguments, "--resume", "none.en")
+    assert (done.returncode, b"none.en: has 0 lines, and the output has 1; give the input that" in done.stderr) == (
+        3,
+        True,
+    )
     for more, message in (
         (("--beam", 2, "in.en"), "out.fr.partial: was begun with beam = 1, not 2; repeat that, or leave out --resume"),
         (("--set", "sample=true", "in.en"), "out.fr.partial: was begun with sample = False, not True"),
