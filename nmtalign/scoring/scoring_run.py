@@ -247,8 +247,12 @@ def translation_of(
         settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False
     )
     with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
-        translator = Translator(load_models([folder], settings), settings, alignments=False, searched=advance)
-        lines = [translation.text for translation in translator.translate(source.lines)]
+        translator = Translator(load_models([folder], settings), settings, alignments=False)
+        lines = list[str]()
+        for translation in translator.translate(source.lines):
+            lines.append(translation.text)
+            if advance is not None:
+                advance(1)
     InputCheck(TextFit.load(folder, tokenized=settings.tokenized), source.name, notify).add_all(source.lines)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
