@@ -201,7 +201,7 @@ class TranslateConfig(Settings, section="translate"):
         server_only=True,
         since="0.3.0",
     )
-    weights: Literal["float16", "float32"] = setting(
+    alignment_type: Literal["float16", "float32"] = setting(
         "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
     )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")

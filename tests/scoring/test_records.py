@@ -14,7 +14,7 @@ from nmtalign.report.markdown import to_markdown
 from nmtalign.scoring.differences import Difference, split_segments
 from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
 from nmtalign.scoring.score_document import bar, figure, score_document
 
 PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)
@@ -36,16 +36,17 @@ def report_of(*systems: SystemReport, **more: object) -> Report:
 
 
 def full_report() -> Report:
-    cut = Breakdown("by words of the source", (PLAIN, EMPTY))
+    lengths = (PLAIN, EMPTY)
     texts = (HOSTILE, "le chien dort")
     differences = Difference(
         3, "the", ("le chien",), texts, (20.0, 100.0), "chrF2", split_segments(*texts, ["le chien"])
     )
     return report_of(
-        SystemReport("one", Section(PLAIN, (cut,)), Section(EMPTY)),
-        SystemReport("two", Section(TESTED, (cut,)), Section(EMPTY)),
+        SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
+        SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
         resampling=Resampling(),
         tests=("bs", "ar"),
+        lengths="by words of the source",
         unknown=UnknownRates(0.125, 0.25, (0.5, 0.0)),
         differences=(differences,),
     )
