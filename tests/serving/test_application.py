@@ -246,7 +246,7 @@ def test_samples_of_a_request_in_several_batches_are_those_of_the_command(client
     assert_same(client.lines(given, source="en", target="fr", sample="true", n_best=2), expected)
 
 
-@pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "weights": "float32"}])
+@pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "alignment_type": "float32"}])
 def test_alignments_are_those_of_the_command(client, english, tmp_path, options):
     for number, name in enumerate(("a.en", "a.fr")):
         (tmp_path / name).write_text("".join(f"{pair[number]}\n" for pair in PAIRS))
@@ -448,7 +448,7 @@ def test_limits_of_size(english):
 def test_alignments_that_are_too_large_are_refused(english):
     with serving(english) as client:
         line = {"text": "the " * 2000, "source": "the " * 2000, "target": "le " * 3000}
-        for path in ("translate/json?alignment=soft", "align?weights=float32"):
+        for path in ("translate/json?alignment=soft", "align?alignment_type=float32"):
             status, found, _ = client.ask(path, line)
             assert (status, found["error"][:35]) == (413, "the alignments would be too large; "), path
         assert client.ask("translate/json?alignment=soft", {"text": "the fox"})[0] == 200
@@ -513,15 +513,9 @@ def test_a_model_without_attention(blind):
     with serving(blind) as client:
         assert client.ask("health")[1]["models"][0]["alignments"] is False
         assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
-        for path in ("align", "align?reading=occlusion", "translate/json?alignment=soft"):
+        for path in ("align", "translate/json?alignment=soft"):
             status, found, _ = client.ask(path, {"source": "a", "target": "b", "text": "a"})
             assert (status, found["error"][:27]) == (400, "this model has no attention")
-
-
-def test_occlusion_is_refused(client):
-    status, found, _ = client.ask("align?reading=occlusion&source=en&target=fr", {"source": "a", "target": "b"})
-    assert status == 400
-    assert "nmtalign align --reading occlusion" in found["error"]
 
 
 def test_the_address_that_is_printed_is_allowed(english):
