@@ -242,23 +242,15 @@ class ScoreConfig(Settings, section="score"):
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
-    by_place: bool = setting(
-        False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
+    known_words: bool = common(
+        False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
     )
-    by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
-    no_unk: bool = common(
-        False, "Also score only the sentences without unknown words.", TABLES, flags="--known-words/--all-words"
-    )
-    table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
     differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
-    draw_attention: bool = setting(
-        False, "Draw the attention of the systems in the sentences of --differences.", TABLES
-    )
     metrics: str = common(
         "",
-        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
+        "Some of bleu, chrf, chrf++, ter (slow), multi-bleu (Moses tokens), or all.",
         MEASURES,
-        unset="all but ter",
+        unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
@@ -273,11 +265,11 @@ class ScoreConfig(Settings, section="score"):
         "",
         "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
         MEASURES,
-        unset="the ending of the reference, the workspace's or the model's",
+        unset="the ending of the reference, or the model's",
         metavar="LANG",
     )
     confidence: bool | None = common(
-        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems, lengths or places are compared"
+        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems or lengths are compared"
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)

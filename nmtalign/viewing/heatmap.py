@@ -24,8 +24,8 @@ from nmtalign.alignment.link_files import GoldLinks, LinkFile, check_gold
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib, save, svg_for_page, usual_settings
-from nmtalign.text.letters import letters_of
 from nmtalign.text.text_table import cut
+from nmtalign.text.tokenizer import letters_of
 from nmtalign.text.vocabulary import EOS
 
 _CELL = 0.22  # inches

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nmtalign.translating.batching import default_words
+from nmtalign.translating.translator import default_words
 
 from bench.cli import as_settings
 from bench.floor import Floor

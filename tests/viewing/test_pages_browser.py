@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from helpers import browser as driver
 from helpers.core_models import spread
-from nmtalign.alignment.alignment_writer import AlignmentWriter
 
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.lesson import write_lesson
