@@ -27,6 +27,7 @@ from nmtalign.files import atomic_path, check_no_link, disk_errors, lock, read_j
 from nmtalign.model_directory import LAST, check_files, find_weights, hash_of, read_settings
 from nmtalign.processor import fastest_precision
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.vocabulary import lexicon_file
 from nmtalign.version import __version__
 
 FOLDER = "translations"
@@ -190,7 +191,9 @@ def hashes_of_files(config: TranslateConfig, **others: Path | None) -> dict[str,
     A stream, which can be read only once, has none.
     """
     files = {
-        "lexicon": Path(config.lexicon) if config.lexicon and (config.replace_unk or config.candidates) else None,
+        "lexicon": lexicon_file(Path(config.lexicon))
+        if config.lexicon and (config.replace_unk or config.candidates)
+        else None,
         "glossary": Path(config.glossary) if config.glossary else None,
         **others,
     }
