@@ -134,7 +134,7 @@ def _align(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     if fault := ended.fault() or ("" if ended.code else _counted(ended.out)):
         return fault
     shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
-    return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("plot new.h5", folder).fault()
+    return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("view new.h5", folder).fault()
 
 
 def _score(workspace: Workspace, folder: Path, chance: random.Random) -> str:
