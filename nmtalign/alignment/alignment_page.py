@@ -16,7 +16,7 @@ from jinja2 import Template
 from markupsafe import Markup
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.link_files import LinkCounts, count_links, read_links
+from nmtalign.alignment.link_files import LinkCounts, check_gold, count_links, read_links
 from nmtalign.alignment.page_data import (
     BLOCK_CELLS,
     BLOCK_ENTRIES,
@@ -25,7 +25,6 @@ from nmtalign.alignment.page_data import (
     pack_words,
     sentences,
 )
-from nmtalign.alignment.same_counting import check_gold
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.report.html_page import content_policy, inert_json

@@ -96,7 +96,7 @@ def read_panels(
     have, InputError if the files have different sources, or gold links do not fit.
     """
     from nmtalign.alignment.alignment_file import AlignmentFile
-    from nmtalign.alignment.same_counting import check_gold
+    from nmtalign.alignment.link_files import check_gold
 
     panels = []
     with contextlib.ExitStack() as stack:

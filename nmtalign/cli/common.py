@@ -24,8 +24,7 @@ from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text, check_other
-from nmtalign.model_files import own_files
+from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading
 from nmtalign.text.shard import Shard
@@ -219,7 +218,7 @@ def counted(
 
 def lines_of(path: Path) -> int | None:
     """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    from nmtalign.translating.inputs import unpacked_size
+    from nmtalign.translating.file_translation import unpacked_size
 
     if not path.is_file() or not (size := unpacked_size(path)):
         return None

@@ -187,7 +187,7 @@ def _plot_training(
 
 def _models_of(workspace: Workspace) -> list[Path]:
     """Returns the workspace's model; if it has no log, all models under models/ that have one."""
-    from nmtalign.model_files import LOG
+    from nmtalign.files import LOG
 
     if (workspace.model / LOG).is_file():
         return [workspace.model]

@@ -19,7 +19,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.figures import need_matplotlib
 from nmtalign.files import INCOMPLETE, atomic_text, disk_errors, make_folder, read_json, sha256_of
-from nmtalign.model_files import find_weights, hash_of
+from nmtalign.model_directory import find_weights, hash_of
 from nmtalign.processor import cpu_facts
 from nmtalign.report.document import Block, Commands, DataTable, Document, Heading, Paragraph
 from nmtalign.report.html_page import to_page

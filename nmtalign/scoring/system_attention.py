@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import read_settings
+from nmtalign.model_directory import read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.settings.command_settings import AlignConfig
 

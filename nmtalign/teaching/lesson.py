@@ -22,7 +22,7 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.vocabulary import EOS, UNK_ID
-from nmtalign.translating.translation import Translation
+from nmtalign.translating.translator import Translation
 
 SHOWN_UNITS = 128  # of each direction; the page draws no more units of a large model
 _TOP = 5  # most probable words of a step

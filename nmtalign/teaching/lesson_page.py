@@ -27,8 +27,7 @@ from nmtalign.scoring.metrics import MetricOptions, tokenizer_for
 from nmtalign.teaching.lesson import SHOWN_UNITS, Lesson, kept_words, links_of, reordered_phrase
 from nmtalign.text.lines import read_pairs
 from nmtalign.text.vocabulary import UNK
-from nmtalign.translating.translation import Translation
-from nmtalign.translating.translator import Translator
+from nmtalign.translating.translator import Translation, Translator
 from nmtalign.version import __version__
 
 BUCKETS = "5,10,...,60"

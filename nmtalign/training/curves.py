@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any, Literal, get_args
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import parse_json
-from nmtalign.model_files import LOG
+from nmtalign.files import LOG, parse_json
 from nmtalign.training.events import perplexity
 
 Axis = Literal["updates", "epochs", "hours", "words"]

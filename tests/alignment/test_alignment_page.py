@@ -13,8 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.alignment_page import PageSummary, write_page
-from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.page_data import BLOCK_ENTRIES, PageEntry, pack_weights, pack_words, parse_numbers
 from nmtalign.errors import FormatError, InputError, UsageError

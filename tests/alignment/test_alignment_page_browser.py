@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 from helpers import browser as driver
 
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.alignment_page import write_page
-from nmtalign.alignment.alignment_writer import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 
 pytestmark = [

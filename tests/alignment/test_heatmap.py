@@ -176,7 +176,7 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
 
 def test_reading_and_drawing_import_no_torch() -> None:
     code = (
-        "import sys; from nmtalign.alignment import alignment_writer, evaluation, export_formats, symmetrized_files; "
+        "import sys; from nmtalign.alignment import alignment_file, evaluation, export_formats, symmetrization; "
         "from nmtalign.alignment import alignment_page, terminal, translation_table; "
         "import nmtalign.cli.plot, nmtalign.cli.aer; "
         "sys.exit('torch' in sys.modules or 'matplotlib' in sys.modules)"

@@ -167,8 +167,8 @@ def _floor_answers(job: Job) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
     from bench.floor import Floor
     from bench.search_products import SearchShape, search_products_of
-    from nmtalign.model_files import model_config, read_settings
-    from nmtalign.translating.batching import default_words
+    from nmtalign.model_directory import model_config, read_settings
+    from nmtalign.translating.translator import default_words
 
     torch.set_num_threads(1)
     config = model_config(Path(job.model), read_settings(Path(job.model)))

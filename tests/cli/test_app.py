@@ -14,7 +14,7 @@ import pytest
 from helpers.commands import COMMANDS
 from typer import rich_utils
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli.common import escaped, json_text
 from nmtalign.cli.old_names import current_command

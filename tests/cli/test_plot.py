@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from helpers.command_line import run_nmtalign
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.cli.app import main
 from nmtalign.cli.plot import has_colour

@@ -9,7 +9,7 @@ from helpers import naive_transformer as naive
 from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
-from nmtalign import write_alignments
+from nmtalign import align_files
 from nmtalign.alignment.forced import force
 from nmtalign.core.functional import fast_dropout
 from nmtalign.core.inference import Inference
@@ -17,8 +17,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.core.transformer import sinusoids
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import export_model, load_model
-from nmtalign.model_files import describe_model
+from nmtalign.model_directory import describe_model, export_model, load_model
 from nmtalign.search.beam_search import Scoring
 from nmtalign.search.scorer import Ensemble
 from nmtalign.settings.definition import resolve
@@ -176,7 +175,7 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
     assert near.source_embedding.weight is near.readout.output_weight
     (tmp_path / "t").write_text("w1 w2\n")
     with pytest.raises(UsageError, match=r"no posterior; give --reading shifted"):
-        write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
+        align_files(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
     half = load_model(tmp_path / "m", precision="bf16").model
     assert half.readout.output_weight.dtype == half.source_embedding.weight.dtype == torch.bfloat16
 

@@ -19,8 +19,8 @@ from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.teaching import lesson_page
 from nmtalign.teaching.lesson import Lesson, energies_of, kept_words, links_of, reordered_phrase
 from nmtalign.teaching.lesson_page import SourceSentence, write_lesson
-from nmtalign.translating.translation import Alternative, Request, Translation
-from nmtalign.translating.translator import Translator
+from nmtalign.translating.requests import Request
+from nmtalign.translating.translator import Alternative, Translation, Translator
 
 ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small"]
 FRENCH = ["la", "voiture", "rouge", "maison", "est", "grande", "une", "petite"]
