@@ -209,7 +209,7 @@ class Aligner:
     def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
         if loaded.model.config.attention == "none" and config.reading != "occlusion":
             raise UsageError(
-                f"{loaded.folder}: this model has no attention, so it cannot align; train one with --attention "
+                f"{loaded.folder}: this model has no attention, so it cannot align; train one with --set attention="
                 "additive, or give --reading occlusion"
             )
         if config.reading == "posterior" and not loaded.model.has_posterior:

@@ -300,7 +300,7 @@ def _nothing_kept(names: str, tally: PrepTally) -> InputError:
     if not tally.pairs:
         return InputError(f"{names}: no lines; give files with text")
     reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped.items() if count)
-    fix = "; raise --max-length (0 = no limit)" if tally.dropped["too long"] else ""
+    fix = "; raise max_length (0 = no limit)" if tally.dropped["too long"] else ""
     return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){fix}")
 
 

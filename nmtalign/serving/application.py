@@ -138,7 +138,7 @@ class _Service:
         return _json(answer)
 
     async def translate_json(self, request: Request) -> Response:
-        """POST /translate/json: the objects of `nmtalign translate --input-format json --format json`."""
+        """POST /translate/json: the objects of `nmtalign translate --set input_format=json --format json`."""
         _, body = await self._body(request)
         given = await run_in_threadpool(json_body, body, self._limits, make_request)
         source, target = _direction(request)
@@ -180,7 +180,9 @@ class _Service:
     async def _body(self, request: Request) -> tuple[str, bytes]:
         """The type and the bytes of the body; refuses a client that sends it too slowly, and pages of other sites."""
         if _is_foreign(request, self._names):
-            raise HTTPException(403, "this is a page of another site; name its host with --allowed-hosts to let it in")
+            raise HTTPException(
+                403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
+            )
         try:
             async with asyncio.timeout(self._seconds):
                 return request.headers.get("content-type", ""), await self._limits.read(request)

@@ -46,7 +46,11 @@ class Lesson:
                 model,
                 "has no attention; give an RNNsearch model with -m, this one with --fixed",
             ),
-            (not config.bidirectional, model, "reads in one direction; give one that was trained with --bidirectional"),
+            (
+                not config.bidirectional,
+                model,
+                "reads in one direction; give one that was trained with bidirectional = true",
+            ),
             (of_fixed and of_fixed.attention != "none", fixed, "has attention; --fixed needs one without (RNNencdec)"),
             (len(ways) > 1, fixed, f"translates differently from {model}: {' and '.join(sorted(ways))}"),
         ):

@@ -150,7 +150,7 @@ def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign
     lines = result.stderr.decode().splitlines()
     assert sum("the loss is not finite; left out" in line for line in lines) == 10
     assert re.search(r"error: .*10 times in a row.* minibatch of training pairs \d+, .*weights are kept", lines[-1])
-    assert "lower --learning-rate (it was 1e+38)" in lines[-1]
+    assert "lower learning_rate (it was 1e+38)" in lines[-1]
     assert events(workspace / "model")[-1]["event"] == "saved"
     assert "NaN" not in (workspace / "model/train.jsonl").read_text()
 
@@ -159,7 +159,7 @@ def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, works
     flags = [*QUICK, *given(learning_rate=50, warmup=0, log_every=10), "--max-updates", "20"]
     first, again = (nmtalign("train", *flags).stderr.decode().splitlines() for _ in range(2))
     assert sum("the training has diverged: the loss is " in line for line in first) == 1
-    assert sum("lower --learning-rate (it was 50)" in line for line in first) == 1
+    assert sum("lower learning_rate (it was 50)" in line for line in first) == 1
     assert "already done (20 updates), diverged; lower learning_rate and train anew with --force" in again[-1]
     for lines in (first, again):
         assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)

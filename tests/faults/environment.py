@@ -108,7 +108,7 @@ def _named(workspace: Workspace, make: Callable[[Path], Path], chance: random.Ra
         path = make(folder)
         path.write_bytes((workspace.home / "test.en").read_bytes())
         output = path.with_name(f"{path.name}.out")
-        model = ["-m", str(workspace.home / "model"), "--beam", "1", "--max-length-ratio", "1"]
+        model = ["-m", str(workspace.home / "model"), "--beam", "1", "--set", "max_length_ratio=1"]
         ended = _run(workspace, ["translate", *model, "-o", str(output), str(path)], "exec {}", {}, folder)
         if fault := ended.fault({0}):
             return fault
