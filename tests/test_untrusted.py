@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.command_line import sets
 
 from nmtalign.files import DEEPEST, open_regular, parse_json, parse_toml, read_json
 
@@ -102,14 +103,7 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
     sizes = [
         "--preset",
         "tiny",
-        "--set",
-        "hidden=8",
-        "--set",
-        "embedding=8",
-        "--set",
-        "attention_hidden=8",
-        "--set",
-        "maxout=4",
+        *sets(hidden=8, embedding=8, attention_hidden=8, maxout=4),
     ]
     command = ["train", *sizes, "--max-updates", "4", "--set", "validate_every=2", "--set", "bleu_sentences=5"]
     nmtalign(*command, "--set", "checkpoint_every=2")

@@ -186,6 +186,8 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path
     lines = [json.loads(line, parse_constant=pytest.fail) for line in exported.stdout.splitlines()]
     assert [line["log_prob"] is None for line in lines] == [False, True, False, True]
     assert [set(line["token_log_probs"]) == {None} for line in lines] == [False, True, False, True]
+    drawn = run_nmtalign("view", "a.h5", "--sentence", 3, cwd=texts)
+    assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
     resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
 

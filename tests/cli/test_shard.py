@@ -10,12 +10,12 @@ from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import UsageError
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import Shard
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", ".", *(f"w{number}" for number in range(23))]
 LINES = ["the fox sees a red boat .", "", "a boat", "the fox", "red", "the the a .", "fox boat fox", "a", "sees ."]
-FORMS = [(), ("--n-best", "2", "--format", "json"), ("--n-best", "2"), ("--set", "sample=true", "--n-best", "2")]
+FORMS = [(), ("--n-best", "2", "--format", "json"), ("--n-best", "2"), ("--sample", "--n-best", "2")]
 
 
 def disturb(model):

@@ -28,20 +28,13 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         4,
         "--n-best",
         3,
-        "--set",
-        "max_source_length=8",
+        "--max-source-length",
+        8,
         "--format",
         "json",
     )
     done = inside(
-        *arguments,
-        "--save-alignments",
-        "a.h5",
-        "--set",
-        "save_alignments_of=n-best",
-        "--set",
-        "weights=float32",
-        text=TEXT,
+        *arguments, "--save-alignments", "a.h5", "--save-alignments-of", "n-best", "--weights", "float32", text=TEXT
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     with AlignmentFile(tmp_path / "a.h5") as file:
@@ -62,18 +55,7 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
 
 
 def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    done = inside(
-        "-m",
-        random_model,
-        "--tokenized",
-        "--set",
-        "sample=true",
-        "--set",
-        "seed=5",
-        "--save-alignments",
-        "a.h5",
-        text=TEXT,
-    )
+    done = inside("-m", random_model, "--tokenized", "--sample", "--seed", 5, "--save-alignments", "a.h5", text=TEXT)
     with AlignmentFile(tmp_path / "a.h5") as file:
         assert [" ".join(record.target) for record in file] == done.stdout.decode().splitlines()
         assert (file.attributes["made_by"], file.attributes["seed"]) == ("sampling", 5)
@@ -84,7 +66,7 @@ def test_both_go_on_after_the_same_line(
 ) -> None:
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 12)
-    more = ("--n-best", 2, "--set", "save_alignments_of=n-best", "--beam", 3, "--set", "batch_size=8")
+    more = ("--n-best", 2, "--save-alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
     arguments = ("-m", random_model, *more, "-o", "out", "--save-alignments", "a.h5", "in.en")
     assert inside(*arguments).returncode == 0
     text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
@@ -128,10 +110,10 @@ def test_a_resumed_run_has_the_same_files_by_content_and_any_batch_size(
         fixed = ("-m", random_model, "--beam", 1, "--replace-unk", "-o", "out", "--save-alignments", "a.h5")
         return inside(*fixed, *named, *more, "in.en")
 
-    assert run("--set", "batch_size=8").returncode == 0
+    assert run("--batch-size", 8).returncode == 0
     text = (tmp_path / "out").read_bytes()
     for more, other in (
-        (("--set", "batch_size=64"), {}),
+        (("--batch-size", 64), {}),
         ((), {name: f"same.{name}" for name in ("lexicon", "glossary", "phrases")}),
     ):
         (tmp_path / "out").unlink()
@@ -179,7 +161,7 @@ def test_what_does_not_fit_is_one_line(
     assert inside(*base, "--save-alignments", "a.h5", "in.en").returncode == 0
     before = (tmp_path / "a.h5").read_bytes()
     for arguments, code, message in (
-        (("--set", "save_alignments_of=n-best", "in.en"), 2, "give --save-alignments FILE.h5 too"),
+        (("--save-alignments-of", "n-best", "in.en"), 2, "give --save-alignments FILE.h5 too"),
         (("--save-alignments", "in.en", "in.en"), 2, "in.en: is also an input"),
         (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
         (("--save-alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),

@@ -18,16 +18,7 @@ import pytest
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
 WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
-FORMATS = [
-    (),
-    ("--n-best", "3"),
-    ("--format", "json", "--set", "word_scores=true"),
-    ("--alignment", "hard"),
-    (
-        "--set",
-        "sample=true",
-    ),
-]
+FORMATS = [(), ("--n-best", "3"), ("--format", "json", "--word-scores"), ("--alignment", "hard"), ("--sample",)]
 
 
 def text_of(lines: int) -> bytes:
@@ -43,7 +34,7 @@ def test_a_file_that_was_cut_off_anywhere_ends_the_same(
     random_model: Path, tmp_path: Path, inside: Inside, form: tuple[str, ...]
 ) -> None:
     # Batches of a few words, and with them windows: some are done, one is done in part, some are left.
-    arguments = ("-m", random_model, "--beam", 3, "--set", "batch_size=8", *form, "-o", "out.fr")
+    arguments = ("-m", random_model, "--beam", 3, "--batch-size", 8, *form, "-o", "out.fr")
     (tmp_path / "in.en").write_bytes(text_of(40))
     assert inside(*arguments, "in.en").returncode == 0
     whole = (tmp_path / "out.fr").read_bytes()

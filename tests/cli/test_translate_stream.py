@@ -115,7 +115,7 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
     """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
     (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 2000)
     terminal, child_side = pty.openpty()
-    arguments = ("-m", random_model, "--beam", 1, "--set", "batch_size=100", "in.en", "-o", "/dev/null")
+    arguments = ("-m", random_model, "--beam", 1, "--batch-size", 100, "in.en", "-o", "/dev/null")
     with process(*arguments, stderr=child_side, variables={"TERM": "xterm", "COLUMNS": "100"}) as child:
         os.close(child_side)
         shown = b""

@@ -83,7 +83,7 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
             "a\tb\tc\n",
             "",
             UsageError,
-            "3 columns, and line 1 does not name en and fr; choose two, such as --set columns=",
+            "3 columns, and line 1 does not name en and fr; choose two",
         ),
         ("a\tb\n", "1,5", UsageError, "columns: .*c has no column 5; it has 2 columns: a, b"),
         ("a\tb\n", "1,x", UsageError, "columns: .*c has no column x"),

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
+from helpers.command_line import sets
 
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -29,16 +30,9 @@ ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed
 QUICK = [
     "--preset",
     "tiny",
-    "--set",
-    "hidden=12",
-    "--set",
-    "embedding=8",
-    "--set",
-    "attention_hidden=10",
-    "--set",
-    "maxout=6",
+    *sets(hidden=12, embedding=8, attention_hidden=10, maxout=6),
 ]
-ENDLESS = ["--epochs", "100000", "--set", "patience=0", "--set", "validate_every=100000", "--set", "precision=fp32"]
+ENDLESS = ["--epochs", "100000", *sets(patience=0, validate_every=100000, precision="fp32")]
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
 
 
