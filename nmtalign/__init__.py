@@ -22,13 +22,14 @@ if TYPE_CHECKING:
         export,
         link,
         prepare,
+        score,
         score_pairs,
         serve,
         symmetrize_files,
         train,
         translate_files,
+        view,
     )
-    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.requests import Request
     from nmtalign.translating.translator import Translation, Translator
 
@@ -60,6 +61,7 @@ __all__ = [
     "symmetrize_files",
     "train",
     "translate_files",
+    "view",
 ]
 _MODULES = {
     "AlignmentFile": "nmtalign.alignment.alignment_file",
@@ -67,7 +69,6 @@ _MODULES = {
     "Request": "nmtalign.translating.requests",
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
-    "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
         (
@@ -78,12 +79,14 @@ _MODULES = {
             "export",
             "link",
             "prepare",
+            "score",
             "score_pairs",
             "serve",
             "symmetrize_files",
             "train",
             "align_files",
             "translate_files",
+            "view",
         ),
         "nmtalign.api",
     ),

@@ -210,7 +210,7 @@ def test_modules_that_are_named_exist(page):
 
 def test_results_are_those_of_the_reports():
     """The table of results has the numbers of the reports, and its column of the paper's numbers those of the paper."""
-    from nmtalign.reproduction.report_tables import OTHERS, PAPER
+    from nmtalign.reproduction.reproduction_report import OTHERS, PAPER
 
     papers = {**PAPER, **OTHERS}
     table = re.search(r"^\| `multi-bleu`[^\n]*\n(?:\|.*\n)+", DETAILS.read_text(encoding="utf-8"), re.M)

@@ -24,8 +24,7 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
-from nmtalign.text.lines import read_pairs, shown
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import Shard, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 

@@ -26,8 +26,7 @@ from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import TextFit
-from nmtalign.text.moses import Tokens, WholeWords, keep
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import SpacedWords, Tokenizers, Tokens, WholeWords, keep
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"

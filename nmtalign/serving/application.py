@@ -7,7 +7,6 @@ wrong request is {"error": "one sentence"}.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
@@ -16,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import Response
 from starlette.routing import Route
 
 from nmtalign.errors import InputError, NmtalignError, UsageError
@@ -29,14 +28,10 @@ from nmtalign.translating.file_translation import make_request, one_line
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translation
 from nmtalign.version import __version__
+from nmtalign.viewing.page import page, part
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PAGE = {"": "page.html", "page.css": "page.css", "page.js": "page.js"}
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
 _HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - names, and no address to listen on
@@ -94,7 +89,7 @@ class _Service:
             "/align": self.align,
         }
         gets: dict[str, Endpoint] = {"/languages": self.languages, "/health": self.health}
-        gets |= {f"/{name}": _file(file) for name, file in _PAGE.items()}
+        gets["/"] = _page()
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
@@ -306,11 +301,12 @@ def _json_text(text: str, status: int = 200, headers: Mapping[str, str] = {}) ->
     return Response(text, status, {**_HEADERS, **headers}, "application/json")
 
 
-def _file(name: str) -> Endpoint:
-    """An endpoint that answers with a file of the page."""
-    path = Path(__file__).with_name("page") / name
+def _page() -> Endpoint:
+    """An endpoint that answers with the page, whose own policy runs only its script; no other site may frame it."""
+    text = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     async def answer(request: Request) -> Response:
-        return FileResponse(path, headers={**_HEADERS, "content-security-policy": _POLICY})
+        headers = {**_HEADERS, "content-security-policy": "frame-ancestors 'none'"}
+        return Response(text, headers=headers, media_type="text/html")
 
     return answer

@@ -12,7 +12,6 @@ from nmtalign.settings.definition import (
     MACHINE,
     MEASURES,
     MODEL,
-    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -21,7 +20,6 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     InferencePrecision,
-    Precision,
     SettingError,
     Settings,
     byte_count,
@@ -244,23 +242,15 @@ class ScoreConfig(Settings, section="score"):
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
-    by_place: bool = setting(
-        False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
+    known_words: bool = common(
+        False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
     )
-    by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
-    no_unk: bool = common(
-        False, "Also score only the sentences without unknown words.", TABLES, flags="--known-words/--all-words"
-    )
-    table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
     differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
-    draw_attention: bool = setting(
-        False, "Draw the attention of the systems in the sentences of --differences.", TABLES
-    )
     metrics: str = common(
         "",
-        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
+        "Some of bleu, chrf, chrf++, ter (slow), multi-bleu (Moses tokens), or all.",
         MEASURES,
-        unset="all but ter",
+        unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
@@ -275,11 +265,11 @@ class ScoreConfig(Settings, section="score"):
         "",
         "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
         MEASURES,
-        unset="the ending of the reference, the workspace's or the model's",
+        unset="the ending of the reference, or the model's",
         metavar="LANG",
     )
     confidence: bool | None = common(
-        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems, lengths or places are compared"
+        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems or lengths are compared"
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
@@ -390,18 +380,20 @@ class AerConfig(Settings, section="aer"):
         self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links")
 
 
-class PlotConfig(Settings, section="plot"):
-    """How `plot` draws alignments and learning curves (section [plot])."""
+class ViewConfig(Settings, section="view"):
+    """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
 
-    rank: int = common(0, "Place in the n-best list, if the file has one.", TABLES)
-    hard_links: bool = common(False, "Also draw the hard links of the file.", ALIGNMENT, flags="--links/--no-links")
     gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(
         False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
     )
-    end: bool = common(True, "Draw the row and the column of </s>.", ALIGNMENT)
-    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
+    limit: int | None = common(
+        None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
+    )
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT)
+    hard_links: bool = setting(False, "Also draw the hard links of the file.", ALIGNMENT)
     width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
 
 
@@ -419,27 +411,25 @@ class ReproduceConfig(Settings, section="reproduce"):
         "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL
     )
     models: str = common(
-        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="NAME,..."
+        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="all|none|NAME,..."
     )
     systems: str = common(
         "none", "Systems around the article, compared in one table.", MODEL, metavar="all|none|NAME,..."
     )
-    ablations: str = common("none", "What is removed or replaced.", MODEL, metavar="all|none|NAME,...")
     seeds: int = common(1, "Models of each kind.", MODEL, at_least=1)
-    updates: int | None = _budget("Budget of each model: updates.")
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    beam: int | None = common(None, "Width of the beam.", SEARCH, at_least=1, unset="that of [translate]")
-    sentences: str = common(
-        "", "Lines of the test set to show, counted from 1.", TEXT, form=line_numbers, metavar="N,..."
+    updates: int | None = setting(
+        None, "Budget of each model: updates.", BUDGET, above=0, at_most=1e15, unset="by scale"
     )
-    long: int = setting(3, "Longest sentences whose translations are compared.", TEXT)
-    reordered: int = setting(4, "Most reordered sentences that are drawn.", TEXT)
-    text: bool = common(True, "The report contains sentences of the corpus.", TEXT)
-    jobs: int = common(1, "Models trained at the same time, each by a process.", MACHINE, at_least=1)
-    device: Device | None = common(None, DEVICE_HELP, MACHINE, unset=_OF_TRAIN)
-    precision: Precision | None = setting(None, PRECISION_HELP, MACHINE, unset=_OF_TRAIN)
-    threads: int | None = common(None, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, unset=_OF_TRAIN)
+    jobs: int = common(1, "Models trained at the same time.", MACHINE, at_least=1)
+    sentences: str = setting(
+        "",
+        "Lines of the test set that Figure 3 shows, counted from 1; or none.",
+        TEXT,
+        unset="4 sentences of 10 to 20 words",
+        metavar="N,...",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -48,10 +48,19 @@ from nmtalign.files import (
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.conversion import is_converted
 from nmtalign.text.direction import InputCheck
-from nmtalign.text.lines import STDIN, decode_lenient, escaped_breaks, finite, open_bytes, raw_lines, reading, shown
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import (
+    STDIN,
+    Shard,
+    decode_lenient,
+    escaped_breaks,
+    finite,
+    is_converted,
+    open_bytes,
+    raw_lines,
+    reading,
+    shown,
+)
 from nmtalign.text.tokenizer import Subwords, Tokenizers
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator

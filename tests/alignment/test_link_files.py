@@ -9,9 +9,7 @@ import pytest
 from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.alignment_page import write_page
 from nmtalign.alignment.evaluation import turned_note
-from nmtalign.alignment.heatmap import read_panels
 from nmtalign.alignment.link_files import (
     NO_LINKS,
     ErrorRates,
@@ -24,6 +22,8 @@ from nmtalign.alignment.link_files import (
     read_links,
 )
 from nmtalign.errors import InputError
+from nmtalign.viewing.alignment_page import write_page
+from nmtalign.viewing.heatmap import read_panels
 
 
 def test_gold_formats() -> None:
@@ -224,4 +224,4 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
         with expected:
             read_panels([("", tmp_path / "a.h5")], [3], gold=read_links(path, "gold"))
         with expected:
-            write_page([tmp_path / "a.h5"], tmp_path / "page.html", gold=path)
+            write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))

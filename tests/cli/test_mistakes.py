@@ -102,10 +102,12 @@ ERRORS = [
     (f"translate test.en --beam {'9' * 5000}", 2, "...: must be a whole number"),
     ("train data -o x --set learning_rate=1e999", 2, "--set learning_rate=inf: must be at most"),
     ("train data -o x --epochs 1e308", 2, "--epochs 1e+308: must be at most 1000000000"),
+    (f"view --limit {10**400}", 2, "...: must be at most"),
     ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
     ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
     ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
+    ("view test.en test.fr -m missing -o x.html", 4, "(no config.json); give the folder of a model, or train"),
     ("export missing/ -o x", 4, "missing: no such file"),
     ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
     ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
@@ -268,7 +270,7 @@ def test_languages_without_spaces_get_subwords(run, folder):
 INPUTS = (
     "alignments attention_from average backward config data dev files fixed forward glossary gold guided_alignment "
     "hypotheses init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
-    "segment_scores source target test train_source train_target train_text vocabulary_from"
+    "segment_scores source target test train_source train_target vocabulary_from"
 )
 
 
@@ -336,10 +338,11 @@ FOUND = [  # what a command reads although its arguments do not name it
     ("align -o", "test.en test.fr test.align data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
     ("translate test.en -o", "terms.tsv lexicon.txt model/tokenizer.json nmtalign.toml"),
     ("translate test.en --save-alignments", "terms.tsv lexicon.txt model/best.safetensors"),
-    ("score -m model --save-translation", "test.en test.fr model/config.json terms.tsv nmtalign.toml"),
     ("score -m model --html", "test.en test.fr"),
     ("score -m model --plot", "test.en test.fr"),
     ("view -o", "alignments.h5"),
+    ("view -m model -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("view model -o", "model/train.jsonl"),
 ]
 
 
@@ -354,7 +357,8 @@ def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_
     )
     for name in ("terms.tsv", "lexicon.txt", "alignments.h5"):
         (home / name).write_text("a\ta\n")
-    ending = {"score -m model --html": ".html", "score -m model --plot": ".png"}.get(command, "")
+    endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
+    ending = endings.get(command, "")
     for name in spellings(Path(file), ending):
         told = refuse(*command.split(), name)
         assert "is also an input" in told or (ending and not name.endswith(ending))
@@ -414,7 +418,7 @@ def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, comman
 
 PRINTED = [  # a command, and how its standard output begins
     ("score test.fr -r test.fr --html -", "<!doctype html>"),
-    ("score -m model -r test.fr -s test.en --save-translation -", ""),
+    ("view model -o -", ""),
 ]
 
 

@@ -156,6 +156,9 @@ def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, works
     for lines in (first, again):
         assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)
     assert events(workspace / "model")[-1]["diverged"]
+    assert ["ended", "20", "updates,", "diverged"] in [
+        line.split() for line in nmtalign("view", "model").stdout.decode().splitlines()
+    ]
 
 
 def test_tensorboard(nmtalign, workspace):
