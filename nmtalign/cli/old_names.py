@@ -15,6 +15,9 @@ from nmtalign.settings.definition import SECTIONS, SET, Setting, option
 # Options whose replacement does not follow from the name of a setting.
 _OPTIONS: Mapping[str, str] = {
     "--restart": "--force",
+    "--method": "--symmetrize",
+    "--forward": "--model",
+    "--backward": "--model",
     "--sentences": "--sentence",
     "--links": f"{SET} hard_links=true",
     "--no-links": f"{SET} hard_links=false",
