@@ -35,11 +35,11 @@ nmtalign score "${known[@]}" -r test.fr -s test.en --data data/ --table1 --signi
 for model in "${models[@]}"; do
     tail -n 1 "reproduction/$model/train.jsonl"
 done
-nmtalign plot --training "${models[@]/#/reproduction/}" -o reproduction/curves.png
+nmtalign view "${models[@]/#/reproduction/}" -o reproduction/curves.png
 
 # Figure 3: the attention weights of rnnsearch-50 for the reference translations, and their alignment error rate.
 nmtalign align test.en test.fr -m reproduction/rnnsearch-50 -o reproduction/alignments.h5
-nmtalign plot reproduction/alignments.h5 --sentence 0 -o reproduction/figure3.png
+nmtalign view reproduction/alignments.h5 --sentence 0 -o reproduction/figure3.png
 if [ -e test.align ]; then
     nmtalign aer reproduction/alignments.h5 test.align
 fi

@@ -29,9 +29,9 @@ except ImportError:  # Windows
 
 CONFIG, LOG = "config.json", "train.jsonl"  # of a model directory
 SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
-ALIGNER = "aligner.safetensors"  # what `nmtalign link` has learned
+ALIGNER, LINKS = "aligner.safetensors", "links.tsv"  # what `nmtalign link` has learned, and the links
 _KINDS = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
-_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", "links.tsv")
+_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", LINKS, "lexicon.tsv")
 _ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
 
 DEEPEST = 200  # objects and lists inside each other; deeper ones could overflow the stack when they are written

@@ -265,7 +265,7 @@ class LoadedModel:
     tokenizers: Tokenizers
     settings: Mapping[str, Any]
     device: "torch.device"
-    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.confidence)
+    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.translator)
 
     @property
     def source_language(self) -> str:

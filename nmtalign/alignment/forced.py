@@ -52,8 +52,7 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
-from nmtalign.text.moses import Tokens, keep
-from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, keep
 from nmtalign.text.vocabulary import COPIES_NOTHING, EOS_ID, UNK_ID, Vocabulary
 
 Lines = tuple[str, str]

@@ -19,7 +19,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from nmtalign.errors import UsageError
-from nmtalign.report.document import NOTHING, SIGNS, Block, Document, Figure, Heading, plain, printable, spans
+from nmtalign.report.document import NOTHING, Block, Document, Figure, Heading, plain, printable, spans
 
 Part = tuple[str, str, Any]  # kind, key, block; figures that follow each other are one part
 _DROPPED = {"script", "style", "metadata", "title", "foreignObject", "iframe", "a"}  # elements of an SVG
@@ -74,7 +74,7 @@ def _environment() -> Environment:
         finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
     )
     environment.filters.update(spans=spans, plain=plain, svg=_svg)
-    environment.globals.update(signs=SIGNS, nothing=NOTHING)
+    environment.globals.update(nothing=NOTHING)
     return environment
 
 

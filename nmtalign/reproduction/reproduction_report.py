@@ -1,317 +1,275 @@
-"""Writes the folder of a report: report.md, report.html, figures, data files, and how to get the numbers again."""
+"""Writes report.md and report.html from the files that the commands of a reproduction have made."""
 
-import contextlib
-import csv
-import dataclasses
 import importlib.metadata
-import json
 import os
 import platform
-import re
 import shlex
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import statistics
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 
-from nmtalign.data.corpus import Corpus
-from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.figures import need_matplotlib
-from nmtalign.files import INCOMPLETE, atomic_text, disk_errors, make_folder, read_json, sha256_of
-from nmtalign.model_directory import find_weights, hash_of
+from nmtalign.files import atomic_text, read_json
 from nmtalign.processor import cpu_facts
-from nmtalign.report.document import Block, Commands, DataTable, Document, Heading, Paragraph
+from nmtalign.report.document import (
+    NOTHING,
+    Block,
+    Commands,
+    DataTable,
+    Document,
+    Figure,
+    Heading,
+    Paragraph,
+    Span,
+)
 from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
-from nmtalign.reproduction import report_figures, report_tables
-from nmtalign.reproduction.plan import WORK, ReproductionPlan, ReproductionRequest, SystemPlan
-from nmtalign.reproduction.preparation import SETTINGS, path_from, text_hashes, with_budget, write_settings
-from nmtalign.reproduction.reproduction_results import Results, Trained, metrics_of
-from nmtalign.reproduction.running import UNKNOWN
-from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite
-from nmtalign.settings.workspace import FILE_NAME
-from nmtalign.text.vocabulary import UNK
+from nmtalign.reproduction.experiments import PAPER_MODELS
+from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
+from nmtalign.settings.command_settings import ReproduceConfig
+from nmtalign.settings.definition import definitions, toml
 from nmtalign.version import __version__
+from nmtalign.viewing.curves import read_curves
 
-_REPORT, _FACTS = "report.md", "settings.json"
-_HIDDEN = f"# {WORK}: corpora and models; what belongs to the report is beside this folder"
-_PACKAGES = ("torch", "numpy", "h5py", "sacrebleu", "sacremoses", "sentencepiece", "matplotlib")
-
-
-def begin_folder(plan: ReproductionPlan) -> None:
-    """Creates the folder of the report and hides its models from git.
-
-    Raises UsageError without matplotlib, and for a folder with files that `reproduce` has not made.
-    """
-    need_matplotlib()
-    folder = plan.request.folder
-    if folder.is_dir() and not _is_begun(plan) and any(map(_is_foreign, folder.rglob("*"))):
-        raise UsageError(f"{folder}: has files that are not of nmtalign reproduce; give another folder with -o")
-    make_folder(plan.work)
-    with atomic_text(plan.work / ".gitignore") as stream:
-        stream.write(f"{_HIDDEN}\n*\n")
+Scores = Mapping[str, Any]  # of a system, a subset or a length, as `nmtalign score --format json` prints them
 
 
-def _is_begun(plan: ReproductionPlan) -> bool:
-    """Whether `reproduce` has worked in the folder; the folder `work` is missing in a copy from git."""
-    with contextlib.suppress(OSError, ValueError):
-        return (plan.work / ".gitignore").read_text("utf-8").startswith(_HIDDEN)
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        return {"nmtalign", "command", "scale"} <= {*read_json(plan.request.folder / _FACTS)}
-    return False
+class PaperRow(NamedTuple):
+    """A row of Table 1 of Bahdanau et al. (2015): tokenised BLEU of newstest2014."""
+
+    bleu: float
+    no_unk: float  # of the sentences without an unknown word, where the model must not write <unk>
 
 
-def _is_foreign(path: Path) -> bool:
-    """Whether a file is not one that a process that was killed may have left before its work began."""
-    return not path.is_dir() and not path.match(INCOMPLETE)
+PAPER: Mapping[str, PaperRow] = {
+    "RNNencdec-30": PaperRow(13.93, 24.19),
+    "RNNsearch-30": PaperRow(21.50, 31.44),
+    "RNNencdec-50": PaperRow(17.82, 26.71),
+    "RNNsearch-50": PaperRow(26.75, 34.16),
+}
+OTHERS: Mapping[str, PaperRow] = {
+    "RNNsearch-50*": PaperRow(28.45, 36.15),
+    "Moses (more text)": PaperRow(33.30, 35.63),
+}
+_OF_PAPER = (
+    "The paper's numbers are of another experiment: WMT14 English-French, 348M words chosen from 850M, 30,000 words "
+    "per side, layers of 1,000 units, about 110 hours on a GPU for each model, tested on the 3,003 sentences of "
+    "newstest2014. Compare the shape of the results, not the numbers. RNNsearch-50* was trained until it stopped "
+    "improving on dev. Moses, the phrase-based system of the paper, had 418M words of monolingual text more than the "
+    "neural models."
+)
 
 
-def write_report(results: Results) -> Path:
-    """Writes all files, removes the pictures of an earlier report, and returns the path of the Markdown file."""
-    folder, plan = results.plan.request.folder, results.plan
-    earlier = _pictures(folder / _REPORT)
-    for system in _with_settings(results):
-        write_settings(plan, system)
-    document = make_document(results)
-    texts = {_REPORT: to_markdown(document), "report.html": to_page(document), _FACTS: _facts(results)}
-    for name, text in texts.items():
-        with atomic_text(folder / name) as stream:
+def write_report(made: Reproduction) -> Path:
+    """Writes both files from the last run, and returns the path of the Markdown file."""
+    is_of_paper = any(experiment in PAPER_MODELS for experiment in made.experiments)
+    blocks = [*_opening(made), *_tables(made), *_training(made), *_figures(made), *_commands(made)]
+    document = Document(
+        "Neural machine translation by jointly learning to align and translate, reproduced"
+        if is_of_paper
+        else "Systems of neural machine translation, compared",
+        blocks,
+    )
+    for name, text in (("report.md", to_markdown(document)), ("report.html", to_page(document))):
+        with atomic_text(made.folder / name) as stream:
             stream.write(text)
-    _write_rows(folder / "scores.csv", ("test", "seed", "compared_with", *CSV_COLUMNS), _score_rows(results))
-    columns = ("model", "seed", *(field.name for field in dataclasses.fields(Trained)))
-    _write_rows(folder / "training.csv", columns, _training_rows(results))
-    for name in earlier - _pictures(folder / _REPORT):
-        with disk_errors(folder / name):
-            (folder / name).unlink(missing_ok=True)
-    return folder / _REPORT
+    return made.folder / "report.md"
 
 
-def _pictures(report: Path) -> set[str]:
-    """The files of the pictures that a report shows."""
-    with contextlib.suppress(OSError, ValueError):
-        return set(re.findall(rf"\(({report_figures.FIGURES}/[\w.-]+\.png)\)", report.read_text("utf-8")))
-    return set()
+def _opening(made: Reproduction) -> Iterator[Block]:
+    yield Paragraph(
+        f"All models have the scale `{made.settings.scale}` ({made.scale.what}), the same training text, the same "
+        f"budget ({made.budget} for each model), the same optimiser and batches unless the table says otherwise, and "
+        f"the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested with the weights "
+        "that had the smallest loss on dev within the budget."
+    )
+    if made.failures:
+        yield Heading("What failed")
+        rows = [(Span(file), Span(problem)) for file, problem in made.failures.items() if problem]
+        yield DataTable(("missing file", "reason"), rows, words=2)
+    changed = [experiment for experiment in made.experiments if experiment.changed]
+    if changed:
+        yield Heading("Systems")
+        rows = [
+            (Span(one.name), Span(", ".join(f"{name} = {toml(value)}" for name, value in one.changed.items())))
+            for one in changed
+        ]
+        yield DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
 
 
-def make_document(results: Results) -> Document:
-    """Returns the report as a document, and writes its PNG files."""
-    folder = results.plan.request.folder
-    blocks = [
-        *report_tables.opening(results),
-        *report_figures.what_shows(results),
-        *report_tables.table_one(results),
-        *report_tables.systems(results),
-        *report_tables.seeds(results),
-        *report_tables.table_two(results),
-        *report_figures.lengths(results, folder),
-        *report_tables.ablations(results),
-        *report_figures.heat_maps(results, folder),
-        *report_tables.error_rates(results),
-        *report_figures.side_by_side(results),
-        *report_figures.curves(results, folder),
-        *_again(results),
-    ]
-    paper = "Neural machine translation by jointly learning to align and translate, reproduced"
-    return Document(paper if results.plan.of_paper else "Systems of neural machine translation, compared", blocks)
+def _number(value: float | None, digits: int = 2) -> str:
+    return NOTHING if value is None else f"{value:,.{digits}f}"
 
 
-def _again(results: Results) -> Iterator[Block]:
+def _score(scores: Scores | None, metric: str) -> str:
+    """`26.75 [26.01, 27.44]`: a score and its 95% interval, if there is one."""
+    if not scores:
+        return NOTHING
+    one = scores["scores"][metric]
+    interval = f" [{one['low']:.2f}, {one['high']:.2f}]" if one["low"] is not None else ""
+    return _number(one["value"]) + interval
+
+
+def _p_value(scores: Scores, metric: str) -> str:
+    return _number(scores["scores"][metric]["p_values"].get("bs"), 3)
+
+
+def _tables(made: Reproduction) -> Iterator[Block]:
+    """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
+    is_of_paper = any(experiment in PAPER_MODELS for experiment in made.experiments)
+    yield Heading("Table 1: BLEU" if is_of_paper else "BLEU")
+    yield Paragraph(
+        "As in the paper, the models may write the word for unknown words (UNK, one wrong word), but not in the "
+        "columns of the sentences that have none." + (f" {_OF_PAPER}" if is_of_paper else "")
+    )
+    for test in made.tests:
+        if not (everything := _json(made, f"scores/{test}.json")):
+            continue
+        known = {
+            one["name"]: one["no_unk"]
+            for one in (_json(made, f"scores/{test}.known.json") or {"systems": []})["systems"]
+        }
+        metrics = [metric for metric in everything["metrics"] if "bleu" in metric.lower()]
+        systems, first = everything["systems"], everything["systems"][0]["name"]
+        head = ["model", *(name for metric in metrics for name in (metric, f"{metric}, no unknown word"))]
+        rows = []
+        for one in systems:
+            cells = [_score(part, metric) for metric in metrics for part in (one, known.get(one["name"]))]
+            rows.append([one["name"], *cells, _p_value(one, metrics[-1]), *_paper_cells(one["name"], is_of_paper)])
+        for name in OTHERS if is_of_paper else ():
+            rows.append([name, *[NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
+        head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]
+        of_known = next(filter(None, known.values()), {"sentences": 0})["sentences"]
+        caption = (
+            f"{test}: {everything['sentences']:,} sentences, {of_known:,} of them without an "
+            "unknown word in source and reference; in brackets 95% intervals; p is that of a paired bootstrap test."
+        )
+        yield DataTable(head, rows, caption)
+        yield from _seeds(made, test, metrics[-1])
+        yield Heading(f"Figure 2: {metrics[0]} by length of the sentence, {test}", 3)
+        yield _picture(made, f"figures/length-{test}.svg", f"{metrics[0]} by words of the source, {test}")
+        buckets = [label["label"] for label in systems[0]["by_length"] if label["sentences"]]
+        rows = [
+            [
+                label,
+                *(_score(part, metrics[0]) for one in systems for part in one["by_length"] if part["label"] == label),
+            ]
+            for label in buckets
+        ]
+        yield DataTable(
+            ["words", *(one["name"] for one in systems)], rows, f"{test}: {metrics[0]} by words of the source"
+        )
+        yield Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
+
+
+def _paper_cells(name: str, is_of_paper: bool) -> list[str]:
+    row = {**PAPER, **OTHERS}.get(name)
+    return [_number(row and row.bleu), _number(row and row.no_unk)] if is_of_paper else []
+
+
+def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[Block]:
+    """Mean and standard deviation over the seeds."""
+    report = _json(made, f"scores/{test}.seeds.json") if len(made.seeds) > 1 else None
+    if not report:
+        return
+    rows = []
+    for experiment in made.experiments:
+        values = [
+            one["scores"][metric]["value"]
+            for one in report["systems"]
+            if one["name"].rpartition(".seed-")[0] == experiment.name
+        ]
+        if values:
+            spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
+            each = ", ".join(map(_number, values))
+            rows.append((experiment.name, str(len(values)), f"{statistics.mean(values):.2f}{spread}", each))
+    caption = f"{test}: mean and standard deviation of {metric} over seeds. All other tables are of the first seed."
+    yield DataTable(("model", "seeds", metric, "each"), rows, caption)
+
+
+def _training(made: Reproduction) -> Iterator[Block]:
+    """Table 2: cost and dev loss of each training, and the alignment error rate."""
+    rows = []
+    for experiment in made.experiments:
+        folder = made.folder / f"work/models/{experiment.name}.seed-{FIRST_SEED}"
+        if not (folder / "train.jsonl").is_file():
+            continue
+        curves, rates = read_curves(folder), _json(made, f"scores/{experiment.name}.aer.json")
+        speeds = [point.words_per_second for point in curves.progress]
+        hours, best = curves.last.seconds / 3600, curves.best
+        rows.append(
+            [
+                experiment.name,
+                _number(curves.last.update, 0),
+                _number(curves.last.epoch),
+                f"{hours:.3g}",
+                _number(statistics.median(speeds) if speeds else None, 0),
+                _number(curves.start.get("parameters"), 0),
+                _number(best.loss_sentence if best else None, 1),
+                _number(rates and 100 * rates["aer"], 1),
+            ]
+        )
+    caption = (
+        "Hours are of training with its validations, words/s are target words. The dev loss is nats per sentence. AER "
+        "is the alignment error rate of the links of `test` in percent, with the largest weight of each target word."
+    )
+    yield Heading("Training")
+    head = ("model", "updates", "epochs", "hours", "words/s", "parameters", "dev loss", "AER")
+    yield DataTable(head, rows, caption)
+
+
+def _figures(made: Reproduction) -> Iterator[Block]:
+    """Figure 3: soft alignments of some sentences with the model's own translations."""
+    files = {line: f"figures/alignment-{line + 1}.svg" for line in made.lines}
+    drawn = {line: file for line, file in files.items() if (made.folder / file).is_file()}
+    if drawn:
+        yield Heading("Figure 3: soft alignments")
+        yield Paragraph(
+            "Sentences of the test set and their translations by the model with attention. The source is along x, the "
+            "translation along y; white is a weight of 1. A weight shows which words the model read, not why it wrote "
+            "a word."
+        )
+        for line, file in drawn.items():
+            yield _picture(made, file, f"line {line + 1}")
+
+
+def _picture(made: Reproduction, file: str, caption: str) -> Figure:
+    return Figure(file, caption, (made.folder / file).read_text(encoding="utf-8"))
+
+
+def _commands(made: Reproduction) -> Iterator[Block]:
     """How to get the numbers again."""
-    plan, report = results.plan, results.scored[0].paper
     yield Heading("How to get these figures again")
     yield Paragraph(
-        "This command, in the folder of `nmtalign.toml`, does all of it. Rerun an interrupted command and it resumes."
+        "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
+        "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
-    yield Commands([_whole_command(plan)])
-    yield Paragraph(
-        "These are the single steps, in the folder of this report. Each file in `settings` is an `nmtalign.toml` with "
-        "all settings of one model. The commands repeat what was done here, or report that it is already done. The "
-        f"translations as they were scored are in `{WORK}/translations`."
-    )
-    yield Commands(list(_steps(results)))
-    signatures = [(metric, f"`{name}`") for metric, name in zip(report.metrics, report.signatures, strict=True)]
-    yield DataTable(
-        ("metric", "signature"), signatures, "Signatures of the scores, with the draws of their intervals", 2
-    )
+    yield Commands([_whole_command(made)])
+    yield Commands([step.command for step in made.steps])
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     facts = [
         ("nmtalign", __version__),
-        ("data", "`scores.csv`, `training.csv`, `settings.json`"),
-        ("seeds of the models", ", ".join(map(str, plan.seeds))),
+        ("versions", ", ".join([f"Python {platform.python_version()}", *versions])),
+        ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
     ]
-    yield DataTable(("fact", "value"), facts, "All other versions and the machine are in `settings.json`", 2)
+    yield DataTable(("fact", "value"), [(name, Span(value)) for name, value in facts], words=2)
 
 
-def _whole_command(plan: ReproductionPlan) -> str:
-    """The command that makes the report, without the options that have their defaults."""
-    request, file = plan.request, plan.workspace.file or Path(FILE_NAME)
-    default = ReproductionRequest(request.scale)
-    parts = ["nmtalign", "reproduce", "--scale", request.scale.name]
-    parts += [f"--{plan.budget.unit}", f"{plan.budget.amount:.15g}"]
-    for name in ("models", "systems", "ablations", "seeds", "sentences", "long", "reordered", "jobs"):
-        value = getattr(request, name)
-        if value not in (getattr(default, name), ""):
-            parts += [f"--{name}", ",".join(map(str, value)) if isinstance(value, tuple) else str(value)]
-    parts += [] if request.text else ["--no-text"]
-    for name, value in request.flags.items():
-        parts += [f"--{name}", str(value)] if value is not None else []
-    parts += ["--config", file.name] if file.name != FILE_NAME else []
-    return shlex.join([*parts, "-o", path_from(file, request.folder)])
+def _whole_command(made: Reproduction) -> str:
+    default, settings = vars(ReproduceConfig()), vars(made.settings)
+    parts = []
+    for name, one in definitions(ReproduceConfig).items():
+        if settings[name] != default[name]:
+            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
+            parts.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
+    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
+    return " ".join(["nmtalign reproduce", *parts, "-o", shlex.quote(folder)])
 
 
-def _with_settings(results: Results) -> list[SystemPlan]:
-    """The systems that have a settings file: those that have translated, and those whose models they share."""
-    names = {name for system in results.outcome.translated() for name in (system.name, system.trained_as)}
-    return [system for system in results.plan.systems if system.name in names]
-
-
-def _steps(results: Results) -> Iterator[str]:
-    """Yields the commands prep, train, translate, score, align and aer that lead to the same numbers."""
-    plan, systems = results.plan, results.outcome.translated()
-    for name in plan.corpora:
-        first = next((system for system in systems if plan.corpus_folder(system).name == name), None)
-        if first and not plan.prepared:
-            yield f"nmtalign prep {_config(first.name)}"
-    described = _with_settings(results)
-    for system, seed in plan.models():
-        other = "" if seed == plan.seeds[0] else f" -o {_shown(plan, plan.model_folder(system, seed))} --seed {seed}"
-        if system in described:
-            yield f"nmtalign train {_config(system.name)}{other}"
-    for test, (source, _) in plan.tests.items():
-        for system in systems:
-            model = _shown(plan, plan.model_folder(system, plan.seeds[0]))
-            command = f"nmtalign translate -m {model} {_config(system.name)}"
-            counted = f" | sed 's/{UNK}/{UNKNOWN}/g'" if system.search.allow_unk else ""
-            yield f"{command} < {_shown(plan, source)}{counted} > {system.name}.{test}.txt"
-            if not system.experiment.ablation:
-                known = f"--no-allow-unk --no-replace-unk < {_shown(plan, source)} > {system.name}.{test}.known.txt"
-                yield f"{command} {known}"
-    scored = results.scored[0]
-    for test in plan.tests:
-        for report in (scored.paper, *scored.bases.values()):
-            yield _score_command(plan, test, [system.name for system in report.systems])
-        yield _score_command(plan, test, [system.name for system in scored.paper.systems], known=True)
-    for name, seed in results.rates:
-        if seed == plan.seeds[0]:
-            yield f"nmtalign align {_config(name)} -o {name}.h5"
-            yield f"nmtalign aer {name}.h5 {_config(name)}"
-
-
-def _config(name: str) -> str:
-    return f"--config {SETTINGS}/{name}.toml"
-
-
-def _score_command(plan: ReproductionPlan, test: str, names: Sequence[str], *, known: bool = False) -> str:
-    """The command for all sentences, or with `known` for those without an unknown word (last column of Table 1)."""
-    source, reference = (_shown(plan, path) for path in plan.tests[test])
-    files = [f"{name}={name}.{test}{'.known' if known else ''}.txt" for name in names]
-    parts = ["nmtalign score", *files, "-r", reference, "-s", source]
-    parts += ["--metrics", ",".join(metrics_of(plan).metrics), "--confidence"]
-    parts += ["--significance bs"] if len(names) > 1 else []
-    if known:
-        parts += ["--data", _shown(plan, plan.base_corpus), "--table1"]
-    elif not any(plan.named(name).experiment.ablation for name in names):
-        parts += [f"--by-length --plot length-{test}.png"]
-    return " ".join([*parts, _config(names[0])])
-
-
-def _shown(plan: ReproductionPlan, path: Path) -> str:
-    """A path relative to the folder of the report, quoted for a shell."""
-    return shlex.quote(path_from(plan.request.folder / _REPORT, path))
-
-
-def _score_rows(results: Results) -> Iterator[Mapping[str, Any]]:
-    """Every score of every system: the rows of `nmtalign score --format csv` with test set, base and seed."""
-    first = results.plan.seeds[0]
-    for scored in results.scored:
-        for base, report in {"": scored.paper, **scored.bases}.items():
-            common = {"test": scored.test.name, "compared_with": base or report.systems[0].name, "seed": first}
-            # The report of an ablation contains its base only for the comparison.
-            yield from (common | row for row in csv_rows(report) if not base or row["system"] != base)
-        for (name, seed), value in scored.bleu.items():
-            if seed != first:
-                row = {"test": scored.test.name, "seed": seed, "system": name, "metric": scored.paper.metrics[-1]}
-                yield row | {"subset": "all", "value": value, "sentences": scored.sentences}
-                if (name, seed) in scored.known:
-                    known = finite(scored.known[name, seed])
-                    yield row | {"subset": "no-unk", "value": known, "sentences": scored.sentences_known}
-
-
-def _training_rows(results: Results) -> Iterator[Mapping[str, Any]]:
-    """Cost and losses of every training, one row per model."""
-    for (name, seed), trained in results.trained.items():
-        values = {key: finite(value) if isinstance(value, float) else value for key, value in vars(trained).items()}
-        yield {"model": name, "seed": seed, **values}
-
-
-def _write_rows(path: Path, columns: Sequence[str], rows: Iterable[Mapping[str, Any]]) -> None:
-    with atomic_text(path) as stream:
-        writer = csv.DictWriter(stream, columns, lineterminator="\n")  # None becomes an empty cell
-        writer.writeheader()
-        writer.writerows(rows)
-
-
-def _facts(results: Results) -> str:
-    """settings.json: all settings, versions, seeds, hashes and signatures, and a description of the machine."""
-    plan, report = results.plan, results.scored[0].paper
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    facts = {
-        "nmtalign": __version__,
-        "command": _whole_command(plan),
-        "scale": plan.request.scale.name,
-        "budget": dataclasses.asdict(plan.budget),
-        "seeds": list(plan.seeds),
-        "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
-        "texts": text_hashes(plan) | ({"gold": sha256_of(plan.workspace.gold)} if plan.workspace.gold else {}),
-        "corpora": {name: _corpus(plan.corpus_named(name)) for name in plan.corpora},
-        "systems": {system.name: _system(results, system) for system in plan.systems},
-        "failures": {f"{name}, seed {seed}": problem for (name, seed), problem in results.outcome.failures.items()},
-        "versions": {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES},
-        "machine": {"system": platform.system(), "processor": _processor(), "cores": os.cpu_count(), "gpus": gpus},
-    }
-    return json.dumps(facts, indent=2, ensure_ascii=False) + "\n"
-
-
-def _corpus(folder: Path) -> dict[str, Any] | None:
-    try:
-        corpus = Corpus.open(folder)
-    except NmtalignError:
-        return None
-    sizes = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-    pairs = {name: len(split) for name, split in corpus.splits.items()}
-    return {"hash": corpus.hash, "vocabularies": sizes, "pairs": pairs, "settings": corpus.settings}
-
-
-def _system(results: Results, system: SystemPlan) -> dict[str, Any]:
-    plan, experiment = results.plan, system.experiment
-    facts: dict[str, Any] = {
-        "what": experiment.what,
-        "base": experiment.base,
-        "ablation": experiment.ablation,
-        "preset": experiment.preset,
-        "trained_as": system.trained_as,
-        "corpus": plan.corpus_folder(system).name,
-        "model": dataclasses.asdict(system.model),
-        "search": dataclasses.asdict(system.search),
-        "hashes": {},
-    }
-    try:
-        corpus = Corpus.open(plan.corpus_folder(system))
-        facts["training"] = dataclasses.asdict(with_budget(plan, system, corpus, plan.seeds[0]))
-        for seed in plan.seeds:
-            folder = plan.model_folder(system, seed)
-            facts["hashes"][str(seed)] = hash_of(folder, sha256_of(find_weights(folder, "best")))
-    except (NmtalignError, OSError):
-        pass  # the experiment failed, and the report gives the reason
-    return facts
-
-
-def _processor() -> str:
-    return cpu_facts().get("model name") or platform.machine()
-
-
-def _version(name: str) -> str:
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
+def _json(made: Reproduction, name: str) -> Any:
+    """The content of a file that a command of the last run made, or None."""
+    path = made.folder / name
+    return read_json(path) if path.is_file() and name not in made.failures else None

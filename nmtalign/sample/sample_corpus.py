@@ -4,15 +4,14 @@ import filecmp
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass
-from hashlib import blake2b
+from itertools import islice
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, disk_errors, make_folder
-from nmtalign.sample.draft import Example
-from nmtalign.sample.grammar import generate
+from nmtalign.sample.grammar import Example, generate
 from nmtalign.settings.command_settings import SampleConfig
 from nmtalign.settings.presets import fitted_to_corpus
 
@@ -36,14 +35,12 @@ shortlist = 2000
 preset = "tiny"
 """
 
-_WORDS = 12.5  # French tokens per pair, `</s>` included
+_WORDS = 12.7  # French tokens per pair, `</s>` included
 _PAIRS = 120_000  # read in two minutes on 2 free cores
 _HELD_OUT = 500  # sentences in dev and in test of a corpus that is not small
-_TRIES = 1000  # draws of one training sentence before a repetition is accepted
 
 
-@dataclass(frozen=True, slots=True)
-class SampleSummary:
+class SampleSummary(NamedTuple):
     """The number of sentence pairs in each part."""
 
     train: int
@@ -61,7 +58,8 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
     make_folder(folder)
     with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
         summary = _write(Path(work), pairs, seed)
-        other = [path for path in sorted(Path(work).iterdir()) if not _is_there(path, folder / path.name)]
+        written = [(path, folder / path.name) for path in sorted(Path(work).iterdir())]
+        other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
         if lost and not force:
             raise UsageError(
@@ -73,21 +71,27 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
     return summary
 
 
-def _is_there(path: Path, there: Path) -> bool:
-    """Whether a file with the same content is there."""
-    return there.is_file() and filecmp.cmp(path, there, shallow=False)
-
-
 def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
-    dev = _distinct(generate(seed, "dev"), _HELD_OUT, ())
-    test = _distinct(generate(seed, "test"), _HELD_OUT, dev)
+    # A small corpus leaves out all held-out sentences although it writes only some of them to dev and test. Thus a
+    # larger corpus of the same seed starts with the smaller one.
+    seen: set[int] = set()
+    held_out = {name: list(islice(_new(generate(seed, name), seen), _HELD_OUT)) for name in ("dev", "test")}
     kept = min(_HELD_OUT, max(1, pairs // 10))
-    _write_part(folder, "train", _training(seed, pairs, [*dev, *test]))
-    _write_part(folder, "dev", dev[:kept])
-    _write_part(folder, "test", test[:kept])
+    for name, examples in held_out.items():
+        _write_part(folder, name, examples[:kept])
+    _write_part(folder, "train", islice(_new(generate(seed), seen), pairs))
     with atomic_text(folder / "nmtalign.toml") as stream:
         stream.write(configuration(pairs))
     return SampleSummary(pairs, kept, kept)
+
+
+def _new(examples: Iterator[Example], seen: set[int]) -> Iterator[Example]:
+    """Yield the pairs of which neither sentence was seen; `seen` has the hashes of the sentences of all parts."""
+    for example in examples:
+        hashes = {hash(example.source), hash(example.target)}
+        if seen.isdisjoint(hashes):
+            seen |= hashes
+            yield example
 
 
 def configuration(pairs: int) -> str:
@@ -96,41 +100,6 @@ def configuration(pairs: int) -> str:
     if "batch_size" not in small:  # the corpus is not small
         return f"{_CONFIGURATION}epochs = {max(2, round(_PAIRS / pairs))}\n"
     return f'{_CONFIGURATION}epochs = {small["epochs"]:g}\nmax_time = "150s"  # on a slow machine\n'
-
-
-def _distinct(examples: Iterator[Example], count: int, others: Iterable[Example]) -> list[Example]:
-    """Take the first `count` pairs; neither sentence of a pair occurs in an earlier pair or in `others`."""
-    sources = {example.source for example in others}
-    targets = {example.target for example in others}
-    taken: list[Example] = []
-    while len(taken) < count:
-        example = next(examples)
-        if example.source not in sources and example.target not in targets:
-            sources.add(example.source)
-            targets.add(example.target)
-            taken.append(example)
-    return taken
-
-
-def _training(seed: int, pairs: int, reserved: list[Example]) -> Iterator[Example]:
-    """Yield different training pairs without the reserved sentences.
-
-    A small corpus leaves out all reserved sentences although it writes only some of them to dev and test. Thus a larger
-    corpus of the same seed starts with the smaller one.
-    """
-    sources = {example.source for example in reserved}
-    targets = {example.target for example in reserved}
-    seen: set[int] = set()
-    examples = generate(seed)
-    for _ in range(pairs):
-        for attempt in range(_TRIES):
-            example = next(examples)
-            mark = int.from_bytes(blake2b(example.source.encode(), digest_size=8).digest(), "big")
-            fresh = mark not in seen or attempt == _TRIES - 1
-            if fresh and example.source not in sources and example.target not in targets:
-                break
-        seen.add(mark)
-        yield example
 
 
 def _write_part(folder: Path, name: str, examples: Iterable[Example]) -> None:

@@ -12,7 +12,6 @@ from nmtalign.settings.definition import (
     MACHINE,
     MEASURES,
     MODEL,
-    PRECISION_HELP,
     SAMPLING,
     SEARCH,
     TABLES,
@@ -21,7 +20,6 @@ from nmtalign.settings.definition import (
     VOCABULARY,
     Device,
     InferencePrecision,
-    Precision,
     SettingError,
     Settings,
     byte_count,
@@ -141,6 +139,9 @@ class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
     weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL)
+    entries: Literal["best", "all"] | None = setting(
+        None, "Of n-best lists: one line per sentence, or per entry.", TEXT, unset="all for json, else best"
+    )
 
 
 class TranslateConfig(Settings, section="translate"):
@@ -192,6 +193,17 @@ class TranslateConfig(Settings, section="translate"):
         False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
     )
     glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
+    save_alignments_of: Literal["best", "n-best"] = setting(
+        "best",
+        "Translations with saved alignments: the best of each line, or all of n_best.",
+        TEXT,
+        affects="printing",
+        server_only=True,
+        since="0.3.0",
+    )
+    weights: Literal["float16", "float32"] = setting(
+        "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
+    )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1, server_only=True)
     max_memory: str = setting(
@@ -230,23 +242,15 @@ class ScoreConfig(Settings, section="score"):
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
-    by_place: bool = setting(
-        False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
+    known_words: bool = common(
+        False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
     )
-    by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
-    no_unk: bool = common(
-        False, "Also score only the sentences without unknown words.", TABLES, flags="--known-words/--all-words"
-    )
-    table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
     differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
-    draw_attention: bool = setting(
-        False, "Draw the attention of the systems in the sentences of --differences.", TABLES
-    )
     metrics: str = common(
         "",
-        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
+        "Some of bleu, chrf, chrf++, ter (slow), multi-bleu (Moses tokens), or all.",
         MEASURES,
-        unset="all but ter",
+        unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
@@ -261,11 +265,11 @@ class ScoreConfig(Settings, section="score"):
         "",
         "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
         MEASURES,
-        unset="the ending of the reference, the workspace's or the model's",
+        unset="the ending of the reference, or the model's",
         metavar="LANG",
     )
     confidence: bool | None = common(
-        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems, lengths or places are compared"
+        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems or lengths are compared"
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
@@ -289,7 +293,7 @@ class ScoreConfig(Settings, section="score"):
 class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
-    links: LinkMethod | None = common(
+    links: LinkMethod | None = setting(
         None, "How weights become links.", ALIGNMENT, unset="threshold if a threshold is given, else argmax"
     )
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
@@ -314,10 +318,15 @@ class AlignConfig(Settings, section="align"):
         server_only=True,
     )
     batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1, affects="machine")
-    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT, affects="printing")
+    alignment_type: Literal["float16", "float32"] = setting(
+        "float16", "Type of the stored weights.", TEXT, affects="printing"
+    )
+    which: Literal["best", "last"] = setting(
+        "best", "Weights of the best validation, or the last ones.", MODEL, affects="machine", loading=True
+    )
     device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
-    threads: int = threads_setting(common=True, loading=True)
+    threads: int = threads_setting(loading=True)
     tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
 
 
@@ -333,7 +342,7 @@ class LinkConfig(Settings, section="link"):
         unset="as long as the corpus needs",
         affects="budget",
     )
-    quick: bool = common(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
+    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
     tokenized: bool = common(
         False,
         "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
@@ -350,7 +359,7 @@ class AerConfig(Settings, section="aer"):
     links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
     reverse_links: bool = setting(False, "LINKS have the target first.", TEXT)
-    links_method: LinkMethod | None = setting(
+    links: LinkMethod | None = setting(
         None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
     )
     threshold: float | None = setting(
@@ -360,8 +369,6 @@ class AerConfig(Settings, section="aer"):
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
     )
-    by_type: bool = common(False, "Also compare by type: monotone, many-to-one, NULL, ...", TABLES)
-    worst: int = common(0, "Also print the N sentences with the highest AER.", TABLES)
     alpha: float | None = setting(
         None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
     )
@@ -369,34 +376,24 @@ class AerConfig(Settings, section="aer"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.threshold is not None and self.links_method == "argmax"
-        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links_method")
+        both = self.threshold is not None and self.links == "argmax"
+        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links")
 
 
-class LexiconConfig(Settings, section="lexicon"):
-    """How `lexicon` makes a translation table (section [lexicon])."""
+class ViewConfig(Settings, section="view"):
+    """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
 
-    iterations: int = common(5, "Iterations of IBM Model 1.", MODEL, at_least=1)
-    top: int = common(20, "Largest number of translations per source word.", TABLES, at_least=1)
-    min_probability: float = common(0.001, "Smallest probability of a translation.", TABLES, below=1, metavar="P")
-    reverse: bool = common(False, "Translate from target to source.", TABLES)
-    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
-    every: int = common(1, "Use only every N-th pair.", TEXT, at_least=1)
-    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
-
-
-class PlotConfig(Settings, section="plot"):
-    """How `plot` draws alignments and learning curves (section [plot])."""
-
-    rank: int = common(0, "Place in the n-best list, if the file has one.", TABLES)
-    hard_links: bool = common(False, "Also draw the hard links of the file.", ALIGNMENT, flags="--links/--no-links")
     gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(
         False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
     )
-    end: bool = common(True, "Draw the row and the column of </s>.", ALIGNMENT)
-    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
+    limit: int | None = common(
+        None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
+    )
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT)
+    hard_links: bool = setting(False, "Also draw the hard links of the file.", ALIGNMENT)
     width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
 
 
@@ -414,27 +411,25 @@ class ReproduceConfig(Settings, section="reproduce"):
         "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL
     )
     models: str = common(
-        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="NAME,..."
+        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="all|none|NAME,..."
     )
     systems: str = common(
         "none", "Systems around the article, compared in one table.", MODEL, metavar="all|none|NAME,..."
     )
-    ablations: str = common("none", "What is removed or replaced.", MODEL, metavar="all|none|NAME,...")
     seeds: int = common(1, "Models of each kind.", MODEL, at_least=1)
-    updates: int | None = _budget("Budget of each model: updates.")
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    beam: int | None = common(None, "Width of the beam.", SEARCH, at_least=1, unset="that of [translate]")
-    sentences: str = common(
-        "", "Lines of the test set to show, counted from 1.", TEXT, form=line_numbers, metavar="N,..."
+    updates: int | None = setting(
+        None, "Budget of each model: updates.", BUDGET, above=0, at_most=1e15, unset="by scale"
     )
-    long: int = setting(3, "Longest sentences whose translations are compared.", TEXT)
-    reordered: int = setting(4, "Most reordered sentences that are drawn.", TEXT)
-    text: bool = common(True, "The report contains sentences of the corpus.", TEXT)
-    jobs: int = common(1, "Models trained at the same time, each by a process.", MACHINE, at_least=1)
-    device: Device | None = common(None, DEVICE_HELP, MACHINE, unset=_OF_TRAIN)
-    precision: Precision | None = setting(None, PRECISION_HELP, MACHINE, unset=_OF_TRAIN)
-    threads: int | None = common(None, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, unset=_OF_TRAIN)
+    jobs: int = common(1, "Models trained at the same time.", MACHINE, at_least=1)
+    sentences: str = setting(
+        "",
+        "Lines of the test set that Figure 3 shows, counted from 1; or none.",
+        TEXT,
+        unset="4 sentences of 10 to 20 words",
+        metavar="N,...",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -455,10 +450,10 @@ class ServeConfig(Settings, section="serve"):
         metavar="NAME,...",
         unset="localhost, 127.0.0.1, [::1] and the host",
     )
-    max_body: str = common("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
-    max_lines: int = common(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
+    max_body: str = setting("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
+    max_lines: int = setting(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
     max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
-    max_queue: int = common(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
+    max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
     time_limit: str = common("60s", "Longest time of a request.", LIMITS, form=seconds, metavar="TIME")
     shutdown_time: str = setting(
         "20s",

@@ -15,8 +15,7 @@ from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batc
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.errors import Abandoned, abandoned_if
-from nmtalign.scoring.measuring import bleu, measure
-from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
 from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig
@@ -24,7 +23,7 @@ from nmtalign.text.vocabulary import pair_ids
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
-from nmtalign.translating.confidence import Calibration, mean_probability
+from nmtalign.translating.translator import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
@@ -39,7 +38,7 @@ class Validation:
     loss_sentence: float
     score: Score | None
     sample: tuple[str, str, str]  # source, translation, reference
-    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.confidence)
+    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.translator)
     translations: Sequence[str] = ()
     references: Sequence[str] = ()
 

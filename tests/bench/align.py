@@ -3,7 +3,6 @@ how large their files are."""
 
 import dataclasses
 import itertools
-import os
 import random
 import statistics
 import tempfile
@@ -23,8 +22,7 @@ from bench.texts import Texts, random_texts
 from bench.timing import spread, steady, take_turns
 from bench.workload import Size
 from nmtalign.alignment.aligning import align
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.core.devices import use_threads
 from nmtalign.data.batches import make_batch
@@ -43,7 +41,7 @@ FORWARD = "forward_per_second"
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
-    use_threads(given["threads"] or 0)
+    use_threads(given["threads"])
     keep_memory()
     results: dict[str, Any] = {"benchmark": "align", "machine": describe_machine(given["device"])}
     say(in_words(results["machine"]))
@@ -157,34 +155,22 @@ def storing(path: Path, dtype: str, given: dict[str, Any]) -> dict[str, float]:
 
 
 def reading(path: Path, reads: int) -> dict[str, float]:
-    """Returns the milliseconds to read a random record, with the file in the page cache and on the disk, and the rate
-    of reading all records in order."""
+    """Returns the milliseconds to read a random record, and the rate of reading all records in order."""
     with AlignmentFile(path) as file:
         chosen = random.Random(1).choices(range(len(file)), k=reads)
         file[0].links()
-        cold = [_timed(file, index, path) for index in chosen]
         warm = [_timed(file, index) for index in chosen]
         began = time.perf_counter()
         read = sum(1 for _ in itertools.islice(file, 20000))
         seconds = time.perf_counter() - began
     return {
-        "cold_ms": 1000 * statistics.median(cold),
-        "cold_ms_99": 1000 * _high(cold),
         "warm_ms": 1000 * statistics.median(warm),
-        "warm_ms_99": 1000 * _high(warm),
         "read_per_second": read / seconds,
     }
 
 
-def _high(seconds: list[float]) -> float:
-    return sorted(seconds)[len(seconds) * 99 // 100]
-
-
-def _timed(file: AlignmentFile, index: int, forget: Path | None = None) -> float:
-    """Returns the seconds to read a record; the file `forget` is first removed from the page cache."""
-    if forget is not None:
-        with forget.open("rb") as stream:
-            os.posix_fadvise(stream.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+def _timed(file: AlignmentFile, index: int) -> float:
+    """Returns the seconds to read a record."""
     began = time.perf_counter()
     file[index].links()
     return time.perf_counter() - began
@@ -214,9 +200,6 @@ def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
         ("bytes per cell", "bytes_per_cell", 2),
         ("bytes per pair", "bytes_per_pair", 0),
         ("random read, ms", "warm_ms", 3),
-        ("99th percentile, ms", "warm_ms_99", 3),
-        ("random read from the disk, ms", "cold_ms", 3),
-        ("99th percentile, ms", "cold_ms_99", 3),
         ("pairs/s read in order", "read_per_second", 0),
     )
     files = results["files"]

@@ -17,7 +17,7 @@ from torch import Tensor
 from bench.machine import describe_machine, in_words
 from bench.naive import NaiveLoop
 from bench.products import flops_of
-from bench.report import Table, figure, percent, say, show, times, write_json
+from bench.report import Table, figure, percent, say, show, write_json
 from bench.timing import Task, spread, take_turns
 from bench.workload import Size, random_workload
 from nmtalign.core.model import TranslationModel
@@ -144,33 +144,21 @@ def matrix_rate(device: torch.device) -> float:
 
 def tables(results: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results."""
-    title = f"Training `{results['size']}` in bf16, complete updates"
-    table = Table(title, ["", "batch", "words/s", "x eager", "of matrix rate", "ms", "peak MB"])
-    eager = {row["sentences"]: row.get("seconds") for row in results["speeds"] if row["way"] == "eager"}
+    title = f"Training `{results['size']}` in bf16, complete updates, {results['length']} words per side"
+    table = Table(title, ["", "batch", "words/s", "of matrix rate", "ms", "peak MB"])
     for row in results["speeds"]:
-        seconds, plain = row.get("seconds"), eager[row["sentences"]]
-        ratio = plain / seconds if plain and seconds else None
-        table.rows.append(
-            [
-                WAYS[row["way"]],
-                figure(row["sentences"]),
-                row.get("failed") or figure(row["target_words_per_second"]),
-                times(ratio),
-                percent(row.get("of_matrix_rate")),
-                figure(None if seconds is None else 1e3 * seconds, 1),
-                figure(row.get("peak_mb")),
-            ]
+        rate = row.get("failed") or figure(row["target_words_per_second"])
+        cells = [percent(row.get("of_matrix_rate")), figure(1e3 * row.get("seconds", 0), 1), figure(row.get("peak_mb"))]
+        table.rows.append([WAYS[row["way"]], figure(row["sentences"]), rate, *cells])
+    table.note = f"a large bf16 product: {results['tflops_of_a_large_product']:.1f} TFLOP/s" + (
+        "; a dry run on the CPU: its figures mean nothing" if results["dry_run"] else ""
+    )
+    checked = Table("Relative errors", ["", "model", "precision", "loss", "gradient", "worst weight", ""])
+    for row in results["checks"]:
+        errors = [f"{row[name]:.1e}" for name in ("loss", "gradient", "worst")]
+        checked.rows.append(
+            [WAYS[row["way"]], row["model"], row["precision"], *errors, "right" if row["ok"] else "WRONG"]
         )
-    rate = f"a large bf16 product: {results['tflops_of_a_large_product']:.1f} TFLOP/s"
-    dry = ["a dry run on the CPU: its figures mean nothing"] if results["dry_run"] else []
-    table.note = "\n".join([in_words(results["machine"]), f"{results['length']} words per side; {rate}", *dry])
-    checked = Table("Largest relative errors", ["", "precision", "models", "loss", "gradient", "worst weight", ""])
-    for way, precision in itertools.product(WAYS, ALLOWED):
-        rows = [row for row in results["checks"] if (row["way"], row["precision"]) == (way, precision)]
-        if rows:
-            errors = [f"{max(row[name] for row in rows):.1e}" for name in ("loss", "gradient", "worst")]
-            verdict = "right" if all(row["ok"] for row in rows) else "WRONG"
-            checked.rows.append([WAYS[way], precision, figure(len(rows)), *errors, verdict])
     return [table, checked]
 
 

@@ -21,7 +21,7 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
     return peaks
 
 
-def measure(task: str) -> None:
+def run(given: dict[str, Any]) -> int:
     """Runs in that process: prints the peaks after the imports, after loss and gradients, and after an update."""
 
     from bench.train import workload_of
@@ -30,8 +30,8 @@ def measure(task: str) -> None:
     from nmtalign.processor import keep_memory
     from nmtalign.training.optimizers import descend, make_optimizer
 
-    given = json.loads(task)
-    use_threads(given["threads"] or 0)
+    given = json.loads(given["task"])
+    use_threads(given["threads"])
     keep_memory()  # as training does
     workload = workload_of(given)
     variant = VARIANTS[given["variant"]]
@@ -47,3 +47,4 @@ def measure(task: str) -> None:
         descend(optimizer, training.learning_rate, training.clip_norm)
     peaks["update"] = own_peak_mb()
     sys.stdout.write(json.dumps(peaks))
+    return 0

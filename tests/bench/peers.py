@@ -72,7 +72,7 @@ def _run_ours(texts: Texts, sentences: int, seconds: float) -> dict[str, Any]:
     data = prepare(texts)
     (texts.folder / "nmtalign.toml").write_text("[train]\nlog_every = 4\n", encoding="utf-8")
     options = [*training_options(texts.size, sentences, torch.get_num_threads()), "-o", str(texts.folder / "ours")]
-    command = [sys.executable, "-m", "nmtalign", "train", str(data), *options, "--max-time", "1h", "--epochs", "0"]
+    command = [sys.executable, "-m", "nmtalign", "train", str(data), *options, "--max-time", "1h", "--set", "epochs=0"]
     follow = '"$@" & exec tail -n +1 -F --pid=$! ours/train.jsonl'  # lines on stderr come too rarely
     following = ["sh", "-c", follow, "sh", *command]
     seen = watch(following, r'"progressed".*"target_words_per_second": ([\d.]+)', seconds, texts.folder)

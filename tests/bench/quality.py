@@ -1,7 +1,6 @@
 """`bench quality`: how well toolkits translate after training on equally many words, with models of equal sizes.
 
-All toolkits get the same tokens, vocabularies, sentences per batch and number of updates. With `--minutes` they get
-equal times instead (`curve.py`).
+All toolkits get the same tokens, vocabularies, sentences per batch and number of updates.
 """
 
 import dataclasses
@@ -19,6 +18,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from sacrebleu.metrics import BLEU
+
 from bench.machine import ROOT, describe_machine, environment, in_words
 from bench.peers import PeerError, chosen, install, limits, softly
 from bench.quality_recipes import CLIP_NORM, QUALITY_RECIPES, Training
@@ -31,14 +32,14 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.text.tokenizer import Tokenizer, Tokenizers
-from nmtalign.training.curves import read_curves
+from nmtalign.viewing.curves import read_curves
 
 EQUAL = "same optimiser"
-CELL = "--cell"
+CELL = "cell=paper"
 # nmtalign: with the optimiser of the others, in both forms of the decoder, and with the settings of its preset.
 OURS: Mapping[str, Sequence[str]] = {
     f"nmtalign, {EQUAL}": (),
-    f"nmtalign, the paper's cell and order, {EQUAL}": (CELL, "paper", "--order", "look-generate-update"),
+    f"nmtalign, the paper's cell and order, {EQUAL}": ("--set", CELL, "--set", "order=look-generate-update"),
     "nmtalign, its preset's optimiser": (),
 }
 
@@ -66,10 +67,6 @@ def run(given: dict[str, Any]) -> int:
     with tempfile.TemporaryDirectory() as temporary:
         task, words = make_task(given, (given["folder"] or Path(temporary)).resolve())
         environments = (given["peer_env"] or ROOT / ".venv-peers").resolve()
-        if given["minutes"]:
-            from bench.curve import run as run_curve
-
-            return run_curve(given, task, recipes, environments, machine)
         updates = task.training.updates
         say(f"{in_words(machine)}; {updates:,} updates of {task.sentences} sentences, {words:,.0f} target words each")
         work: dict[str, Callable[[], dict[str, Any]]] = {
@@ -83,15 +80,7 @@ def run(given: dict[str, Any]) -> int:
             found = {name: future.result() for name, future in futures.items()}
         results = {"benchmark": "quality", "machine": machine, "corpus": str(given["data"]), "words": words}
         results |= {"training": dataclasses.asdict(task.training), "sentences": task.sentences, "found": found}
-        made = [quality_table(results)]
-        if given["rounds"]:
-            from bench.turns import our_programs, take_turns, their_program, turns_table
-
-            programs = our_programs(task)
-            programs += [their_program(task, recipe, environments / recipe.name / "bin") for recipe in recipes]
-            results["rounds"] = [take_turns(programs, task) for _ in range(given["rounds"])]
-            made.append(turns_table(results["rounds"], task.threads))
-    show(made)
+    show([quality_table(results)])
     if given["json"]:
         write_json(given["json"], results)
     return 0
@@ -175,22 +164,23 @@ def our_training(task: Task, model: Path, name: str, settings: str, options: Seq
 def our_translation(task: Task, model: Path, text: Path, beam: int) -> list[str]:
     """Returns the command that translates tokens with a model of nmtalign."""
     command = [sys.executable, "-m", "nmtalign", "translate", "-m", str(model), str(text), "--beam", str(beam)]
-    return [*command, "--tokenized", "--quiet", "--threads", str(task.threads), "--config", f"{model}.toml"]
+    return [*command, "--tokenized", "--quiet", "--set", f"threads={task.threads}", "--config", f"{model}.toml"]
 
 
 def _ours(task: Task, number: int, name: str) -> dict[str, Any]:
     """Runs `nmtalign train` and `nmtalign translate`, as the other toolkits are run."""
     folder, training = task.texts.folder / f"ours-{number}", task.training
-    budget = ["--max-updates", str(training.updates), "--epochs", "0", "--max-time", "1000h", "--patience", "0"]
-    budget += ["--validate-every", str(training.updates), "--seed", str(training.seed)]
+    settings = {"max_updates": training.updates, "validate_every": training.updates, "seed": training.seed}
+    settings |= {"epochs": 0, "max_time": "1000h", "patience": 0}
+    budget = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
     options = [*training_options(task.texts.size, task.sentences, task.threads), *OURS[name], *budget]
     seconds = our_training(task, folder, name, our_settings(task, name), options)
-    lines = call(our_translation(task, folder, task.texts.file("test", "src"), training.beam), name, task)
+    lines, rate = _translated(task, name, lambda text: our_translation(task, folder, text, training.beam), None)
     curves = read_curves(folder)
     if curves.best is None:
         raise NmtalignError(f"{name}: no validation on dev in {folder}")
     figures = {"dev_loss": curves.best.loss, "parameters": int(curves.start.get("parameters", 0)), "seconds": seconds}
-    return {**figures, **_scores(task, name, lines)}
+    return {**figures, "lines_per_second": rate, **_scores(task, name, lines)}
 
 
 def their_training(recipe: Recipe, bin_folder: Path, job: Job, training: Training) -> list[str]:
@@ -205,12 +195,20 @@ def their_training(recipe: Recipe, bin_folder: Path, job: Job, training: Trainin
     return command
 
 
-def their_translation(task: Task, recipe: Recipe, bin_folder: Path, job: Job) -> list[str]:
-    """Returns the translations of the test set, as tokens, by the model that another toolkit saved."""
+def _translated(
+    task: Task, name: str, command: Callable[[Path], list[str]], output: Path | None
+) -> tuple[list[str], float]:
+    """Translates the test set as tokens; returns the lines, and lines per second without the time for loading."""
     source = task.texts.file("test", "src")
-    command = QUALITY_RECIPES[recipe.name].translate(bin_folder, job, task.training, source)
-    lines = call(command, recipe.name, task, source)
-    return job.output.read_text(encoding="utf-8").splitlines() if job.output.exists() else lines
+    one = task.texts.folder / "one.src"
+    one.write_text(source.read_text(encoding="utf-8").partition("\n")[0] + "\n", encoding="utf-8")
+    seconds = []
+    for text in (one, source):
+        began = time.perf_counter()
+        said = call(command(text), name, task, text)
+        seconds.append(time.perf_counter() - began)
+    lines = output.read_text(encoding="utf-8").splitlines() if output and output.exists() else said
+    return lines, (len(lines) - 1) / max(1e-3, seconds[1] - seconds[0])
 
 
 def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
@@ -231,7 +229,9 @@ def _theirs(task: Task, recipe: Recipe, folder: Path) -> dict[str, Any]:
         raise PeerError(f"{recipe.name}: no loss on dev in its log: {complaint_in(said.splitlines())}")
     figures = {"dev_loss": math.log(float(perplexities[-1])), "seconds": seconds}
     figures["parameters"] = parameters[-1] and int(parameters[-1])
-    figures |= _scores(task, recipe.name, their_translation(task, recipe, folder / "bin", job))
+    command_of = partial(how.translate, folder / "bin", job, task.training)
+    lines, figures["lines_per_second"] = _translated(task, recipe.name, command_of, job.output)
+    figures |= _scores(task, recipe.name, lines)
     kept.write_text(json.dumps(figures), encoding="utf-8")
     return figures
 
@@ -252,26 +252,35 @@ def call(
 
 def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     """Returns BLEU on tokens, which are the same for all toolkits."""
-    from nmtalign.scoring.measuring import bleu
-
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")
-    score = bleu(lines, task.reference, tokenize="none")
-    return {"bleu": score.value, "signature": score.signature}
+    metric = BLEU(tokenize="none", force=True)
+    return {
+        "bleu": metric.corpus_score(list(lines), [list(task.reference)]).score,
+        "signature": str(metric.get_signature()),
+    }
 
 
 def quality_table(results: Mapping[str, Any]) -> Table:
     """Returns a table with one row per toolkit: BLEU, dev loss in nats per word, perplexity, parameters, minutes."""
     table = Table(
         f"After {results['words']:,.0f} target words of {results['corpus']}",
-        ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes"],
+        ["", "BLEU", "dev loss", "dev ppl", "parameters", "minutes", "lines/s"],
     )
     for name, figures in results["found"].items():
         if "failed" in figures:
-            table.rows.append([name, "failed", *["-"] * 4])
+            table.rows.append([name, "failed", *["-"] * 5])
             continue
         loss = figures["dev_loss"]
         cells = [figure(figures["bleu"], 2), figure(loss, 3), figure(math.exp(loss), 2)]
-        table.rows.append([name, *cells, figure(figures["parameters"]), figure(figures["seconds"] / 60, 1)])
+        table.rows.append(
+            [
+                name,
+                *cells,
+                figure(figures["parameters"]),
+                figure(figures["seconds"] / 60, 1),
+                figure(figures["lines_per_second"], 1),
+            ]
+        )
     table.note = "\n".join(figures["failed"] for figures in results["found"].values() if "failed" in figures)
     return table

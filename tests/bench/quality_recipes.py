@@ -5,7 +5,6 @@ never output `<unk>`.
 """
 
 import json
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,8 +13,6 @@ from typing import Any
 from bench.recipes import Job
 
 CLIP_NORM = 1.0
-ENDLESS = 10**6  # updates of a training that is stopped
-SAVE_EVERY = 50  # updates; for a toolkit that does not save when it is stopped
 LONGEST = 100  # words of a translation
 BATCH = 128  # sentences of a translation; 32 are slower in both
 
@@ -33,10 +30,7 @@ class Training:
 
 @dataclass(frozen=True)
 class QualityRecipe:
-    """The settings of a toolkit, and patterns of its log: dev perplexity per token (with `</s>`), parameters.
-
-    `stop` is the signal at which it ends its training and, if it can, saves its model.
-    """
+    """The settings of a toolkit, and patterns of its log: dev perplexity per token (with `</s>`), parameters."""
 
     settle: Callable[[dict[str, Any], Job, Training], None]  # changes its settings for `bench train`
     translate: Callable[
@@ -44,7 +38,6 @@ class QualityRecipe:
     ]  # arguments: the environment's bin folder, job, training, text
     perplexity: str
     parameters: str | None  # None = it does not print their number
-    stop: signal.Signals = signal.SIGTERM
 
 
 def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> None:
@@ -65,7 +58,7 @@ def _settle_joeynmt(config: dict[str, Any], job: Job, training: Training) -> Non
 def _settle_opennmt(config: dict[str, Any], job: Job, training: Training) -> None:
     config["data"]["valid"] = {"path_src": job.file("dev", "src"), "path_tgt": job.file("dev", "tgt")}
     config |= {"train_steps": training.updates, "valid_steps": training.updates}
-    config |= {"save_checkpoint_steps": min(training.updates, SAVE_EVERY), "keep_checkpoint": 1}
+    config |= {"save_checkpoint_steps": training.updates, "keep_checkpoint": 1}
     config["report_every"] = training.report_every
     config |= {"learning_rate": training.learning_rate, "max_grad_norm": CLIP_NORM, "normalization": "tokens"}
     config |= {"seed": training.seed, "bucket_size": 262144, "valid_batch_size": job.sentences}
@@ -89,9 +82,8 @@ def _joeynmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list
 
 
 def _opennmt(bin_folder: Path, job: Job, training: Training, text: Path) -> list[str]:
-    """OpenNMT-py cannot write to stdout. The model is the last one that it saved."""
-    saved = sorted(job.folder.glob("model_step_*.pt"), key=lambda path: int(path.stem.rpartition("_")[2]))
-    model = saved[-1] if saved else job.folder / "model.pt"
+    """OpenNMT-py cannot write to stdout."""
+    model = job.folder / f"model_step_{training.updates}.pt"
     return [
         *(str(bin_folder / "onmt_translate"), "-model", str(model), "-src", str(text), "-gpu", "-1"),
         *("-output", str(job.output), "-beam_size", str(training.beam), "-length_penalty", "avg"),
@@ -115,7 +107,6 @@ QUALITY_RECIPES = {
         _joeynmt,
         r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)",
         r"Total params: (\d+)",
-        signal.SIGINT,
     ),
     "opennmt": QualityRecipe(
         _settle_opennmt, _opennmt, r"Validation perplexity: ([\d.]+)", r"number of parameters: (\d+)"

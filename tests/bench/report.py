@@ -19,11 +19,8 @@ class Table:
 
 
 def show(tables: Sequence[Table]) -> None:
-    """Prints to stdout: with rich on a terminal, else as plain aligned text."""
-    for table in tables:
-        if sys.stdout.isatty() and _show_rich(table):
-            continue
-        sys.stdout.write(plain(table) + "\n")
+    """Prints to stdout as aligned text."""
+    sys.stdout.write("\n".join(map(plain, tables)) + "\n")
     sys.stdout.flush()
 
 
@@ -41,28 +38,6 @@ def plain(table: Table) -> str:
 
     body = [aligned(line) for line in lines]
     return "\n".join([table.title, *body, *([table.note] if table.note else []), ""])
-
-
-def _show_rich(table: Table) -> bool:
-    """Prints with rich and returns True; returns False if rich is not installed."""
-    try:
-        from rich import box
-        from rich.console import Console
-        from rich.markup import escape
-        from rich.table import Table as RichTable
-    except ImportError:
-        return False
-    drawn = RichTable(box=box.SIMPLE_HEAD)
-    for number, column in enumerate(table.columns):
-        drawn.add_column(escape(column), justify="right" if number else "left", style="bold" if number == 1 else "")
-    for row in table.rows:
-        drawn.add_row(*map(escape, row))
-    console = Console(highlight=False)
-    console.print(escape(table.title), style="bold")
-    console.print(drawn)
-    if table.note:
-        console.print(escape(table.note) + "\n", style="dim")
-    return True
 
 
 def say(message: str) -> None:

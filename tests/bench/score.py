@@ -1,7 +1,9 @@
-"""`bench score`: time and memory of the command on a large synthetic test set, and each metric beside sacreBLEU's."""
+"""`bench score`: time and memory of `nmtalign score` on a large synthetic test set, beside the command of sacreBLEU.
 
-import importlib.metadata
-import itertools
+The texts resemble translations by three systems: 1 to 80 words per sentence, with Zipf's frequencies, commas, elisions
+and capitals. A system repeats the reference, except for exchanged and omitted words.
+"""
+
 import subprocess
 import sys
 import tempfile
@@ -10,22 +12,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from sacrebleu.metrics import BLEU, CHRF, TER
+import numpy as np
 
 from bench.machine import describe_machine, environment, in_words, tree_cpu_seconds, tree_mb
-from bench.report import Table, figure, say, show, times, write_json
-from bench.score_texts import NOISE, ScoredTexts, write_texts
+from bench.report import Table, figure, say, show, write_json
 from bench.watch import complaint_in
-from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import NmtalignError
-from nmtalign.scoring.metrics import METRICS, MetricOptions
-from nmtalign.scoring.sentence_counts import Counting
-from nmtalign.text.lines import read_lines
 
-LANGUAGE = "fr"
-COUNTED = tuple(name for name in METRICS if name != "ter")  # TER is computed by sacreBLEU, and only on demand
+NOISE = {"near": 0.1, "middle": 0.2, "far": 0.3}  # per system: the share of exchanged words; half as many are omitted
+WORDS, MEAN, LONGEST = 50_000, 25, 80
 POLL = 0.1  # seconds between two measurements of memory and processor time
-BLOCK = 1000  # sentences, as in the command
 # The parts of the command, each with the previous ones.
 RUNS = {
     "counted, by length": ("--no-confidence", "--significance", "none"),
@@ -39,25 +35,38 @@ def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
     results: dict[str, Any] = {"benchmark": "score", "machine": describe_machine(), "sentences": given["sentences"]}
     say(in_words(results["machine"]))
-    with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as folder:
+    with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as temporary:
+        folder = Path(temporary)
         say(f"writing {given['sentences']:,} sentences of three systems")
-        texts = write_texts(Path(folder), given["sentences"])
-        names = [name for name in RUNS if name in (given["runs"] or RUNS)]
-        results["runs"] = {name: command(texts, RUNS[name], given, Path(folder)) for name in names}
-        results["metrics"] = {name: metric(name, texts, given) for name in METRICS}
-    show(tables(results, given))
+        write_texts(folder, given["sentences"])
+        ours = [sys.executable, "-m", "nmtalign", "score", *NOISE, "-r", "reference", "-s", "source", "--by-length"]
+        ours += ["--set", "target_language=fr", "--set", f"bootstrap={given['samples']}"]
+        ours += ["--set", f"trials={given['trials']}", "--format", "json"]
+        results["runs"] = {
+            f"nmtalign, {name}": measure([*ours, *flags], folder)
+            for name, flags in RUNS.items()
+            if name in (given["runs"] or RUNS)
+        }
+        theirs = [sys.executable, "-m", "sacrebleu", "reference", "-i", *NOISE, "-m", "bleu", "chrf"]
+        results["runs"]["sacrebleu -m bleu chrf"] = measure(theirs, folder)
+    table = Table(
+        f"Scoring {given['sentences']:,} sentences of three systems, {given['samples']} samples",
+        ["", "seconds", "processor seconds", "peak MB, all processes"],
+        [
+            [name, figure(one["seconds"], 1), figure(one["core_seconds"], 1), figure(one["peak_mb"])]
+            for name, one in results["runs"].items()
+        ],
+        f"{in_words(results['machine'])}\npages that processes share are counted in each of them",
+    )
+    show([table])
     if given["json"]:
         write_json(given["json"], results)
     return 0
 
 
-def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], folder: Path) -> dict[str, float]:
-    """Returns seconds, processor time and memory of the complete program `nmtalign score`."""
-    arguments = [f"{name}={path}" for name, path in texts.systems.items()]
-    arguments += ["-r", str(texts.reference), "-s", str(texts.source), "--by-length", "--metrics", ",".join(COUNTED)]
-    arguments += ["--target-language", LANGUAGE, "--bootstrap", str(given["samples"]), "--trials", str(given["trials"])]
-    say(" ".join(["nmtalign score ...", *flags]))
-    program = [sys.executable, "-m", "nmtalign", "score", *arguments, *flags, "--format", "json"]
+def measure(program: Sequence[str], folder: Path) -> dict[str, float]:
+    """Returns seconds, processor time and memory of a complete program."""
+    say(" ".join(program[2:4]))
     began, peak, spent = time.perf_counter(), 0.0, dict[int, float]()
     with (folder / "stderr").open("w+", encoding="utf-8") as stderr:
         process = subprocess.Popen(program, stdout=subprocess.DEVNULL, stderr=stderr, cwd=folder, env=environment())
@@ -68,75 +77,32 @@ def command(texts: ScoredTexts, flags: Sequence[str], given: dict[str, Any], fol
         seconds = time.perf_counter() - began
         stderr.seek(0)
         if process.returncode:
-            raise NmtalignError(f"nmtalign score ended with {process.returncode}: {complaint_in(stderr.readlines())}")
+            raise NmtalignError(f"{program[2]} ended with {process.returncode}: {complaint_in(stderr.readlines())}")
     return {"seconds": seconds, "core_seconds": sum(spent.values()), "peak_mb": peak}
 
 
-def metric(name: str, texts: ScoredTexts, given: dict[str, Any]) -> dict[str, float]:
-    """Returns the milliseconds of a core per hypothesis with only one metric: nmtalign's, and sacreBLEU's on fewer
-    sentences."""
-    say(f"{name}, in this process")
-    ours = _lines(texts, given["peer_sentences" if name == "ter" else "sample"])
-    counting = Counting(MetricOptions((name,), language=LANGUAGE))
-    counting.rows([lines[:10] for lines in ours[1:]], [ours[0][:10]])  # warm-up: imports and tables that are made once
-    began = time.process_time()
-    for start in range(0, len(ours[0]), BLOCK):
-        block = [lines[start : start + BLOCK] for lines in ours]
-        counting.rows(block[1:], block[:1])
-    spent = time.process_time() - began
-    found = {"ours_ms": 1000 * spent / len(ours[0]) / len(texts.systems)}
-    theirs = {"bleu": BLEU, "chrf": CHRF, "chrf++": lambda **more: CHRF(word_order=2, **more), "ter": TER}.get(name)
-    if theirs:
-        few = _lines(texts, given["peer_sentences"])
-        began = time.process_time()
-        peer = theirs(references=few[:1])
-        for lines in few[1:]:
-            peer.corpus_score(lines, None)
-        found["sacrebleu_ms"] = 1000 * (time.process_time() - began) / len(few[0]) / len(texts.systems)
-    return found
-
-
-def _lines(texts: ScoredTexts, count: int) -> list[list[str]]:
-    paths = (texts.reference, *texts.systems.values())
-    return [list(itertools.islice(read_lines(path), count)) for path in paths]
-
-
-def tables(results: dict[str, Any], given: dict[str, Any]) -> list[Table]:
-    """Returns the tables of the results."""
-    sentences, metrics, systems = given["sentences"], results["metrics"], len(NOISE)
-    whole = Table(
-        f"nmtalign score, {sentences:,} sentences, {systems} systems, all metrics but TER, {given['samples']} samples",
-        ["", "seconds", "processor seconds", "peak MB, all processes"],
-        [
-            [name, figure(one["seconds"], 1), figure(one["core_seconds"], 1), figure(one["peak_mb"])]
-            for name, one in results["runs"].items()
-        ],
-        f"{in_words(results['machine'])}\npages that processes share are counted in each of them",
+def write_texts(folder: Path, sentences: int, seed: int = 0) -> None:
+    """Writes source, reference and the systems of NOISE into the folder."""
+    generator = np.random.default_rng(seed)
+    parts = generator.choice(
+        ["ba", "ce", "di", "fo", "gu", "la", "mé", "no", "pi", "ra", "se", "ti", "vou", "chan", "tre", "quel"],
+        (WORDS, 3),
     )
-    total = sum(metrics[name]["ours_ms"] for name in COUNTED)
-    scale = sentences * systems / 1000
-    rows = []
-    for name, one in metrics.items():
-        peer = one.get("sacrebleu_ms")
-        rows.append(
-            [
-                name,
-                figure(one["ours_ms"], 3),
-                f"{100 * one['ours_ms'] / total:.0f}%",
-                figure(scale * one["ours_ms"] / worker_count(0), 1),
-                figure(peer, 3),
-                figure(None if peer is None else scale * peer),
-                times(None if peer is None else peer / one["ours_ms"]),
-            ]
-        )
-    version = importlib.metadata.version("sacrebleu")
-    return [
-        whole,
-        Table(
-            "Statistics per hypothesis, with only one metric",
-            ["", "ms of a core", "share", "s, all on all cores", f"sacreBLEU {version}, ms", "s, all", "speedup"],
-            rows,
-            f"nmtalign on {given['sample']:,} sentences, sacreBLEU on {given['peer_sentences']:,} with one core and "
-            "without its bootstrap",
-        ),
-    ]
+    stems = ["".join(row[: 1 + min(2, number // 100)]) for number, row in enumerate(parts)]
+    words = np.array([f"l'{stem}" if number % 20 == 0 else stem for number, stem in enumerate(stems)], object)
+    shares = np.cumsum(1 / np.arange(1, WORDS + 1))
+
+    def draw(count: int) -> Any:
+        forms = words[np.searchsorted(shares / shares[-1], generator.random(count)).clip(max=WORDS - 1)]
+        return np.where(generator.random(count) < 0.06, forms + ",", forms)
+
+    lengths = np.clip(generator.gamma(2.2, MEAN / 2.2, sentences), 1, LONGEST).astype(int)
+    ends, reference = np.cumsum(lengths)[:-1], draw(int(lengths.sum()))
+    texts = {"source": draw(len(reference)), "reference": reference}
+    for name, noise in NOISE.items():
+        chance = generator.random(len(reference))
+        exchanged = np.where(chance < noise, draw(len(reference)), reference)
+        texts[name] = np.where(chance > 1 - noise / 2, "", exchanged)
+    for name, tokens in texts.items():
+        lines = (" ".join(filter(None, line)).rstrip(",").capitalize() + "." for line in np.split(tokens, ends))
+        (folder / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")

@@ -4,7 +4,6 @@ import dataclasses
 import json
 import math
 import re
-import signal
 import sys
 from pathlib import Path
 
@@ -13,14 +12,13 @@ import pytest
 BENCH = Path(__file__).parent
 sys.path.insert(0, str(BENCH.parent))
 
-from bench import quality, turns  # noqa: E402
+from bench import quality  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
 from bench.recipes import Recipe, recipes  # noqa: E402
 from nmtalign import Translator  # noqa: E402
 from nmtalign.data.prepare import prepare  # noqa: E402
 from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
-from nmtalign.scoring.measuring import bleu  # noqa: E402
 from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
 from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
 
@@ -123,88 +121,6 @@ def test_texts_of_other_lengths_and_a_corpus_without_dev(sample, tmp_path, capsy
     assert main([*options, "--test", str(sample / "test.en"), str(short)]) == 3
     assert "short.fr: 1 lines, but" in capsys.readouterr().err
     assert main([*options, "--test", str(sample / "test.en"), str(tmp_path / "none")]) == 3
-
-
-# A training that never ends; when it is interrupted it saves the seconds that it had.
-ENDLESS = """
-import time
-began = time.time()
-try:
-    while True: time.sleep(0.01)
-except KeyboardInterrupt:
-    open("saved", "w").write(str(time.time() - began))
-"""
-TRANSLATES_IF_SAVED = "import sys; seconds = float(open(sys.argv[1]).read()); sys.stdout.write(sys.stdin.read())"
-
-
-@pytest.mark.slow
-def test_bleu_after_equal_times(sample, tmp_path, capsys, monkeypatch, toolkit):
-    folder, environments = tmp_path / "work", tmp_path / "environments"
-
-    def settle(config, job, training):
-        config["updates"] = training.updates
-
-    def translate(bin_folder, job, training, text):
-        return [sys.executable, "-c", TRANSLATES_IF_SAVED, str(job.folder / "saved")]
-
-    endless = QualityRecipe(settle, translate, "", None, signal.SIGINT)
-    monkeypatch.setitem(QUALITY_RECIPES, "fake", endless)
-    recipe = dataclasses.replace(toolkit, train_command=lambda *given: _endless(toolkit.train_command, *given))
-    broken = dataclasses.replace(toolkit, note="Broken")  # its training ends before the time
-    monkeypatch.setattr(quality, "chosen", lambda text: [recipe, broken])
-    more = ("--peers", "fake", "--peer-env", str(environments), "--minutes", "0.05,0.1", "--beam", "2")
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)  # as in a background job of a shell
-    try:
-        assert quality_of(sample, folder, *more) == 0
-    finally:
-        signal.signal(signal.SIGINT, before)
-    found = json.loads((folder / "found.json").read_text())["found"]
-    assert list(found) == ["nmtalign", "Fake 1", "Broken"]
-    assert 3 <= found["Fake 1"]["0.05"]["seconds"] < found["Fake 1"]["0.1"]["seconds"]
-    sides = [(sample / f"test.{language}").read_text().splitlines() for language in ("en", "fr")]
-    assert found["Fake 1"]["0.1"]["bleu"] == pytest.approx(bleu(*sides, lowercase=True).value)
-    assert "its training ended with 0" in found["Broken"]["0.1"]["failed"]
-    assert json.loads((folder / "ours-0.1" / "config.json").read_text())["training"]["max_time"] == "6s"
-    translator = Translator.load(folder / "ours-0.1", beam=2)
-    lines = [each.text for each in translator.translate(sides[0])]
-    assert found["nmtalign"]["0.1"]["bleu"] == pytest.approx(bleu(lines, sides[1], lowercase=True).value)
-    said = capsys.readouterr().out
-    assert "0.05 min" in said
-    assert "Fake 1" in said
-
-
-def _endless(train_command, bin_folder, job):
-    train_command(bin_folder, job)
-    return [sys.executable, "-c", ENDLESS]
-
-
-def test_minutes_that_are_no_numbers(sample, tmp_path, capsys):
-    for wrong in ("five", "0", "5,", "-1", "inf"):
-        assert quality_of(sample, tmp_path, "--minutes", wrong) == 2
-        assert "--minutes" in capsys.readouterr().err
-
-
-def test_programs_take_turns(sample, tmp_path):
-    given = {"data": sample / "data", "size": "tiny", "words": 3000, "batch": 40, "learning_rate": 0.002, "beam": 3}
-    given |= {"seed": 5, "threads": 1, "test": [sample / "test.en", sample / "test.fr"]}
-    task, _ = quality.make_task(given, tmp_path)
-    code = "import time\nfor n in range(9): print('rate', 10 * n, flush=True); time.sleep(0.02)"
-    slow = "import sys\nfor line in sys.stdin: sys.stdout.write('a b c\\n'); sum(range(500_000))"
-    program = turns.Program(
-        "Fake 1",
-        lambda folder: [sys.executable, "-c", code],
-        r"rate (\d+)",
-        lambda text, beam: [sys.executable, "-c", slow],
-    )
-    broken = dataclasses.replace(program, name="Broken", rate="nothing like it")
-    rounds = [turns.take_turns([program, broken], task) for _ in range(2)]
-    found = rounds[0]["Fake 1"]
-    assert found["training"]["wall"] == pytest.approx(5 / (1 / 10 + 1 / 20 + 1 / 30 + 1 / 40 + 1 / 50))
-    assert found["greedy"]["words"] == found["beam 3"]["words"] == 3
-    assert "too few reports" in rounds[0]["Broken"]["failed"]
-    table = turns.turns_table(rounds, 1)
-    assert [row[0] for row in table.rows] == ["Fake 1"]
-    assert "Broken" in table.note
 
 
 def test_what_the_others_are_told(tmp_path, sample):

@@ -1,6 +1,5 @@
 """The same work as text files, for programs that train from files, including `nmtalign train`."""
 
-import itertools
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -76,7 +75,17 @@ def prepare(texts: Texts) -> Path:
     config = texts.size.model
     shortlist = f"{config.source_vocabulary_size}:{config.target_vocabulary_size}"
     files = [str(texts.file("train", side)) for side in SIDES]
-    options = ["--vocabulary", "none", "--shortlist", shortlist, "--max-length", "0", "--quiet", "--workers", "1"]
+    options = [
+        "--vocabulary",
+        "none",
+        "--shortlist",
+        shortlist,
+        "--quiet",
+        "--set",
+        "max_length=0",
+        "--set",
+        "workers=1",
+    ]
     command = [sys.executable, "-m", "nmtalign", "prep", *files, "-o", str(folder), *options]
     done = subprocess.run(command, capture_output=True, text=True, cwd=texts.folder, env=environment())
     if done.returncode:
@@ -100,11 +109,7 @@ def training_options(size: Size, sentences: int, threads: int) -> list[str]:
         "output_rank",
         "dropout",
     )
-    pairs = ((f"--{name.replace('_', '-')}", str(getattr(model, name))) for name in names)
-    return [
-        *("--preset", SIZES[size.name][0]),
-        *itertools.chain.from_iterable(pairs),
-        "--bidirectional" if model.bidirectional else "--unidirectional",
-        *("--batch-size", str(sentences), "--batch-unit", "sentences", "--max-length", "0"),
-        *("--label-smoothing", "0", "--threads", str(threads)),
-    ]
+    pairs = [f"{name}={getattr(model, name)}" for name in names]
+    pairs += [f"bidirectional={str(model.bidirectional).lower()}", f"batch_size={sentences}", "batch_unit=sentences"]
+    pairs += ["max_length=0", "label_smoothing=0", f"threads={threads}"]
+    return ["--preset", SIZES[size.name][0], *(part for pair in pairs for part in ("--set", pair))]

@@ -7,10 +7,10 @@ from typing import Any
 
 import torch
 
+from bench.cli import as_settings
 from bench.floor import Floor
 from bench.machine import describe_machine, in_words
 from bench.memory import peak_memory
-from bench.optimizer_steps import step_seconds
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, steady, take_turns
@@ -20,18 +20,13 @@ from nmtalign.core.devices import use_threads
 from nmtalign.processor import keep_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
-MODEL_OPTIONS = (
-    *("cell", "order", "attention", "input_feeding", "bidirectional", "hidden", "embedding"),
-    *("attention_hidden", "maxout", "output_rank", "dropout"),
-)
-WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", *MODEL_OPTIONS)
+WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", "set")
 
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
-    use_threads(given["threads"] or 0)
+    use_threads(given["threads"])
     keep_memory()  # as training does
-    skipped = given["skip"]
     ours = "ours-bf16,ours-fp32" if given["size"] in SYSTEM_SIZES else None  # the naive loop is RNNsearch
     variants = choose(given["variants"] or ours)
     workload = workload_of(given)
@@ -39,23 +34,13 @@ def run(given: dict[str, Any]) -> int:
     say(f"{in_words(results['machine'])}; {workload.origin}")
     results |= compare(workload, variants, given["repeats"])
     options = {name: _plain(given[name]) for name in WORKLOAD_OPTIONS}
-    if "memory" not in skipped:
-        for variant in variants:
-            say(f"peak memory of {variant.name}")
-            results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
-    if "optimizer" not in skipped:
-        say("the optimiser's step")
-        results["optimizer"] = step_seconds(workload, given["repeats"])
-    sentences = given["batch"] or len(workload.batches[0].source)
-    if "startup" not in skipped:
-        from bench.startup import startup_seconds
-
-        say("start-up times")
-        results["startup"] = startup_seconds(workload.size, sentences, given["length"], torch.get_num_threads())
+    for variant in variants if not given["no_memory"] else ():
+        say(f"peak memory of {variant.name}")
+        results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
     if given["peers"]:
         from bench.peers import run_peers
 
-        results["peers"] = run_peers(given, workload.size, sentences)
+        results["peers"] = run_peers(given, workload.size, given["batch"] or len(workload.batches[0].source))
     show(tables(results))
     if given["json"]:
         write_json(given["json"], results)
@@ -64,7 +49,7 @@ def run(given: dict[str, Any]) -> int:
 
 def workload_of(given: dict[str, Any]) -> Workload:
     """Returns the batches that the options select."""
-    size = Size.of(given["size"], given["vocabulary"] or 0, **{name: given[name] for name in MODEL_OPTIONS})
+    size = Size.of(given["size"], given["vocabulary"] or 0, **as_settings(given["set"]))
     if given["data"]:
         return corpus_workload(size, Path(given["data"]), given["batches"], given["batch"])
     return random_workload(size, given["batch"] or 80, given["length"])
@@ -129,23 +114,7 @@ def _plain(value: Any) -> Any:
 
 def tables(results: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results, ratios first."""
-    workload = results["workload"]
     made = [_main_table(results), _floor_table(results["floor"])]
-    other = Table("Other figures", ["", "figure"])
-    if "optimizer" in results:
-        steps = results["optimizer"]
-        for name, title in (("", "optimiser step"), (" with clipping", "clipping and optimiser step")):
-            ours, theirs = steps[f"ours{name}"], steps[f"torch{name}"]
-            other.rows.append([f"{title}, nmtalign", f"{times(theirs / ours)}, {1e3 * ours:.3g} ms"])
-            other.rows.append([f"{title}, torch.optim", f"{1e3 * theirs:.3g} ms"])
-        memory = f"{1e3 * steps['memory']:.3g} ms, {percent(steps['memory'] / steps['ours'])} of nmtalign's step"
-        other.rows.append(["reading and writing as many bytes as a step", memory])
-    other.rows += [[name, f"{figure(seconds, 2)} s"] for name, seconds in results.get("startup", {}).items()]
-    if workload["useful"] is not None:
-        other.rows.append(
-            ["share of real words (not padding) in an epoch of the preset's batches", percent(workload["useful"])]
-        )
-    made += [other] if other.rows else []
     if "peers" in results:
         from bench.peers import peers_table
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.machine import environment, tree_cpu_seconds, tree_mb
+from bench.machine import environment, tree_mb
 
 POLL = 0.2  # seconds between two measurements of its memory
 PATIENCE = 300.0  # seconds until the first line that matches
@@ -23,7 +23,6 @@ class Watched:
     """The record of a program."""
 
     matches: list[tuple[float, str]] = field(default_factory=list)  # seconds since its start, first group
-    cpu_seconds: list[float] = field(default_factory=list)  # processor time at each match
     last_lines: list[str] = field(default_factory=list)
     peak_mb: float = 0.0
     exit_code: int | None = None  # None = it was ended by `watch`
@@ -48,13 +47,11 @@ def watch(
     folder: Path | None = None,
     extra: dict[str, str] | None = None,
     matches: int | None = None,
-    stop: signal.Signals = signal.SIGTERM,
-    saving: float = 10.0,
 ) -> Watched:
     """Runs a program until `seconds` after its first line that matches `pattern`, or until `matches` lines match.
 
-    Without a pattern the seconds count from its start. `extra` is added to its environment. The program gets the signal
-    `stop`, and is killed if it has not ended `saving` seconds later.
+    Without a pattern the seconds count from its start. `extra` is added to its environment. The program gets SIGTERM,
+    and is killed if it has not ended 10 seconds later.
     """
     began = time.perf_counter()
     process = subprocess.Popen(
@@ -74,7 +71,7 @@ def watch(
     try:
         return _follow(process, lines, re.compile(pattern) if pattern else None, began, seconds, matches)
     finally:
-        _end(process, stop, saving)
+        _end(process)
         reader.join(timeout=5)
 
 
@@ -111,17 +108,16 @@ def _follow(
         seen.last_lines = [*seen.last_lines[-20:], line]
         if pattern and (found := pattern.search(line)):
             seen.matches.append((time.perf_counter() - began, found[1]))
-            seen.cpu_seconds.append(sum(tree_cpu_seconds(process.pid).values()))
             seen.peak_mb = max(seen.peak_mb, tree_mb(process.pid))
 
 
-def _end(process: "subprocess.Popen[str]", stop: signal.Signals, saving: float) -> None:
+def _end(process: "subprocess.Popen[str]") -> None:
     """Ends the program and its children."""
-    for number in (stop, signal.SIGKILL):
+    for number in (signal.SIGTERM, signal.SIGKILL):
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, number)
         with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(timeout=saving)
+            process.wait(timeout=10)
             break
     with contextlib.suppress(ProcessLookupError):
         os.killpg(process.pid, signal.SIGKILL)  # any remaining children

@@ -10,7 +10,7 @@ from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import UsageError
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import Shard
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", ".", *(f"w{number}" for number in range(23))]

@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, TER
 
-from nmtalign.scoring.buckets import by_length, parse_buckets
-from nmtalign.scoring.measuring import measure_systems
-from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Part, Report, make_report
-from nmtalign.scoring.resampling import Resampling, Test
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")  # the same; the command has no two chrF in one run
@@ -96,7 +93,7 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     bounds = test == "bs"
     report = make_report("abc", tables, breakdowns=[cut], known=known, resampling=QUICK, tests=[test], intervals=bounds)
     place = cut.labels.index("9-12")
-    chosen = np.flatnonzero(cut.part(place)[0] & known)
+    chosen = np.flatnonzero(cut.masks[place][0] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]

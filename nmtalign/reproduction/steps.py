@@ -1,0 +1,369 @@
+"""The shell commands of a reproduction: what they are, and how they run one after the other and resume.
+
+All commands run in the folder of the report. `settings/` has an nmtalign.toml for each model, `work/` has corpus,
+models and translations, `scores/` and `figures/` belong to the report.
+"""
+
+import contextlib
+import hashlib
+import json
+import math
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import compress
+from pathlib import Path
+from typing import Any, get_args
+
+from nmtalign.data.batches import eligible
+from nmtalign.data.corpus import CORPUS_FILE, Corpus
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.files import atomic_text, make_folder, read_json
+from nmtalign.reproduction.experiments import (
+    FLAGSHIP,
+    SCALES,
+    EqualBudget,
+    Experiment,
+    Settings,
+    Unit,
+    chosen_experiments,
+)
+from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
+from nmtalign.settings.definition import MACHINE, SECTIONS, select, toml
+from nmtalign.settings.presets import preset
+from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
+from nmtalign.text.lines import reading
+
+NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]
+FIRST_SEED = 1234
+_CORPUS = "work/corpus"
+_DONE = "work/done.json"  # the key of each output
+_UNITS: Sequence[Unit] = get_args(Unit)
+_MACHINE = select(TrainingConfig, lambda one: one.panel == MACHINE)  # the only settings of [train] that apply
+_DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
+
+
+class Halted(Exception):  # noqa: N818
+    """`Reproduction.stop` ended the run; everything that was completed or saved is kept."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """A shell command, the file that it makes, and the steps whose files it needs."""
+
+    command: str
+    makes: str
+    after: Sequence["Step"] = ()
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model of one seed, and the steps that train it and translate the test sets with it."""
+
+    experiment: Experiment
+    seed: int
+    steps: Sequence[Step]
+
+    @property
+    def name(self) -> str:
+        """The name of its folder and of its files."""
+        return f"{self.experiment.name}.seed-{self.seed}"
+
+    @property
+    def folder(self) -> str:
+        """The model directory."""
+        return f"work/models/{self.name}"
+
+
+class Reproduction:
+    """Plans the commands and runs them. `stop` ends a run, and a new `run` with the same settings resumes.
+
+    `notify` gets messages. With `silent`, or if several commands run at the same time, the commands themselves print
+    nothing. Raises UsageError for an unknown model, a missing text, or a folder with other files.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        settings: ReproduceConfig,
+        folder: Path,
+        notify: Callable[[str], None] = lambda message: None,
+        silent: bool = False,
+    ) -> None:
+        self.workspace, self.settings, self.folder = workspace, settings, folder
+        self.experiments = chosen_experiments(settings.models, settings.systems)
+        self.scale = SCALES[settings.scale]
+        budgets = [EqualBudget(unit, getattr(settings, unit) or 0) for unit in _UNITS]
+        self.budget = next((budget for budget in budgets if budget.amount), self.scale.budget)
+        self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
+        self.tests = self._find_tests()
+        self.lines = self._lines_to_draw()
+        self.steps: list[Step] = []  # of the last run, without those that failed
+        self.failures: dict[str, str] = {}  # by the file that is missing: the reason, "" if its command was not run
+        self._notify, self._silent = notify, silent or settings.jobs > 1
+        self._running: set[subprocess.Popen[str]] = set()
+        self._halted, self._lock, self._count, self._total = "", threading.Lock(), 0, 0
+        if folder.exists() and any(folder.iterdir()) and not (folder / "settings/corpus.toml").is_file():
+            raise UsageError(f"{folder}: has files that are not of nmtalign reproduce; give another folder with -o")
+
+    @property
+    def _is_prepared(self) -> bool:
+        """Whether nmtalign.toml names no train text, so that the corpus in its data folder is used as it is."""
+        return "train" not in self.workspace.pairs and (self.workspace.data / CORPUS_FILE).is_file()
+
+    def _find_tests(self) -> Mapping[str, FilePair]:
+        named, test = self.workspace.file_pairs, self.workspace.test_files
+        tests = ({"test": test} if test else {}) | dict(self.workspace.tests)
+        missing = [name for name in ("train", "dev") if name not in named and not self._is_prepared]
+        if missing or not tests:
+            name = [*missing, "test"][0]
+            raise UsageError(
+                f"{self.workspace.file or FILE_NAME}: [corpus] names no {name} text, and `reproduce` needs one: "
+                f'{name} = ["{name}.en", "{name}.fr"]'
+            )
+        return tests
+
+    def _lines_to_draw(self) -> Sequence[int]:
+        """The lines of the first test set that Figure 3 shows, counted from 0."""
+        path, chosen = next(iter(self.tests.values()))[0], self.settings.sentences
+        with reading(path) as stream:
+            lengths = [len(line.split()) for line in stream]
+        if not chosen:
+            fitting = [place for place, length in enumerate(lengths) if length in _DRAWN]
+            return sorted(random.Random(FIRST_SEED).sample(fitting, min(4, len(fitting))))
+        numbers = () if chosen == "none" else line_numbers("sentences", chosen)
+        for number in numbers:
+            if not 1 <= number <= len(lengths):
+                raise UsageError(f"--sentences {number}: {path} has lines 1 to {len(lengths)}")
+        return [number - 1 for number in numbers]
+
+    def stop(self, reason: str) -> None:
+        """Ends the running commands, which save their work; a signal handler may call it."""
+        self._halted = reason
+        for process in tuple(self._running):
+            _terminate(process)
+
+    def run(self) -> None:
+        """Runs every command whose file is missing or was made with other settings.
+
+        What needs the file of a command that fails is left out. Raises Halted after `stop`, and NmtalignError if no
+        model could be trained.
+        """
+        for name in ("settings", "scores", "figures", "work/models", "work/translations", "work/alignments"):
+            make_folder(self.folder / name)
+        (self.folder / "work/.gitignore").write_text("*\n", encoding="utf-8")
+        prepare = Step("nmtalign prep --force --config settings/corpus.toml", f"{_CORPUS}/{CORPUS_FILE}")
+        models = [self._model(one, seed, prepare) for seed in self.seeds for one in self.experiments]
+        self._total = 1 + sum(len(model.steps) for model in models) + len([*self._evaluation(models)])
+        self._write_settings("corpus")
+        if not self._is_prepared and not self._do(prepare):
+            raise NmtalignError(f"the corpus could not be prepared: {self.failures[prepare.makes]}")
+        corpus = Corpus.open(self.workspace.data if self._is_prepared else self.folder / _CORPUS)
+        for experiment in self.experiments:
+            self._write_settings(experiment.name, train=self._training(experiment, corpus))
+        with ThreadPoolExecutor(self.settings.jobs) as pool:
+            good = [*pool.map(lambda model: all(self._do(step) for step in model.steps), models)]
+        models = [*compress(models, good)]
+        if not models:
+            raise NmtalignError(f"no model could be trained: {next(iter(self.failures.values()))}")
+        evaluation = [step for step in self._evaluation(models) if self._do(step)]
+        self.steps = [*([] if self._is_prepared else [prepare]), *(s for m in models for s in m.steps), *evaluation]
+
+    def _model(self, experiment: Experiment, seed: int, prepare: Step) -> Model:
+        model = Model(experiment, seed, [])
+        config = f"--config settings/{experiment.name}.toml"
+        train = Step(
+            f"nmtalign train {config} -o {model.folder} --seed {seed}", f"{model.folder}/best.safetensors", [prepare]
+        )
+        steps = [train]
+        for test, (source, _) in self.tests.items():
+            made = f"work/translations/{model.name}.{test}"
+            search = f"-m {model.folder} < {self.shown(source)}"
+            # For the first column of Table 1 the models may write <unk>, which counts as one wrong word.
+            command = f"nmtalign translate --config settings/corpus.toml --set allow_unk=true {search} > {made}.raw"
+            steps.append(Step(f"{command} && sed 's/<unk>/UNK/g' {made}.raw > {made}.txt", f"{made}.txt", [train]))
+            if seed == FIRST_SEED:
+                command = f"nmtalign translate --config settings/corpus.toml {search} > {made}.known.txt"
+                steps.append(Step(command, f"{made}.known.txt", [train]))
+        return Model(experiment, seed, steps)
+
+    def _evaluation(self, models: Sequence[Model]) -> Iterator[Step]:
+        """Yields what scores the translations, compares links with gold links, and draws the figures."""
+        first = [model for model in models if model.seed == FIRST_SEED]
+        for test in self.tests if first else ():
+            known = f"--known-words -m {first[0].folder}"
+            yield self._score(test, "", first, f"--by-length --plot figures/length-{test}.svg")
+            yield self._score(test, ".known", first, known)
+        for test in self.tests if len(self.seeds) > 1 else ():
+            yield self._score(test, ".seeds", models, "--significance none")
+        attentive = [model for model in first if model.experiment.attends]
+        name, (source, reference) = next(iter(self.tests.items()))
+        gold = self.workspace.gold if name == "test" else None
+        for model in attentive if gold else ():
+            align = self._align(model, source, self.shown(reference), model.name)
+            yield align
+            made = f"scores/{model.experiment.name}.aer.json"
+            yield Step(f"nmtalign aer {align.makes} {self.shown(gold or Path())} --format json > {made}", made, [align])
+        for model in sorted(attentive, key=lambda model: model.experiment.name != FLAGSHIP)[: bool(self.lines)]:
+            align = self._align(model, source, f"work/translations/{model.name}.{name}.known.txt", "figure3")
+            yield align
+            for line in self.lines:
+                made = f"figures/alignment-{line + 1}.svg"
+                yield Step(f"nmtalign plot {align.makes} --sentence {line} -o {made}", made, [align])
+
+    def _score(self, test: str, kind: str, models: Sequence[Model], options: str) -> Step:
+        source, reference = map(self.shown, self.tests[test])
+        of_seeds = kind == ".seeds"
+        systems = " ".join(
+            f"{one.name if of_seeds else one.experiment.name}=work/translations/{one.name}.{test}"
+            f"{'' if of_seeds else kind}.txt"
+            for one in models
+        )
+        made = f"scores/{test}{kind}.json"
+        command = f"nmtalign score {systems} -r {reference} -s {source} --config settings/corpus.toml {options}"
+        return Step(f"{command} --format json > {made}", made, [step for model in models for step in model.steps])
+
+    def _align(self, model: Model, source: Path, target: str, name: str) -> Step:
+        made = f"work/alignments/{name}.h5"
+        command = f"nmtalign align {self.shown(source)} {target} --config settings/corpus.toml"
+        return Step(f"{command} -m {model.folder} -o {made}", made, model.steps)
+
+    def shown(self, path: Path) -> str:
+        """A path relative to the folder of the report, quoted for a shell."""
+        return shlex.quote(_relative(path, self.folder))
+
+    def _write_settings(self, name: str, **changes: Settings) -> None:
+        """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
+        folder, workspace = self.folder / "settings", self.workspace
+        texts: dict[str, Any] = {
+            key: [_relative(path, folder) for path in pair] for key, pair in workspace.file_pairs.items()
+        }
+        texts |= {"gold": _relative(workspace.gold, folder)} if workspace.gold else {}
+        top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
+        data = workspace.data if self._is_prepared else self.folder / _CORPUS
+        sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
+        for section in ("prep", "translate", "score", "align", "train"):
+            values = workspace.sections.get(section, {}) if section != "train" else {}
+            paths = {
+                key: _relative(Path(value), folder)
+                for key, value in values.items()
+                if value and SECTIONS[section][key].is_path
+            }
+            sections[section] = {**values, **paths, **changes.get(section, {})}
+        with atomic_text(folder / f"{name}.toml") as stream:
+            for section, values in sections.items():
+                rows = [f"{key} = {toml(value)}\n" for key, value in values.items() if value is not None]
+                stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
+
+    def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
+        """The settings of [train] of an experiment, with its budget and 20 validations within it."""
+        of_user = self.workspace.sections.get("train", {})
+        values = {
+            "preset": experiment.preset,
+            **self.scale.settings,
+            **{name: of_user[name] for name in _MACHINE if name in of_user},
+            **experiment.changed,
+            "patience": 0,
+        }
+        if self.budget.unit == "hours":
+            seconds = max(1, round(self.budget.amount * 3600))
+            budget = {"max_updates": 0, "max_time": f"{seconds}s", "validate_every": f"{max(1, seconds // 20)}s"}
+            return {**values, **budget}
+        updates = math.ceil(self.budget.amount)
+        if self.budget.unit == "words":
+            # The mean length of the pairs that are short enough, so that every model reads the same number of words.
+            train, longest = (
+                corpus.splits["train"],
+                corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"]),
+            )
+            lengths = train.target_lengths[eligible(train, longest)]
+            words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
+            updates = math.ceil(self.budget.amount / words)
+        every = max(10, math.ceil(updates / 20))
+        budget = {"max_updates": updates, "epochs": 0.0, "validate_every": str(every)}
+        return {**values, **budget, "log_every": min(TrainingConfig.log_every, every)}
+
+    def _do(self, step: Step) -> bool:
+        """Runs a step unless its file exists; returns whether it does then."""
+        if self._halted:
+            raise Halted(self._halted)
+        with self._lock:
+            self._count += 1
+            number = self._count
+        if any(needed.makes in self.failures for needed in step.after):
+            self.failures[step.makes] = ""
+            return False
+        key = self._key(step)
+        done = (self.folder / step.makes).is_file() and self._done().get(step.makes) == key
+        self._notify(f"[{number}/{self._total}] {step.command}{': done before' if done else ''}")
+        if done:
+            return True
+        problem = self._run(step)
+        if self._halted:
+            raise Halted(self._halted)
+        if problem:
+            self.failures[step.makes] = problem
+            self._notify(f"failed, the others continue: {problem}")
+            return False
+        with self._lock, atomic_text(self.folder / _DONE) as stream:
+            stream.write(json.dumps({**self._done(), step.makes: key}, indent=1))
+        return True
+
+    def _run(self, step: Step) -> str:
+        """Runs the command of a step in a shell; returns its last line on stderr if it fails, else ""."""
+        # A shell with a trap waits for the command that it runs, which saves its work.
+        script = f"trap 'exit 143' TERM\nnmtalign() {{ {shlex.join(NMTALIGN)} \"$@\"; }}\n{step.command}"
+        environment = {**os.environ}
+        if self.settings.jobs > 1:
+            environment.setdefault("OMP_NUM_THREADS", str(max(1, (os.cpu_count() or 1) // self.settings.jobs)))
+        process = subprocess.Popen(  # noqa: S603
+            ["/bin/sh", "-c", script],
+            cwd=self.folder,
+            env=environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL if self._silent else 2,
+            stderr=subprocess.PIPE if self._silent else None,
+            text=True,
+            errors="replace",
+            start_new_session=True,  # only `stop` passes a signal on, and not the terminal as well
+        )
+        self._running.add(process)
+        if self._halted:
+            _terminate(process)
+        said = process.communicate()[1] or ""
+        self._running.discard(process)
+        return [f"exit code {process.returncode}", *said.splitlines()][-1] if process.returncode else ""
+
+    def _key(self, step: Step) -> str:
+        """A hash of all that decides what the step makes."""
+        parts = [step.command, *map(self._key, step.after)]
+        parts += [
+            (self.folder / word).read_text("utf-8") for word in step.command.split() if word.startswith("settings/")
+        ]
+        if not step.after:
+            paths = [path for pair in (*self.workspace.file_pairs.values(), *self.tests.values()) for path in pair]
+            parts += [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+    def _done(self) -> Mapping[str, str]:
+        try:
+            return read_json(self.folder / _DONE)  # type: ignore[no-any-return]
+        except (OSError, ValueError):
+            return {}
+
+
+def _terminate(process: subprocess.Popen[str]) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGTERM)
+
+
+def _relative(path: Path, folder: Path) -> str:
+    return Path(os.path.relpath(path, folder)).as_posix()

@@ -1,0 +1,49 @@
+"""Runs `bench align` and `bench score` at tiny sizes."""
+
+import json
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+BENCH = Path(__file__).parent
+sys.path.insert(0, str(BENCH.parent))
+
+from bench.align import synthetic  # noqa: E402
+from bench.cli import main  # noqa: E402
+from bench.score import NOISE, write_texts  # noqa: E402
+
+
+def test_align_measures_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    sizes = ("--size", "tiny", "--pairs", "300", "--length", "5", "--forced", "20", "--reads", "5", "--repeats", "1")
+    assert main(["align", *sizes, "--threads", "1", "--folder", str(tmp_path), "--json", "found.json"]) == 0
+    assert "bytes per cell" in capsys.readouterr().out
+    found = json.loads((tmp_path / "found.json").read_text())
+    assert all(stored["pairs"] == 300 for stored in found["files"].values())
+    assert all(rate > 0 for made in found["making"].values() for name, rate in made.items() if name != "spread")
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+
+
+def test_synthetic_pairs_are_alignments() -> None:
+    for number, record in enumerate(synthetic(10, 25)):
+        assert record.sentence_id == number
+        np.testing.assert_allclose(record.weights.sum(1), 1, atol=1e-5)
+        assert len(record.source) == len(record.target) == 25
+
+
+def test_score_measures_the_commands(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found, first = tmp_path / "found.json", "counted, by length"
+    options = ["--sentences", "60", "--samples", "20", "--runs", first, "--folder", str(tmp_path), "--json", str(found)]
+    assert main(["score", *options]) == 0
+    assert first in capsys.readouterr().out
+    assert all(one["seconds"] > 0 for one in json.loads(found.read_text())["runs"].values())
+    assert [path.name for path in tmp_path.iterdir()] == ["found.json"]
+    write_texts(tmp_path, 500)
+    reference = (tmp_path / "reference").read_text().splitlines()
+    same = [sum(map(str.__eq__, (tmp_path / name).read_text().splitlines(), reference)) for name in NOISE]
+    assert same == sorted(same, reverse=True)
+    assert same[0] > 0

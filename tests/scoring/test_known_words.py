@@ -1,0 +1,98 @@
+"""The no-unknown subset, by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from nmtalign.errors import FormatError
+from nmtalign.files import sha256_of
+from nmtalign.scoring.known_words import UnknownRates, UnknownWords, Vocabularies
+from nmtalign.tensor_file import FORMAT, FORMAT_VERSION
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary
+
+SOURCES = ["the cat sleeps", "the wombat sleeps", "the cat", "", "the </s> sleeps"]
+REFERENCES = ["le chat dort", "le wombat dort", "le matou", "", "le chat dort"]
+BY_HAND = [True, False, False, True, False]
+
+
+def without_unknowns(folder, sources, references):
+    return UnknownWords([Vocabularies.load(folder)]).without(sources, references)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps"]).save(tmp_path / "source.vocabulary.txt")
+    Vocabulary(["</s>", "<unk>", "le", "chat", "dort"]).save(tmp_path / "target.vocabulary.txt")
+    Tokenizers.spaced("en", "fr").save(tmp_path)
+    return tmp_path
+
+
+def test_a_sentence_counts_if_all_its_words_are_known_on_both_sides(folder: Path) -> None:
+    assert without_unknowns(folder, SOURCES, [REFERENCES]).tolist() == BY_HAND
+
+
+def test_every_reference_must_be_known(folder: Path) -> None:
+    second = ["le chien dort", *REFERENCES[1:]]
+    known = without_unknowns(folder, SOURCES, [REFERENCES, second])
+    assert known.tolist() == [False, *BY_HAND[1:]]
+
+
+def test_text_is_tokenised_as_the_folder_says(folder: Path) -> None:
+    Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", ".", "'s"]).save(folder / "source.vocabulary.txt")
+    Tokenizers.moses("en", "fr").save(folder)
+    assert without_unknowns(folder, ["the cat's."], [["le chat"]]).tolist() == [True]
+
+
+def test_the_path_of_the_corpus_file_names_its_folder(folder: Path) -> None:
+    (folder / "corpus.h5").write_bytes(b"")
+    assert len(Vocabularies.load(folder / "corpus.h5").source) == 5
+
+
+@pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
+def test_a_folder_without_vocabularies_is_named(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    with pytest.raises(FormatError, match=rf"no vocabularies here \(no {name}\); give a model"):
+        Vocabularies.load(folder)
+
+
+def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
+    names = ("source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json")
+    settings = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "nmtalign_version": "0",
+        "model": {},
+        "training": {},
+    }
+    settings |= {"source_language": "en", "target_language": "fr"}
+    settings |= {"files": {name: sha256_of(folder / name) for name in names}}
+    (folder / "config.json").write_text(json.dumps(settings))
+    assert len(Vocabularies.load(folder).target) == 5
+    with (folder / "target.vocabulary.txt").open("a") as stream:
+        stream.write("matou\n")
+    with pytest.raises(FormatError, match=r"target.vocabulary.txt: was changed after training"):
+        Vocabularies.load(folder)
+
+
+@pytest.mark.parametrize("content", ["{", "{}", '{"files": 3}', "[]"])
+def test_a_damaged_model_folder_is_named(folder: Path, content: str) -> None:
+    (folder / "config.json").write_text(content)
+    with pytest.raises(FormatError, match=r"config.json: (damaged|cannot be read|not a model)"):
+        Vocabularies.load(folder)
+
+
+def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
+    both = Vocabularies.load(folder)
+    Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", "wombat"]).save(folder / "source.vocabulary.txt")
+    Vocabulary(["</s>", "<unk>", "le", "wombat", "dort"]).save(folder / "target.vocabulary.txt")
+    other = Vocabularies.load(folder)
+    assert UnknownWords([other]).without(SOURCES, [REFERENCES]).tolist() == [False, True, False, True, False]
+    assert UnknownWords([both, other]).without(SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
+
+
+def test_rates_are_shares_of_all_words(folder: Path) -> None:
+    words = UnknownWords([Vocabularies.load(folder)])
+    rates = words.rates(SOURCES, [REFERENCES, ["x"] * 5], [["le chat", "un chat"], [""]])
+    assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), (0.25, 0.0))
