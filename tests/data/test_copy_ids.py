@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from nmtalign.data import corpus_writer
-from nmtalign.data.batches import eligible, load_batches, make_batch
-from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.batches import CopyIds, eligible, load_batches, make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
