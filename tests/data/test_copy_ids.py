@@ -66,13 +66,6 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatc
         assert len([number for number in copied if number >= len(corpus.target_vocabulary)]) > 3
 
 
-def test_other_readers_find_unknown_words_as_before(tmp_path: Path) -> None:
-    corpus = prepared(tmp_path)
-    for batch in load_batches(corpus.splits["train"], [np.arange(20)]):
-        assert int(batch.source.max()) < len(corpus.source_vocabulary)
-        assert int(batch.target.max()) < len(corpus.target_vocabulary)
-
-
 @pytest.mark.parametrize("name", ["unknown", "unknown_at"])
 def test_a_damaged_corpus_is_refused(tmp_path: Path, name: str) -> None:
     corpus = prepared(tmp_path)
