@@ -108,7 +108,7 @@ def test_back_translate(shell, workspace, tmp_path):
 
 
 def test_unknown_words(shell, workspace):
-    assert "no unknown word" in shell("unknown-words.sh", workspace, *QUICK, cwd=workspace)
+    assert "without an unknown word" in shell("unknown-words.sh", workspace, *QUICK, cwd=workspace)
 
 
 def test_subwords(shell, workspace):
@@ -129,8 +129,6 @@ def test_compare_systems(shell, workspace):
     assert "<svg" in (workspace / "figure2.svg").read_text(encoding="utf-8")
     assert "<!doctype html>" in (workspace / "report.html").read_text(encoding="utf-8")[:100].lower()
     assert len((workspace / "scores.csv").read_text().splitlines()) > 10
-    for name in ("attention", "none"):
-        assert len(list((workspace / "models" / name / "translations").glob("*.txt"))) == 1
 
 
 def test_reproduce(shell, workspace):
