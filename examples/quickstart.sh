@@ -12,4 +12,4 @@ nmtalign train "$@"
 nmtalign translate < test.en > out.fr
 nmtalign score out.fr --by-length
 nmtalign align -o alignments.h5
-nmtalign plot alignments.h5 --sentence 0
+nmtalign view alignments.h5 --sentence 0

@@ -217,7 +217,7 @@ class Reproduction:
             yield align
             for line in self.lines:
                 made = f"figures/alignment-{line + 1}.svg"
-                yield Step(f"nmtalign plot {align.makes} --sentence {line} -o {made}", made, [align])
+                yield Step(f"nmtalign view {align.makes} --sentence {line} -o {made}", made, [align])
 
     def _score(self, test: str, kind: str, models: Sequence[Model], options: str) -> Step:
         source, reference = map(self.shown, self.tests[test])

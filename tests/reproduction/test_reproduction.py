@@ -53,7 +53,7 @@ def workspace(tmp_path):
 
 
 def make(workspace, notify=lambda message: None, **settings) -> Reproduction:
-    settings = {"scale": "tiny", "updates": 3, "models": TWO, "sentences": "2", **settings}
+    settings = {"scale": "tiny", "updates": 3, "models": TWO, "sentences": "none", **settings}
     loaded = load_workspace(workspace / "nmtalign.toml")
     return Reproduction(loaded, ReproduceConfig(**settings), workspace / "reproduction", notify, silent=True)
 
@@ -87,11 +87,11 @@ def test_the_report_has_the_papers_tables_and_figures(made):
     assert [row[-1] != "–" for row in rows_of(text, "| model | updates |")] == [False, True, True]  # AER
     assert all("±" in row[2] for row in rows_of(text, "| model | seeds |"))
     assert rows_of(text, "| words | RNNencdec-50 |")
-    figures = ["figures/length-test.svg", "figures/length-more.svg", "figures/alignment-2.svg"]
+    figures = ["figures/length-test.svg", "figures/length-more.svg"]
     assert re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text) == figures
     reader = PageReader((made.folder / "report.html").read_text(encoding="utf-8"))
     reader.check()
-    assert len([one for one in reader.attributes("svg") if one.get("role") == "img"]) == 3
+    assert len([one for one in reader.attributes("svg") if one.get("role") == "img"]) == 2
 
 
 def test_the_numbers_are_those_that_the_printed_commands_write(made):
