@@ -7,19 +7,22 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
 
-from nmtalign.errors import FormatError
-from nmtalign.model_files import is_aligner
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.files import is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
     ExportConfig,
-    LexiconConfig,
     LinkConfig,
     PrepConfig,
+    ScoreConfig,
     ServeConfig,
+    Symmetrization,
+    TranslateConfig,
+    ViewConfig,
 )
 from nmtalign.settings.definition import Layer, definitions, naming, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET
@@ -29,13 +32,18 @@ from nmtalign.settings.workspace import check_keys
 if TYPE_CHECKING:
     from starlette.applications import Starlette
 
-    from nmtalign.alignment.aligning import AlignmentSummary, Models
+    from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.evaluation import LinkComparison
+    from nmtalign.alignment.export_formats import TextFormat
+    from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
-    from nmtalign.alignment.translation_table import Lexicon
+    from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
+    from nmtalign.settings.workspace import FilePair
+    from nmtalign.text.shard import Shard
     from nmtalign.training.events import Finished, Listener
-    from nmtalign.translating.translation import ScoredPair
+    from nmtalign.translating.file_translation import FileTranslation
+    from nmtalign.translating.rescoring import FileScores, ScoredPair
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
@@ -126,21 +134,79 @@ def train(
     return finished
 
 
-def link(source: StrPath, target: StrPath, folder: StrPath = "aligner", **settings: Any) -> Path:
+def link(
+    source: StrPath,
+    target: StrPath,
+    folder: StrPath = "aligner",
+    *,
+    show: "Callable[[LinkProgress], object]" = lambda progress: None,
+    notify: Callable[[str], object] = lambda message: None,
+    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = lambda stop: nullcontext(),
+    config: LinkConfig | None = None,
+    **settings: Any,
+) -> Path:
     """Links the words of two texts, as `nmtalign link` does, and returns the file of the links.
 
-    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs;
-    an interrupted call resumes there. `settings` are those of section [link], such as max_time="5m". Raises UsageError
-    for a folder with other content, InputError for texts of unequal length.
+    Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
+    and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
+    such as max_time="5m"; `config` replaces them. `show` is called with the progress, `notify` with warnings.
+    `stopping` makes a context around the run from a function that ends it, with a reason. Raises UsageError for a
+    folder with other content, InputError for texts of unequal length.
     """
-    layer = _layer("link", settings, LinkConfig)
-    config = resolve(LinkConfig, layer)
-    from nmtalign.alignment.linking import LinkRun
+    with _resolved("link", LinkConfig, config, settings) as config:
+        from nmtalign.alignment.linking import LinkRun
 
-    with naming(layer):
-        run = LinkRun(Path(source), Path(target), Path(folder), config)
-        run.run()
+        run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
+        with stopping(run.stop):
+            run.run()
     return run.links
+
+
+def translate_files(
+    models: StrPath | Sequence[StrPath],
+    inputs: StrPath | Sequence[StrPath],
+    output: "StrPath | BinaryIO",
+    *,
+    target: StrPath | None = None,
+    n_best_list: StrPath | None = None,
+    rescore: bool = False,
+    resume: bool = False,
+    save_alignments: StrPath | None = None,
+    shard: "Shard | None" = None,
+    config: TranslateConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    progress: "Callable[[FileTranslation | FileScores], None]" = lambda run: None,
+    guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+    **settings: Any,
+) -> "FileTranslation | FileScores":
+    """Translates files as `nmtalign translate` does: one line out for each line in. The result counts the lines.
+
+    Several `models` form an ensemble; one may be a file of weights. `-` is standard input. `output` is a file or an
+    open stream of bytes. With `resume` an interrupted file is continued. `save_alignments` is an HDF5 file for the
+    attention weights. With `target` the lines of this file are scored as the translations of the only input, and with
+    `n_best_list` those of a Moses list, which `rescore` sorts by the new scores. `settings` are those of section
+    [translate], such as beam=5; `config` are the same as an object. `notify` gets each warning, `progress` the counts
+    after each line, and a line is written inside `guard()`. Raises UsageError for a wrong setting, InputError for an
+    input that cannot be read, ResourceError if the disk or the memory is full.
+    """
+    from nmtalign.translating.file_translation import FileTranslation, Inputs
+    from nmtalign.translating.rescoring import FileScores
+    from nmtalign.translating.translator import Translator, load_models
+
+    paths, given, saved = _several(inputs), n_best_list or target, save_alignments and Path(save_alignments)
+    output = Path(output) if isinstance(output, str) else output
+    with _resolved("translate_files", TranslateConfig, config, settings) as config:
+        run: FileTranslation | FileScores
+        if given is None:
+            texts = Inputs(paths, config.input_format, shard)
+            run = FileTranslation(texts, output, config, resume, saved or None, notify)
+        else:
+            run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
+        if not run.is_done():
+            wanted = saved is not None or config.alignment != "none"
+            translator = Translator(load_models(_several(models), config), config, alignments=wanted)
+            run.run(translator, progress, guard)
+    return run
 
 
 def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
@@ -156,7 +222,11 @@ def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "
 
 
 def align(
-    models: StrPath | Sequence[StrPath], pairs: Iterable[tuple[str, str]], **settings: Any
+    models: StrPath | Sequence[StrPath],
+    pairs: Iterable[tuple[str, str]],
+    *,
+    config: AlignConfig | None = None,
+    **settings: Any,
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
@@ -164,58 +234,85 @@ def align(
     `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without
     attention and for what is not a pair.
     """
-    loaded, config = _aligners(models, settings)
-    from nmtalign.alignment.aligning import align as align_with
-    from nmtalign.text.lines import checked_pairs
+    with _resolved("align", AlignConfig, config, settings) as config:
+        from nmtalign.alignment.aligning import align as align_with
+        from nmtalign.alignment.aligning import load_models
+        from nmtalign.text.lines import checked_pairs
 
-    return align_with(loaded, checked_pairs(pairs), config)
+        return align_with(load_models(_folders(models), config), checked_pairs(pairs), config)
 
 
-def write_alignments(
+def align_files(
     models: StrPath | Sequence[StrPath],
     source: StrPath,
     target: StrPath,
-    output: StrPath,
+    output: StrPath | None = None,
     *,
     resume: bool = False,
     gold: StrPath | None = None,
     gold_base: int | None = None,
     reverse_gold: bool = False,
+    shard: "Shard | None" = None,
+    watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter,
+    notify: Callable[[str], object] = lambda message: None,
+    config: AlignConfig | None = None,
     **settings: Any,
 ) -> "AlignmentSummary":
-    """Aligns two texts into an HDF5 file, as `nmtalign align -o` does, and returns counts and error rates.
+    """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts and error rates.
 
     `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
-    with those of `gold`, whose positions count from `gold_base` and have the target first with `reverse_gold`. Raises
-    UsageError for a model without attention, InputError for texts of unequal length, ResourceError if the disk is full.
+    with those of `gold`, whose positions count from `gold_base` and have the target first with `reverse_gold`. A
+    `shard` is one block of the lines. `watch` is called with the run, and yields its records, for example to print
+    them or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
+    InputError for texts of unequal length, ResourceError if the disk is full.
     """
-    loaded, config = _aligners(models, settings)
-    from nmtalign.alignment.aligning import AlignmentRun
+    with _resolved("align_files", AlignConfig, config, settings) as config:
+        from nmtalign.alignment.aligning import AlignmentRun, load_models
+        from nmtalign.alignment.link_files import GoldFile
 
-    texts, links = (Path(source), Path(target)), None if gold is None else Path(gold)
-    run = AlignmentRun(
-        loaded,
-        *texts,
-        config,
-        output=Path(output),
-        resume=resume,
-        gold=links,
-        gold_base=gold_base,
-        reverse_gold=reverse_gold,
-    )
-    with run:
-        for _ in run:
-            pass
+        loaded = load_models(_folders(models), config)
+        links = None if gold is None else GoldFile(Path(gold), gold_base, reverse_gold)
+        run = AlignmentRun(
+            loaded,
+            Path(source),
+            Path(target),
+            config,
+            output=None if output is None else Path(output),
+            resume=resume,
+            gold=links,
+            notify=notify,
+            shard=shard,
+        )
+        with run:
+            for _ in watch(run):
+                pass
     return run.summary
 
 
-def _aligners(models: StrPath | Sequence[StrPath], settings: Mapping[str, Any]) -> "tuple[Models, AlignConfig]":
-    """The loaded models, and the settings of section [align]."""
-    config = resolve(AlignConfig, _layer("align", settings, AlignConfig))
-    from nmtalign.alignment.aligning import load_models
+def _folders(models: StrPath | Sequence[StrPath]) -> list[Path]:
+    return [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
 
-    folders = [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
-    return load_models(folders, config), config
+
+def symmetrize_files(
+    forward: StrPath,
+    backward: StrPath,
+    output: "StrPath | TextIO",
+    method: Symmetrization = "grow-diag-final-and",
+    *,
+    threshold: float | None = None,
+    backward_order: "BackwardOrder | None" = None,
+) -> "DirectionCounts":
+    """Joins the links of two directions, two texts or two alignment files, as `nmtalign symmetrize` does.
+
+    `output` is a text, an open stream, or for two alignment files an alignment file (.h5). `threshold` is the smallest
+    weight of a link of alignment files. `backward_order` says which position the links of a text `backward` have first
+    (None: the target). Raises UsageError for files that are not the two directions of the same pairs, InputError,
+    naming file and line, if their lines or words do not fit, FormatError for a damaged alignment file.
+    """
+    from nmtalign.alignment.symmetrization import symmetrize_files as join_files
+
+    place = Path(output) if isinstance(output, str) else output
+    return join_files(Path(forward), Path(backward), place, method, threshold, backward_order)
 
 
 def aer(
@@ -224,45 +321,64 @@ def aer(
     *,
     source: StrPath | None = None,
     target: StrPath | None = None,
+    others: "Sequence[FilePair]" = (),
+    config: AerConfig | None = None,
     **settings: Any,
 ) -> "LinkComparison":
     """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
 
-    `source` and `target` are the texts, with words between spaces. `settings` are those of section [aer], such as
-    links_base=1. Raises InputError naming file and line, FormatError for a damaged alignment file.
+    `source` and `target` are the texts, with words between spaces; without them, links that count other words than the
+    gold links are converted with two of `others`. `settings` are those of section [aer], such as links_base=1. Raises
+    InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = resolve(AerConfig, _layer("aer", settings, AerConfig))
-    from nmtalign.alignment.evaluation import compare_links
+    with _resolved("aer", AerConfig, config, settings) as config:
+        from nmtalign.alignment.evaluation import compare_links
+        from nmtalign.scoring.buckets import parse_buckets
 
-    texts = [None if path is None else Path(path) for path in (source, target)]
-    return compare_links([(name, Path(path)) for name, path in links], Path(gold), config, texts[0], texts[1])
+        wanted = config.by_length or config.buckets is not None
+        buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
+        texts = None if source is None else Path(source), None if target is None else Path(target)
+        systems = [(name, Path(path)) for name, path in links]
+        return compare_links(systems, Path(gold), config, texts, others, buckets)
 
 
-def lexicon(
-    source: StrPath | Iterable[tuple[str, str]],
-    target: StrPath | None = None,
+def view(
+    inputs: StrPath | Sequence[StrPath | tuple[str, StrPath]],
+    output: StrPath | None = None,
     *,
-    links: StrPath | None = None,
-    model: StrPath | None = None,
+    models: Sequence[StrPath] = (),
+    sentence: str = "",
+    gold: StrPath | None = None,
+    title: str = "",
+    colour: bool = False,
+    notify: Callable[[str], None] = lambda message: None,
+    config: ViewConfig | None = None,
     **settings: Any,
-) -> "Lexicon":
-    """Makes a translation table p(target word | source word), as `nmtalign lexicon` does.
+) -> str:
+    """Draws alignments or learning curves, or writes a lesson, as `nmtalign view` does; returns text for a terminal.
 
-    The pairs are those of two texts, of a prepared corpus or of an alignment file (`source`), or pairs of tokenised
-    lines with words between spaces. `links` is a file of links of the two texts, which are counted; `model` is the
-    model or corpus whose tokenisers the texts need, unless tokenized=True. `settings` are those of section [lexicon],
-    such as iterations=3. Raises UsageError for what is not a pair, InputError if there are no pairs to learn from.
+    `inputs` are alignment files, or model directories (learning curves), each with or without a name. `output` is a
+    page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0, such as "3,7-9".
+    With `models`, one with attention and perhaps one without, `inputs` are two texts of a test set, and the page is a
+    lesson. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called with one
+    line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
     """
-    config = resolve(LexiconConfig, _layer("lexicon", settings, LexiconConfig))
-    from nmtalign.alignment.model1 import read_bitext
-    from nmtalign.alignment.translation_table import learn_lexicon, make_lexicon
-    from nmtalign.text.lines import checked_pairs
-    from nmtalign.text.tokenizer import Tokenizers
+    listed = [inputs] if isinstance(inputs, str | Path) else inputs
+    named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
+    files = [(name, Path(path)) for name, path in named]
+    path, links = (None if one is None else Path(one) for one in (output, gold))
+    with _resolved("view", ViewConfig, config, settings) as config:
+        if models:
+            from nmtalign.lesson import write_lesson
 
-    if not isinstance(source, str | Path):
-        return learn_lexicon(read_bitext(checked_pairs(source), Tokenizers.spaced()), config)
-    paths = [None if path is None else Path(path) for path in (target, links, model)]
-    return make_lexicon(Path(source), paths[0], paths[1], config, paths[2])
+            texts = [text for _, text in files]
+            write_lesson([Path(model) for model in models], texts, path, title, config.limit, notify)
+            return ""
+        from nmtalign.viewing.drawing import draw_inputs
+
+        return draw_inputs(
+            files, path, config, sentence=sentence, gold=links, title=title, colour=colour, notify=notify
+        )
 
 
 def application(
@@ -282,19 +398,62 @@ def application(
     return make_application(ServedModels(translators, AlignConfig()), config, notify)
 
 
-def export_model(
-    model: StrPath, folder: StrPath, *, force: bool = False, average: Iterable[StrPath] = (), **settings: Any
+def serve(
+    models: StrPath | Sequence[StrPath],
+    *,
+    config: ServeConfig | None = None,
+    translate: TranslateConfig | None = None,
+    align: AlignConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    ready: Callable[[str, str], None] = lambda address, directions: None,
+    **settings: Any,
 ) -> None:
-    """Writes a small copy of a model, without the files of its training, as `nmtalign export` does.
+    """Serves models over HTTP, as `nmtalign serve` does, until SIGINT or SIGTERM; `application` is for other servers.
 
-    `settings` are those of section [export], such as weights="int8". `force` replaces an earlier export in `folder`.
-    With `average` the weights are the mean of those of `model` and of these model directories or files of weights.
-    Raises UsageError for a wrong setting and for a folder with other files, FormatError for a damaged model.
+    Each model translates another direction. `settings` are those of the sections [serve] and [translate], such as
+    port=8080 and beam=5; `config`, `translate` and `align` are the same as objects. `ready` is called with the address
+    and the directions when requests are answered. Raises UsageError for a wrong setting, for two models of one
+    direction, and if Starlette or uvicorn is missing, and ResourceError for a port that is taken.
     """
-    config = resolve(ExportConfig, _layer("export_model", settings, ExportConfig))
-    from nmtalign.model_directory import export_model as copy_model
+    layer = _layer("serve", settings, ServeConfig, TranslateConfig)
+    config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
+    need_server()
+    from nmtalign.serving.http_server import run_server
 
-    copy_model(Path(model), Path(folder), config.weights, force, [Path(path) for path in average])
+    with naming(layer) if settings else nullcontext():
+        run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)
+
+
+def export(
+    path: StrPath,
+    output: "StrPath | TextIO",
+    *,
+    format: "TextFormat | None" = None,  # noqa: A002
+    average: Iterable[StrPath] = (),
+    force: bool = False,
+    config: ExportConfig | None = None,
+    **settings: Any,
+) -> None:
+    """Writes an alignment file in another format, or a small copy of a model, as `nmtalign export` does.
+
+    The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
+    default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
+    only training needs; `force` replaces an earlier copy. With `average` its weights are the mean of those of `path`
+    and of these model directories or files of weights. `settings` are those of section [export], such as
+    weights="int8". Raises UsageError for a wrong setting and for a folder with other files, FormatError for damage.
+    """
+    with _resolved("export", ExportConfig, config, settings) as config:
+        if Path(path).is_dir():
+            from nmtalign.model_directory import export_model
+
+            if not isinstance(output, str | Path):
+                raise UsageError(f"{path}: the copy of a model needs a folder")
+            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
+            return
+        from nmtalign.alignment.export_formats import export_alignments
+
+        place = Path(output) if isinstance(output, str) else output
+        export_alignments(Path(path), place, format, config.entries)
 
 
 def describe(path: StrPath | None = None) -> Mapping[str, Any]:
@@ -312,7 +471,7 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder")
     if (path / "config.json").is_file():
-        from nmtalign.model_files import describe_model
+        from nmtalign.model_directory import describe_model
 
         return describe_model(path)
     if is_aligner(path):
@@ -336,6 +495,10 @@ def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path 
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
     return Path(source), None if target is None else Path(target)
+
+
+def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
+    return (Path(paths),) if isinstance(paths, str | Path) else tuple(map(Path, paths))
 
 
 @contextmanager

@@ -84,7 +84,7 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
 
 
 def svg_for_page(figure: Any, title: str) -> str:
-    """Returns the figure as an `<svg>` element with a title, without prolog, metadata and style, for `to_page`."""
+    """Returns the figure as an `<svg>` element with a title, without prolog, metadata and style, for a page."""
     stream = io.StringIO()
     figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
     text = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", stream.getvalue(), flags=re.S)
@@ -140,36 +140,20 @@ def families(text: str, embedded: bool = False) -> tuple[list[str], str]:
     """Returns (names of fonts in the order of search, letters that none of them has).
 
     The first font is matplotlib's own. Then come fonts that have letters which are still missing, sorted by name; for a
-    file with `embedded` fonts only fonts that can be embedded.
+    file with `embedded` fonts only TrueType fonts, which can be embedded unchanged.
     """
     from matplotlib.font_manager import fontManager, get_font
 
-    chosen = [_FIRST]
-    wanted = {letter for letter in text if letter.isprintable() and not letter.isspace()}
-    missing = wanted - _letters(get_font(fontManager.findfont(_FIRST)), wanted)
-    if not missing:
-        return chosen, ""
-    usual = (entry for entry in fontManager.ttflist if entry.style == "normal" and str(entry.weight) in _USUAL)
-    for entry in sorted(usual, key=lambda entry: ("Sans" not in entry.name, entry.name, entry.fname)):
-        if entry.name in (*chosen, _BOXES) or (embedded and not _is_truetype(Path(entry.fname))):
+    chosen: list[str] = []
+    missing = {letter for letter in text if letter.isprintable() and not letter.isspace()}
+    usual = [entry for entry in fontManager.ttflist if entry.style == "normal" and str(entry.weight) in _USUAL]
+    for entry in sorted(usual, key=lambda one: (one.name != _FIRST, "Sans" not in one.name, one.name, one.fname)):
+        if (chosen and not missing) or entry.name in (*chosen, _BOXES):
             continue
         with contextlib.suppress(OSError, RuntimeError):  # a font that cannot be read
-            found = _letters(get_font(entry.fname), missing)
-            if found:
+            letters = set(map(chr, get_font(entry.fname).get_charmap())) & missing
+            usable = not (letters and embedded) or Path(entry.fname).read_bytes().startswith(_TRUETYPE)
+            if entry.name == _FIRST or (letters and usable):
                 chosen.append(entry.name)
-                missing -= found
-        if not missing:
-            break
-    return chosen, "".join(sorted(missing))
-
-
-def _letters(font: object, wanted: set[str]) -> set[str]:
-    held = font.get_charmap()  # type: ignore[attr-defined]
-    return {letter for letter in wanted if ord(letter) in held}
-
-
-def _is_truetype(path: Path) -> bool:
-    """Returns whether a file is a single TrueType font; others cannot be embedded unchanged."""
-    with contextlib.suppress(OSError), path.open("rb") as stream:
-        return stream.read(4) in _TRUETYPE
-    return False
+                missing -= letters
+    return chosen or [_FIRST], "".join(sorted(missing))

@@ -1,8 +1,8 @@
 """Files that are written atomically (temporary name, flush, rename) or continued by a later run; locks; checksums.
 
-The last functions read small files that a stranger may have written, so that no content can hang the process or fill
-the memory. They raise OSError if a file cannot be opened, and ValueError with a short reason for content that they
-refuse.
+It also has the names of nmtalign's own files. The last functions read small files that a stranger may have written, so
+that no content can hang the process or fill the memory. They raise OSError if a file cannot be opened, and ValueError
+with a short reason for content that they refuse.
 """
 
 import contextlib
@@ -27,6 +27,13 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
+CONFIG, LOG = "config.json", "train.jsonl"  # of a model directory
+SOURCE_VOCABULARY, TARGET_VOCABULARY = "source.vocabulary.txt", "target.vocabulary.txt"
+ALIGNER, LINKS = "aligner.safetensors", "links.tsv"  # what `nmtalign link` has learned, and the links
+_KINDS = {CONFIG: "a model", "corpus.h5": "a prepared corpus", ALIGNER: "a word aligner of `nmtalign link`"}
+_MADE = (CONFIG, LOG, "tokenizer.json", "corpus.h5", "summary.json", "link.json", LINKS, "lexicon.tsv")
+_ENDINGS = (".safetensors", ".spm", ".vocabulary.txt")
+
 DEEPEST = 200  # objects and lists inside each other; deeper ones could overflow the stack when they are written
 _MOST_BYTES = 256 << 20  # the largest file that is read at once; a vocabulary of a million words has some 10 MB
 _MOST_INTEGER = 2**63  # TOML has integers of 64 bits
@@ -42,6 +49,34 @@ _REASONS = {
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 
+def kind_of(path: Path) -> str:
+    """What a path is, for the message that it is not what a command needs; "" if nothing is there."""
+    if path.is_dir():
+        kind = next((kind for name, kind in _KINDS.items() if (path / name).is_file()), "")
+        return f"a folder with {kind}" if kind else "a folder"
+    if not path.is_file():
+        return ""
+    try:
+        with open_regular(path) as stream:
+            start = stream.read(1024)
+    except OSError:
+        return "a file that cannot be read"
+    if b"\x89HDF" in start:
+        return "a prepared corpus" if path.name == "corpus.h5" else "an HDF5 file, such as a corpus or alignments"
+    return "a binary file" if b"\0" in start or start.startswith(b"\x1f\x8b") else "a text file"
+
+
+def is_aligner(folder: Path) -> bool:
+    """Whether a folder has the word aligner of `nmtalign link`, which aligns in both directions."""
+    return (folder / ALIGNER).is_file()
+
+
+def own_files(folder: Path) -> list[Path]:
+    """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
+    made = folder.iterdir() if any((folder / name).is_file() for name in _KINDS) else ()
+    return [path for path in made if path.name in _MADE or path.name.endswith(_ENDINGS)]
+
+
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
     """Returns the ResourceError for an error of the operating system in an attempt to `verb` the file `path`.
 
@@ -50,11 +85,12 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if error.filename2 is not None:
         return ResourceError(f"{path or error.filename2}: cannot rename {error.filename} to this name: {reason}")
-    found = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
-    if path is None or (found and path not in (found, *found.parents) and found.suffix != _PARTIAL):
-        return ResourceError(f"{found}: {reason}" if found else f"the system refused: {reason}")
-    inside = found is not None and found.suffix != _PARTIAL
-    return ResourceError(f"{found if inside else path}: cannot {verb}: {reason}")
+    named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
+    if named is None or named.suffix == _PARTIAL:
+        return ResourceError(f"{path}: cannot {verb}: {reason}" if path else f"the system refused: {reason}")
+    if path in (named, *named.parents):
+        return ResourceError(f"{named}: cannot {verb}: {reason}")
+    return ResourceError(f"{named}: {reason}")
 
 
 def stream_number(path: Path) -> int | None:
@@ -72,21 +108,17 @@ def stays_in_place(path: Path) -> bool:
     return stream_number(path) is not None or (path.exists() and not path.is_file() and not path.is_dir())
 
 
-def _is_same(one: str | Path, other: Path) -> bool:
-    """Returns whether two names are those of one file, also by symbolic and hard links."""
-    try:
-        return os.path.samefile(one, other)  # noqa: PTH121
-    except (OSError, ValueError):
-        return os.path.realpath(one) == os.path.realpath(other)
-
-
 def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INPUT) -> None:
     """Raises UsageError if an output, or the FILE.partial that it is first, would replace one of the other files."""
     if stays_in_place(path) or path.is_dir():
         return
-    written = path, f"{os.path.realpath(path)}{_PARTIAL}"
-    if any(_is_same(name, one) for one in others if one is not None for name in written):
-        raise UsageError(f"{path}: {reason}")
+    for other in filter(None, others):
+        for name in (path, Path(f"{os.path.realpath(path)}{_PARTIAL}")):
+            same = os.path.realpath(name) == os.path.realpath(other)
+            with contextlib.suppress(OSError, ValueError):
+                same = same or os.path.samefile(name, other)  # noqa: PTH121 - also by hard links
+            if same:
+                raise UsageError(f"{path}: {reason}")
 
 
 def followed(path: Path) -> Path:
@@ -312,42 +344,29 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
     locked the folder, and ResourceError if it cannot be made.
     """
-    made: list[Path] = []
-    descriptor = None
-    try:
-        descriptor = _lock_folder(folder, made)
-        yield
-    finally:
-        with contextlib.suppress(OSError):  # a folder with files and its parents remain
-            for path in made:
-                path.rmdir()
-        if descriptor is not None:
-            os.close(descriptor)
-
-
-def _lock_folder(folder: Path, made: list[Path]) -> int | None:
-    """Locks a folder; returns the descriptor that owns the lock, or None on a system without locks.
-
-    Appends the folders that had to be made to `made`, the innermost first.
-    """
-    while True:
-        with disk_errors(folder):
-            missing = [path for path in (folder, *folder.parents) if not path.exists()]
-            folder.mkdir(parents=True, exist_ok=True)
-            made[:] = missing or made
-            if fcntl is None:
-                return None
-            try:
-                descriptor = os.open(folder, os.O_RDONLY)
-            except FileNotFoundError:  # another process has just removed it
-                continue
-        if not lock(descriptor):
-            os.close(descriptor)
-            made.clear()  # the folder belongs to the process with the lock, even if it is empty
-            raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another one")
-        if _is_at(descriptor, folder):
-            return descriptor
-        os.close(descriptor)  # this lock is on a folder that was removed
+    made: list[Path] = []  # the innermost first
+    with contextlib.ExitStack() as stack:
+        while True:
+            with disk_errors(folder):
+                made = [path for path in (folder, *folder.parents) if not path.exists()] or made
+                folder.mkdir(parents=True, exist_ok=True)
+                if fcntl is None:
+                    break
+                try:
+                    descriptor = os.open(folder, os.O_RDONLY)
+                except FileNotFoundError:  # another process has just removed it
+                    continue
+            stack.callback(os.close, descriptor)
+            if not lock(descriptor):
+                raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another")
+            if _is_at(descriptor, folder):
+                break
+        try:
+            yield
+        finally:
+            with contextlib.suppress(OSError):  # a folder with files and its parents remain
+                for path in made:
+                    path.rmdir()
 
 
 def free_space(folder: Path) -> int | None:

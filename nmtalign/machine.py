@@ -6,24 +6,17 @@ import platform
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import psutil
 
 from nmtalign.processor import control_group, cpu_facts, usable_cores
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import resolve
-from nmtalign.settings.presets import preset
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.version import __version__
-
-if TYPE_CHECKING:
-    import torch
 
 # Instructions that make products faster: the test of PyTorch, and the names in /proc/cpuinfo.
 _INSTRUCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
@@ -34,25 +27,29 @@ _INSTRUCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AMX": ("_is_amx_tile_supported", ("amx_tile",)),
 }
 _GB = 1e9
-_VOCABULARY, _PAIRS, _WORDS = 4000, 40, 12  # of the text of the measurement
-_SECONDS = 0.3  # of a measurement
 
 
 def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str, Any]:
-    """Facts about the machine, as `nmtalign doctor --format json` prints them, with a measurement of about a second.
+    """Facts about the machine: processor, memory, disk, devices, precision, versions, extras.
 
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
     disk is that of `folder`. The system's files are read below `root`.
     """
-    versions, missing = _requirements()
+    needed = _requirements()
+    versions = {name: _version(name) for name in needed.pop("") or ("torch", "sentencepiece", "sacrebleu", "h5py")}
     facts: dict[str, Any] = {
         "processor": {"name": _processor_name(root), "instructions": instructions(root)},
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
         "disk": _disk(folder),
-        "versions": {"nmtalign": __version__, "Python": platform.python_version(), **versions},
-        "extras": {name: _extra_state(name, needed) for name, needed in _requirements_by_extra().items() if name},
+        "versions": {"nmtalign": __version__, "Python": platform.python_version()}
+        | {name: version or "missing" for name, version in versions.items()},
+        "extras": {
+            name: "installed" if all(map(_version, packages)) else f"not installed: pip install 'nmtalign[{name}]'"
+            for name, packages in needed.items()
+        },
     }
+    missing = [name for name, version in versions.items() if not version]
     problems = [_problem(f"{name} is not installed", f"pip install {name}", unusable=True) for name in missing]
     try:
         import torch
@@ -70,7 +67,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 
 def _pytorch(torch: Any) -> dict[str, Any]:
-    """The devices, the precision that nmtalign chooses and why, and the measured speed."""
+    """The devices, and the precision that nmtalign chooses, with the fastest one of the device."""
     from nmtalign.core.devices import has_fast_bf16, inference_precision, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
@@ -80,51 +77,13 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "GPU of Apple"
     device = pick_device("auto")
-    trained = "bf16" if has_fast_bf16(device) else "fp32"
-    chosen = {
-        "training": _precision(TrainingConfig().precision, trained, device.type),
-        "translating": _precision(TranslateConfig().precision, inference_precision("auto", device), device.type),
+    training = TrainingConfig().precision, "bf16" if has_fast_bf16(device) else "fp32"
+    translating = TranslateConfig().precision, inference_precision("auto", device)
+    precision = {
+        use: f"{fastest if setting == 'auto' else setting} (the fastest on {device.type}: {fastest})"
+        for use, (setting, fastest) in (("training", training), ("translating", translating))
     }
-    speed = {"fp32": _words_per_second(None)}
-    if has_fast_bf16(pick_device("cpu")):
-        speed["bf16"] = _words_per_second(torch.bfloat16)
-    note = f"training words/s of the preset tiny on the processor, {_PAIRS} pairs of {_WORDS} words per update"
-    return {"devices": devices, "precision": chosen, "speed": {**speed, "measured": note}}
-
-
-def _precision(setting: str, fastest: str, device: str) -> str:
-    """A default precision, and which is the fastest."""
-    if setting == "auto":
-        return f"{fastest} (the fastest on {device})"
-    return f"{setting} (the default; --precision auto: {fastest}, the fastest on {device})"
-
-
-def _words_per_second(dtype: "torch.dtype | None") -> int:
-    """Source and target words per second of updates with random words on the processor."""
-    import torch
-
-    from nmtalign.core.model import TranslationModel
-    from nmtalign.data.batches import make_batch
-    from nmtalign.training.optimizers import descend, make_optimizer
-    from nmtalign.training.updates import BatchLoss, add_gradient
-
-    layer = "preset tiny", preset("tiny")
-    config = resolve(ModelConfig, layer)
-    config = replace(config, source_vocabulary_size=_VOCABULARY, target_vocabulary_size=_VOCABULARY)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        model = TranslationModel(config)
-        ids = torch.randint(4, _VOCABULARY, (_PAIRS, 2, _WORDS)).tolist()
-    batch = make_batch([(source, target) for source, target in ids])
-    loss = BatchLoss(model, 0.0, dtype=dtype)
-    optimizer = make_optimizer(model.parameters(), resolve(TrainingConfig, layer))
-    updates, began = -1, 0.0  # the first one is not measured
-    while updates < 1 or time.perf_counter() - began < _SECONDS:
-        add_gradient(loss, torch.device("cpu"), batch, 1 / _PAIRS)
-        descend(optimizer, 1e-4, 1.0)
-        updates += 1
-        began = began or time.perf_counter()
-    return round(updates * (batch.source_words + batch.target_words) / (time.perf_counter() - began))
+    return {"devices": devices, "precision": precision}
 
 
 def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
@@ -132,8 +91,6 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
     if torch.version.cuda and not torch.cuda.is_available():
         fix = "install NVIDIA's driver, or ignore this if the machine has no GPU: PyTorch without CUDA is smaller"
         yield _problem("PyTorch is built with CUDA, and finds no GPU", fix)
-    if "cpu" in facts["precision"]["training"] and "bf16" not in facts["speed"]:
-        yield _problem("the processor has no fast bf16 instructions", "nothing to do: fp32 is used, which is slower")
     if threads < usable and (names := {"OMP_NUM_THREADS", "MKL_NUM_THREADS"} & set(os.environ)):
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
@@ -148,12 +105,12 @@ def _shortages(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     ):
         if (free := facts[name]["free_gb"]) < least:
             yield _problem(f"{name}: only {free:.1f} GB are free", fix)
-    instructions = facts["processor"]["instructions"]
-    if platform.machine().lower() in ("x86_64", "amd64") and instructions and "AVX2" not in instructions:
+    known = facts["processor"]["instructions"]
+    if platform.machine().lower() in ("x86_64", "amd64") and known and "AVX2" not in known:
         yield _problem("the processor has no AVX2", "nothing to do: nmtalign works, several times slower")
     load = psutil.getloadavg()[0]
     if load > facts["cores"]["present"]:
-        yield _problem(f"{load:.0f} processes compete for the cores", "the speed above is too low; repeat it later")
+        yield _problem(f"{load:.0f} processes compete for the cores", "wait, or end other programs")
 
 
 def _processor_name(root: Path) -> str:
@@ -202,33 +159,21 @@ def _disk(folder: Path) -> dict[str, Any]:
     return {"folder": str(folder.resolve()), "free_gb": free, "total_gb": total}
 
 
-def _requirements_by_extra() -> dict[str, list[str]]:
+def _requirements() -> dict[str, list[str]]:
     """The packages that nmtalign needs (under "") and that each extra needs, from the metadata of its installation."""
     try:
         about = metadata.metadata("nmtalign")
     except metadata.PackageNotFoundError:  # run from a checkout
-        return {}
-    found: dict[str, list[str]] = {"": [], **{name: [] for name in about.get_all("Provides-Extra") or ()}}
+        return {"": []}
+    needed: dict[str, list[str]] = {name: [] for name in ("", *(about.get_all("Provides-Extra") or ()))}
     for text in about.get_all("Requires-Dist") or ():
         package, _, marker = text.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", marker)
         below = re.search(r"python_version\s*<\s*['\"]3\.(\d+)", marker)
         named = re.match(r"[\w.-]+", package)
         if named and not (below and sys.version_info.minor >= int(below[1])):
-            found.setdefault(extra[1] if extra else "", []).append(named[0])
-    return found
-
-
-def _requirements() -> tuple[dict[str, str], list[str]]:
-    """The versions of the packages that nmtalign needs, and the packages that are missing."""
-    needed = _requirements_by_extra().get("") or ["torch", "sentencepiece", "sacrebleu", "h5py", "numpy"]
-    versions = {name: _version(name) for name in needed}
-    return {name: version or "missing" for name, version in versions.items()}, [n for n in needed if not versions[n]]
-
-
-def _extra_state(name: str, needed: Sequence[str]) -> str:
-    missing = [package for package in needed if not _version(package)]
-    return f"not installed: pip install 'nmtalign[{name}]'" if missing else "installed"
+            needed.setdefault(extra[1] if extra else "", []).append(named[0])
+    return needed
 
 
 def _version(package: str) -> str:

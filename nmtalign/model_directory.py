@@ -1,24 +1,26 @@
 """The model directory: all files of a model, relocatable, with checksums and without pickled objects.
 
-| file                                | content                                                                |
-|-------------------------------------|------------------------------------------------------------------------|
-| config.json                         | format number, version, all settings, SHA-256 of the next four entries |
-| source.vocabulary.txt               | one word per line; the id is the line number - 1                       |
-| target.vocabulary.txt               | the same                                                               |
-| tokenizer.json                      | the settings of the tokenisers                                         |
-| source.spm, target.spm              | the SentencePiece models, if the model uses them                       |
-| best.safetensors                    | the weights of the best validation                                     |
-| best.previous.safetensors           | the weights of the previous best validation                            |
-| last.safetensors                    | the weights of the last checkpoint                                     |
-| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)      |
-| training_state.previous.safetensors | the previous checkpoint                                                |
-| train.jsonl                         | the events of the training, one per line                               |
-| translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)|
+| file                                | content                                                                       |
+|-------------------------------------|-------------------------------------------------------------------------------|
+| config.json                         | format number, version, all settings, SHA-256 of the next four entries        |
+| source.vocabulary.txt               | one word per line; the id is the line number - 1                              |
+| target.vocabulary.txt               | the same                                                                      |
+| tokenizer.json                      | the settings of the tokenisers                                                |
+| source.spm, target.spm              | the SentencePiece models, if the model uses them                              |
+| best.safetensors                    | the weights of the best validation                                            |
+| best.previous.safetensors           | the weights of the previous best validation                                   |
+| last.safetensors                    | the weights of the last checkpoint                                            |
+| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)       |
+| training_state.previous.safetensors | the previous checkpoint                                                       |
+| train.jsonl                         | the events of the training, one per line                                      |
+| translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)       |
 
 `export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
+Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.
 """
 
 import filecmp
+import hashlib
 import json
 import os
 import shutil
@@ -27,52 +29,228 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-import torch
-
-from nmtalign.core.devices import inference_precision, pick_device
-from nmtalign.core.inference import in_dtype
-from nmtalign.core.int8 import in_int8
-from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_path, atomic_text, disk_errors, make_folder, sha256_of, sweep
-from nmtalign.model_files import (
-    AVERAGED,
-    BEST,
-    CALIBRATION,
+from nmtalign.files import (
     CONFIG,
     LOG,
-    PREVIOUS_BEST,
-    PREVIOUS_STATE,
     SOURCE_VOCABULARY,
-    STATE,
     TARGET_VOCABULARY,
-    Which,
-    check_files,
-    find_weights,
-    hash_of,
-    model_config,
-    read_settings,
+    atomic_path,
+    atomic_text,
+    disk_errors,
+    kind_of,
+    make_folder,
+    parse_json,
+    read_json,
+    sha256_of,
 )
 from nmtalign.settings.command_settings import StoredWeights
-from nmtalign.settings.definition import Device, InferencePrecision, select
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.definition import (
+    Device,
+    InferencePrecision,
+    Layer,
+    definitions,
+    resolve,
+    select,
+    toml,
+    written,
+)
+from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.tensor_file import (
     FORMAT,
     FORMAT_VERSION,
+    check_tensors,
     int8_rows,
     load_tensors,
     read_metadata,
     save_tensors,
 )
 from nmtalign.text.direction import TextFit
-from nmtalign.text.tokenizer import MODEL_FILES, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary, load_vocabularies, pair_ids
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:
-    from nmtalign.data.corpus import Corpus  # not imported at run time: translating needs no HDF5
+    import torch
+
+    from nmtalign.core.model import TranslationModel
+
+BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
+STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
+CALIBRATION = "calibration"  # in the metadata of best.safetensors
+AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
+Which = Literal["best", "last"]
+
+_USUAL = Path("model")  # the folder of the model, unless another is given
+_WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
+_PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
+_KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
+_KEYS |= {"model": dict, "training": dict, "files": dict}
+_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, "given": dict, "exported": str}
+
+
+def read_settings(folder: Path) -> dict[str, Any]:
+    """Reads and checks config.json of a model directory; raises FormatError if it is missing or foreign."""
+    path = folder / CONFIG
+    try:
+        settings = read_json(path)
+    except (FileNotFoundError, NotADirectoryError):
+        kind = kind_of(folder)
+        content = f", but {kind}" if kind not in ("", "a folder") else ""
+        fix = "name one with -m" if folder == _USUAL else "give the folder of a model"
+        raise FormatError(
+            f"{folder}: no nmtalign model here (no {CONFIG}){content}; {fix}, or train one with `nmtalign train`"
+        ) from None
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise FormatError(f"{path}: cannot be read: {reason}; the model directory is damaged") from None
+    if not isinstance(settings, dict) or settings.get("format") != FORMAT:
+        raise FormatError(f"{path}: not a model of nmtalign (its format is not '{FORMAT}')")
+    if (version := settings.get("format_version")) != FORMAT_VERSION:
+        raise FormatError(
+            f"{path}: format {_short(version)} is not the format {FORMAT_VERSION} that nmtalign {__version__} reads; "
+            "train it again, or use the nmtalign that wrote it"
+        )
+    if missing := [key for key in _KEYS if key not in settings]:
+        raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
+    for key, expected in (_KEYS | _OPTIONAL_KEYS).items():
+        if not isinstance(settings.get(key, expected()), expected):
+            raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if expected is dict else 'a text'}")
+    for name, digest in settings["files"].items():
+        if not isinstance(digest, str):
+            raise FormatError(f"{path}: damaged: the checksum of '{_short(name)}' is not a text")
+        if name in ("", ".", "..") or "\0" in name or "\\" in name or Path(name).name != name:
+            raise FormatError(f"{path}: damaged: '{_short(name)}' names no file of this folder")
+    return settings
+
+
+def _short(value: Any) -> str:
+    text = str(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."
+
+
+def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Writes config.json, with the version of its format."""
+    versions = {"format": FORMAT, "format_version": FORMAT_VERSION, "nmtalign_version": __version__}
+    with atomic_text(folder / CONFIG, follow=False) as stream:
+        stream.write(json.dumps({**versions, **settings}, indent=2, ensure_ascii=False) + "\n")
+
+
+def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
+    """The model's sizes and options in config.json; raises FormatError."""
+    try:
+        return resolve(ModelConfig, (f"{folder / CONFIG}: model", settings["model"]))
+    except UsageError as error:
+        raise FormatError(str(error)) from None
+
+
+def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ...]:
+    """Adds the architecture of the model that `init_from` names to the layers of a training in `folder`.
+
+    It comes after the first layer, the preset. If the model is gone, the architecture is that of the training which has
+    begun in `folder`. Raises UsageError for a later layer that asks for another architecture.
+    """
+    name = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
+    if not name or not isinstance(name, str | os.PathLike):
+        return layers
+    first = Path(name)
+    source = folder if recorded_weights(folder, first) else first
+    model = asdict(model_config(source, read_settings(source)))
+    known = definitions(ModelConfig)
+    model = {name: value for name, value in model.items() if not known[name].internal}
+    fixed = select(ModelConfig, lambda setting: not setting.adaptable)
+    for origin, values in layers[1:]:
+        for name in sorted(model.keys() & fixed & values.keys()):
+            value = known[name].convert(origin, values[name])
+            if value != model[name]:
+                raise UsageError(
+                    f"{written(origin, name, value)}: the model {first} has {name} = {toml(model[name])}, and a "
+                    "training that starts from it has the same; leave this setting out, or train without --init-from"
+                )
+    return layers[0], (f"MODEL {first}", model), *layers[1:]
+
+
+def recorded_weights(folder: Path, first: Path) -> str | None:
+    """The hash of the first weights of the training in `folder`, if their model `first` is gone; else None."""
+    if (first / CONFIG).exists() or not (folder / CONFIG).exists():
+        return None
+    settings = read_settings(folder)
+    same = Path(str(settings["training"].get("init_from"))) == first
+    return str(settings.get("given", {}).get("init_from", "")) or None if same else None
+
+
+def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
+    """Raises FormatError with the first vocabulary or tokeniser file that is missing or was edited."""
+    pieces = [name for name in _PIECES if (folder / name).exists()]
+    if missing := [name for name in (*_WORDS, *pieces) if name not in settings["files"]]:
+        raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; restore the original")
+    for name, expected in settings["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise FormatError(f"{path}: missing; the model directory is incomplete: copy all of it")
+        try:
+            same = sha256_of(path) == expected
+        except OSError as error:
+            raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
+        if not same:
+            raise FormatError(
+                f"{path}: was changed after training and no longer fits the weights; restore the original"
+            )
+
+
+def find_weights(folder: Path, which: Which) -> Path:
+    """The file of the requested weights; before the first validation, the best weights are the last ones."""
+    for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
+        if (folder / name).is_file():
+            return folder / name
+    raise FormatError(f"{folder}: has no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
+
+
+def hash_of(folder: Path, weights: str) -> str:
+    """The SHA-256 of a model: the hash of config.json, which contains those of the vocabularies, and of the weights."""
+    return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
+
+
+def describe_model(folder: Path) -> dict[str, Any]:
+    """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
+
+    For a damaged file of tensors the key "damaged" describes the damage. Any other damage raises FormatError.
+    """
+    settings = read_settings(folder)
+    check_files(folder, settings)
+    files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
+    state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
+    return {
+        "kind": "model",
+        "format_version": settings["format_version"],
+        "nmtalign_version": settings["nmtalign_version"],
+        "preset": settings.get("preset"),
+        "languages": f"{settings['source_language']}-{settings['target_language']}",
+        "parameters": next((f["parameters"] for n in (BEST, LAST) if "parameters" in (f := files.get(n, {}))), 0),
+        "weights": files.get(BEST, {}).get("weights", "fp32"),
+        "training_state": "none; it was exported" if "exported" in settings else state,
+        "files": files,
+        "model": settings["model"],
+        "training": settings["training"],
+        "prep": settings.get("prep", {}),
+    }
+
+
+def _describe_tensors(path: Path) -> dict[str, Any]:
+    """Describes a file of weights or a checkpoint after checking all its bytes."""
+    try:
+        metadata, count = check_tensors(path)
+        if "position" in metadata:
+            return {**parse_json(metadata["position"]), "checksum": "matches"}
+        facts: dict[str, Any] = {"parameters": count, "update": int(metadata.get("update", 0)), "checksum": "matches"}
+        facts |= {name: parse_json(metadata[name]) for name in (CALIBRATION, AVERAGED) if name in metadata}
+        return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
+    except (TypeError, ValueError):
+        return {"damaged": "its metadata is invalid"}
+    except FormatError as error:
+        return {"damaged": str(error).removeprefix(f"{path}: ").removeprefix("damaged: ")}
 
 
 @dataclass(frozen=True)
@@ -81,13 +259,13 @@ class LoadedModel:
 
     folder: Path
     weights_file: Path
-    model: TranslationModel
+    model: "TranslationModel"
     source_vocabulary: Vocabulary
     target_vocabulary: Vocabulary
     tokenizers: Tokenizers
     settings: Mapping[str, Any]
-    device: torch.device
-    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.confidence)
+    device: "torch.device"
+    calibration: str = ""  # of the confidence in its translations (nmtalign.translating.translator)
 
     @property
     def source_language(self) -> str:
@@ -113,94 +291,45 @@ class LoadedModel:
         return hash_of(self.folder, sha256_of(self.weights_file))
 
 
-def create_model_directory(
-    folder: Path,
-    corpus: "Corpus",
-    preset: str,
-    model: ModelConfig,
-    training: TrainingConfig,
-    given: Mapping[str, str] | None = None,
-) -> None:
-    """Writes all files except the weights; config.json is written last, so that a folder with it is complete.
-
-    `given` are the hashes of the files with which the training begins, by setting. Removes the checkpoints of another
-    run and incomplete files first.
-    """
-    make_folder(folder)
-    with disk_errors(folder):
-        for name in (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
-            (folder / name).unlink(missing_ok=True)
-    sweep(folder)
-    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
-    for name in names if corpus.folder != folder else ():
-        with atomic_path(folder / name, follow=False) as temporary:
-            shutil.copyfile(corpus.folder / name, temporary)
-            if name in hashes and sha256_of(temporary) != hashes[name]:
-                raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
-    for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
-        (folder / name).unlink(missing_ok=True)
-    settings = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "nmtalign_version": __version__,
-        "preset": preset,
-        "source_language": corpus.source_language,
-        "target_language": corpus.target_language,
-        "model": asdict(model),
-        "training": asdict(training),
-        "prep": dict(corpus.settings),
-        "corpus": corpus.hash,
-        "given": dict(given or {}),
-        "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
-    }
-    _write_settings(folder, settings)
-
-
-def _write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
-    with atomic_text(folder / CONFIG, follow=False) as stream:
-        stream.write(json.dumps(settings, indent=2, ensure_ascii=False) + "\n")
-
-
 def load_model(
     folder: Path, device: Device = "auto", precision: InferencePrecision = "fp32", which: Which = "best"
 ) -> LoadedModel:
-    """Loads a model for inference; its weights are mapped into memory.
+    """Loads a model for inference; on the CPU its weights are mapped into memory, not copied.
 
     Raises FormatError with the file name for anything missing, foreign, damaged or edited, and ResourceError for a
     device or a precision that the machine does not have.
     """
+    import torch
+
+    from nmtalign.core.devices import inference_precision, pick_device
+    from nmtalign.core.inference import in_dtype
+    from nmtalign.core.int8 import in_int8
+    from nmtalign.core.model import TranslationModel
+
     settings = read_settings(folder)
     check_files(folder, settings)
     config = model_config(folder, settings)
-    source, target = load_vocabularies(folder, config)
-    weights_file = find_weights(folder, which)
+    vocabularies = load_vocabularies(folder, config)
+    path = find_weights(folder, which)
     with torch.device("meta"):
         model = TranslationModel(config)
     chosen = pick_device(device)
     products = inference_precision(precision, chosen)
-    metadata = assign_weights(model, weights_file, chosen)
+    try:
+        tensors, metadata = load_tensors(path)
+    except FormatError as error:
+        raise FormatError(f"{error}; `nmtalign info {folder}` reports which files are intact") from None
+    sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict()))
+    if sizes != expected:
+        raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
+    model.load_state_dict({name: tensor.to(chosen) for name, tensor in tensors.items()}, assign=True)
     if products == "bf16":
         model = in_dtype(model, torch.bfloat16)
     model.eval().requires_grad_(False)
     if products == "int8":
         model = in_int8(model)
-    tokenizers = Tokenizers.load(folder)
     calibration = metadata.get(CALIBRATION, "")
-    return LoadedModel(folder, weights_file, model, source, target, tokenizers, settings, chosen, calibration)
-
-
-def assign_weights(model: TranslationModel, path: Path, device: torch.device) -> dict[str, str]:
-    """Assigns the weights of a file to a model; on the CPU they are mapped, not copied. Returns the file's metadata."""
-    try:
-        tensors, metadata = load_tensors(path)
-    except FormatError as error:
-        raise FormatError(f"{error}; `nmtalign info {path.parent}` reports which files are intact") from None
-    sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict()))
-    if sizes != expected:
-        raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
-    model.load_state_dict({name: tensor.to(device) for name, tensor in tensors.items()}, assign=True)
-    return metadata
+    return LoadedModel(folder, path, model, *vocabularies, Tokenizers.load(folder), settings, chosen, calibration)
 
 
 def export_model(
@@ -241,15 +370,16 @@ def _export(model: Path, folder: Path, weights: StoredWeights, average: Sequence
             raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
     make_folder(folder)
     save_tensors(folder / BEST, tensors, metadata)
-    named = loaded.settings["files"]
     for path in sorted(model.iterdir()):
-        if not _is_of_training(path) and (path.name in named or (path.is_file() and not path.is_symlink())):
+        of_training = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
+        named = path.name in loaded.settings["files"] or (path.is_file() and not path.is_symlink())
+        if named and not of_training:
             with atomic_path(folder / path.name, follow=False) as temporary:
                 shutil.copyfile(path, temporary)
-    _write_settings(folder, {**loaded.settings, "exported": weights})
+    write_settings(folder, {**loaded.settings, "exported": weights})
 
 
-def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Tensor]:
+def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> "dict[str, torch.Tensor]":
     """The mean of the weights, summed in float64 and rounded once; raises UsageError for weights of another model."""
     own = loaded.model.state_dict()
     total = {name: tensor.double() for name, tensor in own.items()}
@@ -269,20 +399,15 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> dict[str, torch.Ten
 
 def _identity(loaded: LoadedModel) -> tuple[Any, ...]:
     """What must be equal for weights to have the same meaning."""
-    fixed = select(ModelConfig, lambda one: not one.adaptable)  # words are compared instead of the vocabularies' sizes
+    fixed = select(ModelConfig, lambda setting: not setting.adaptable)
     settings = {name: getattr(loaded.model.config, name) for name in fixed}
     return settings, loaded.source_vocabulary, loaded.target_vocabulary
 
 
-def _is_of_training(path: Path) -> bool:
-    """Whether a file of a model directory is not needed to use the model: weights, states, logs, and its corpus."""
-    return path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
-
-
 def _may_replace(folder: Path, new: Path, force: bool) -> bool:
     """Whether a finished export replaces the existing folder; False if both are equal. Raises UsageError."""
-    files = {path.relative_to(new) for path in new.rglob("*") if path.is_file()}
-    if all((folder / file).is_file() and filecmp.cmp(folder / file, new / file, False) for file in files):
+    names = [path.name for path in new.iterdir()]
+    if all((folder / name).is_file() and filecmp.cmp(folder / name, new / name, False) for name in names):
         return False
     if not any(folder.iterdir()):
         return True

@@ -1,5 +1,6 @@
 """The processor: its name, its cores, and the precision in which it multiplies fastest. Imports no PyTorch."""
 
+import contextlib
 import ctypes
 import itertools
 import os
@@ -20,9 +21,8 @@ def bf16_is_fast() -> bool:
     AMD's processors, and twice its time on Intel's. Many virtual machines hide AMX, so that only the slow ones remain.
     A processor without any of them imitates bf16, several times as slowly as fp32. False if the system does not tell.
     """
-    facts = cpu_facts()
-    amd = "AMD" in facts.get("vendor_id", "")
-    return _has_amx() or (amd and "avx512_bf16" in facts.get("flags", "").split() and _allowed(_WITH_BF16))
+    amd = "AMD" in cpu_facts().get("vendor_id", "")
+    return _has({"amx_bf16"}, _WITH_AMX) or (amd and _has({"avx512_bf16"}, _WITH_BF16))
 
 
 def int8_is_fast() -> bool:
@@ -30,8 +30,7 @@ def int8_is_fast() -> bool:
 
     A product takes a quarter of the time of fp32. False if the system does not tell.
     """
-    flags = cpu_facts().get("flags", "").split()
-    return bool({"avx512_vnni", "avx_vnni"} & {*flags}) and _allowed(_WITH_VNNI)
+    return _has({"avx512_vnni", "avx_vnni"}, _WITH_VNNI)
 
 
 def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
@@ -39,19 +38,15 @@ def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
 
     On AMD's processors with both VNNI and bf16, int8 is the faster one. Small models (`tiny`) may be faster in fp32.
     """
-    if int8_is_fast() and not _has_amx():
+    if int8_is_fast() and not _has({"amx_bf16"}, _WITH_AMX):
         return "int8"
     return "bf16" if bf16_is_fast() else "fp32"
 
 
-def _has_amx() -> bool:
-    return "amx_bf16" in cpu_facts().get("flags", "").split() and _allowed(_WITH_AMX)
-
-
-def _allowed(names: Iterable[str]) -> bool:
-    """Whether oneDNN may use the instructions of one of these names."""
+def _has(flags: set[str], names: Iterable[str]) -> bool:
+    """Whether the processor has one of these flags, and oneDNN may use the instructions of one of these names."""
     isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
-    return any(name in isa for name in names)
+    return bool(flags & {*cpu_facts().get("flags", "").split()}) and any(name in isa for name in names)
 
 
 def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:
@@ -97,13 +92,11 @@ def keep_memory() -> None:
     By default it returns every large array to the system, which fills the next one with zeros page by page: 30,000 page
     faults per batch, a tenth of the time. Only glibc can do this.
     """
-    map_from, trim_from = 1 << 28, 2**31 - 1  # bytes
-    try:
+    trim_threshold, map_threshold = -1, -3  # from glibc's malloc.h
+    with contextlib.suppress(AttributeError, OSError, TypeError):
         mallopt = ctypes.CDLL(None).mallopt
-    except (AttributeError, OSError, TypeError):
-        return
-    mallopt(_M_MMAP_THRESHOLD, map_from)
-    mallopt(_M_TRIM_THRESHOLD, trim_from)
+        mallopt(map_threshold, 1 << 28)
+        mallopt(trim_threshold, 2**31 - 1)
 
 
 def return_memory() -> None:
@@ -112,11 +105,5 @@ def return_memory() -> None:
     A search frees arrays of many sizes in several threads. glibc keeps the scattered free memory, and the process grows
     for a long time though it uses no more.
     """
-    try:
-        trim = ctypes.CDLL(None).malloc_trim
-    except (AttributeError, OSError, TypeError):
-        return
-    trim(0)
-
-
-_M_TRIM_THRESHOLD, _M_MMAP_THRESHOLD = -1, -3  # from glibc's malloc.h
+    with contextlib.suppress(AttributeError, OSError, TypeError):
+        ctypes.CDLL(None).malloc_trim(0)

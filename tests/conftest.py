@@ -17,12 +17,12 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
 from nmtalign.hdf5 import seal
-from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.training.checkpoints import create_run
 
 # Many small models: a second thread would only wait for the first.
 os.environ["OMP_NUM_THREADS"] = "1"
@@ -160,7 +160,7 @@ def random_model_directory():
             settings={},
             hash="0" * 64,
         )
-        create_model_directory(folder / "model", prepared, "tiny", config, TrainingConfig())
+        create_run(folder / "model", prepared, "tiny", config, TrainingConfig())
         torch.manual_seed(seed)
         model = TranslationModel(config)
         with torch.no_grad():

@@ -9,6 +9,7 @@ import sys
 import pytest
 
 import nmtalign
+from nmtalign.translating.unknown_words import read_lexicon
 
 TINY = {"hidden": 8, "embedding": 4, "attention_hidden": 4, "maxout": 4, "device": "cpu", "threads": 1, "seed": 1}
 
@@ -23,7 +24,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert (summary.splits["train"].kept, summary.source_vocabulary_size) == (20, 8)
     events: list = []
     budget = {"max_updates": 3, "epochs": 0, "bleu_sentences": 0, "metric": "loss"}
-    finished = nmtalign.train(data, model, preset="tiny", events=events, **budget, **TINY)
+    finished = nmtalign.train(data, model, preset="tiny", listen=events.append, **budget, **TINY)
     assert (finished.update, finished.complete, events[-1]) == (3, True, finished)
     translator = nmtalign.Translator.load(model, beam=2, threads=1)
     (translation,) = translator.translate(["the fox"])
@@ -33,22 +34,19 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     assert nmtalign.describe(model).keys() != nmtalign.describe(data).keys()
     records = list(nmtalign.align(model, [("the fox", "le renard"), ("", "")], reading="posterior"))
     assert [record.weights.shape for record in records] == [(3, 3), (1, 1)]
-    for function in (lambda pairs: nmtalign.align(model, pairs), nmtalign.lexicon):
-        with pytest.raises(nmtalign.UsageError, match=r"pair 1: 'a line' is not a pair of lines"):
-            list(function(["a line"]))
+    with pytest.raises(nmtalign.UsageError, match=r"pair 1: 'a line' is not a pair of lines"):
+        list(nmtalign.align(model, ["a line"]))
     (gold := tmp_path / "gold").write_text("0-0 1-1 2-2\n" * 20)
-    done = nmtalign.write_alignments(model, *pair, tmp_path / "a.h5", gold=gold, links="threshold", threshold=0.1)
+    done = nmtalign.align_files(model, *pair, tmp_path / "a.h5", gold=gold, links="threshold", threshold=0.1)
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
         assert (done.pairs, len(alignments)) == (20, 20)
     (system,) = nmtalign.aer([("a", tmp_path / "a.h5")], gold, source=source, target=target).systems
     assert done.rates is not None
     assert (system.figures.aer, system.name) == (done.rates.aer, "a")
-    from_links = nmtalign.lexicon(*pair, links=gold, tokenized=True, every=2, workers=1)
-    assert (from_links.pairs, from_links.links) == (10, 30)
-    assert nmtalign.lexicon(data, reverse=True).entries(1, 0.1)[0].source in target.read_text()
-    assert nmtalign.lexicon(*pair, model=model, workers=1).pairs == 20
     assert nmtalign.symmetrize([(0, 0), (1, 1)], [(0, 0), (1, 2)], "intersection") == [(0, 0)]
-    assert nmtalign.lexicon([("a b", "x y"), ("a", "x")]).entries(1, 0)[0].target == "x"
+    links = nmtalign.link(*pair, tmp_path / "aligner", threads=1)
+    assert nmtalign.symmetrize_files(links, links, tmp_path / "both", backward_order="source-target").pairs == 20
+    assert read_lexicon(tmp_path / "aligner")["fox"] == "renard"
     same = ["le renard court vite"]
     assert math.isclose(nmtalign.score(same, same, metrics="bleu").value("BLEU"), 100)
     for call, message in (
@@ -136,13 +134,13 @@ STATES = """if True:
     nmtalign.link(*pair, "aligner", threads=2)
     list(nmtalign.align("aligner", [("the fox", "le renard")]))
     changed("link")
-    nmtalign.write_alignments("model", *pair, "a.h5", threads=1)
+    nmtalign.align_files("model", *pair, "a.h5", threads=1)
     nmtalign.TranslateBatch("model")({"text": lines})
     nmtalign.AlignBatch("model")({"source": lines, "target": lines})
     changed("columns")
     nmtalign.score(lines, lines, metrics="bleu,chrf")
-    nmtalign.export_model("model", "small", weights="int8")
-    nmtalign.lexicon(*pair, workers=1, model="model")
+    nmtalign.export("model", "small", weights="int8")
+    nmtalign.link(*pair, threads=1)
     nmtalign.describe("model")
     changed("others")
     print(json.dumps(seen))

@@ -26,7 +26,6 @@ from nmtalign.files import (
     lock,
     make_folder,
     refusal,
-    sha256_of,
     stays_in_place,
     stream_number,
     sweep,
@@ -57,12 +56,6 @@ def test_after_an_error_the_old_file_is_there_and_nothing_else(tmp_path):
     assert [entry.name for entry in tmp_path.iterdir()] == ["text"]
 
 
-def test_gz_by_name(tmp_path):
-    with atomic_text(tmp_path / "text.gz") as stream:
-        stream.write("a\n")
-    assert gzip.decompress((tmp_path / "text.gz").read_bytes()) == b"a\n"
-
-
 def test_equal_text_gives_equal_gz_files(tmp_path, monkeypatch):
     """A run after an interruption has another time and process number, and both would be in the header."""
     for number, name in ((1, "a.gz"), (2, "b.gz")):
@@ -71,15 +64,7 @@ def test_equal_text_gives_equal_gz_files(tmp_path, monkeypatch):
         with atomic_text(tmp_path / name) as stream:
             stream.write("a\n")
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
-
-
-def test_what_the_disk_refuses_is_one_line_that_names_the_file(tmp_path):
-    (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(ResourceError, match="file: cannot make the folder"),
-        atomic_text(tmp_path / "file" / "text"),
-    ):
-        pass
+    assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"a\n"
 
 
 def test_a_full_disk_is_named():
@@ -94,20 +79,6 @@ def test_a_device_is_written_to_not_replaced():
     with atomic_path(Path("/dev/null")) as path:
         assert path == Path("/dev/null")
     assert Path("/dev/null").is_char_device()
-
-
-def test_sha256(tmp_path):
-    (tmp_path / "f").write_bytes(b"abc")
-    assert sha256_of(tmp_path / "f") == "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
-
-
-def test_what_is_replaced_may_be_kept(tmp_path):
-    path, older = tmp_path / "text", tmp_path / "older"
-    for content in ("one", "two", "three"):
-        with atomic_path(path, keep=older) as temporary:
-            temporary.write_text(content)
-    assert (path.read_text(), older.read_text()) == ("three", "two")
-    assert len(list(tmp_path.iterdir())) == 2
 
 
 def test_wherever_writing_is_cut_off_one_of_the_two_is_whole(tmp_path, monkeypatch):
@@ -247,12 +218,6 @@ def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
         assert (tmp_path / "model").is_dir()
 
 
-def test_a_folder_to_lock_that_cannot_be_made_is_one_line(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(ResourceError, match="file"), folder_lock(tmp_path / "file"):
-        pass
-
-
 def test_free_space_is_not_known_where_the_system_does_not_tell(tmp_path, monkeypatch):
     assert free_space(tmp_path) > 0
     monkeypatch.setattr(shutil, "disk_usage", lambda path: (_ for _ in ()).throw(OSError("not supported")))
@@ -292,34 +257,16 @@ def test_a_link_stays_and_what_it_leads_to_is_replaced(tmp_path):
     assert [one.name for one in there.iterdir()] == ["text"]
 
 
-def test_links_in_a_circle_are_one_line(tmp_path):
-    (tmp_path / "a").symlink_to("b")
-    (tmp_path / "b").symlink_to("a")
-    with pytest.raises(ResourceError, match="a: cannot write: Too many levels"), atomic_text(tmp_path / "a"):
-        pass
-
-
-@pytest.mark.parametrize("mode", [0o600, 0o644, 0o664, 0o400, 0o755])
+@pytest.mark.parametrize("mode", [0o600, 0o664, 0o400])
 def test_a_file_that_is_replaced_keeps_its_mode(tmp_path, mode):
     path = tmp_path / "text"
     path.write_text("old")
     path.chmod(mode)
     with atomic_path(path) as temporary:
         temporary.write_text("new")
-        assert (
-            stat.S_IMODE(temporary.stat().st_mode) == 0o600
-        )  # not readable by other users, because the final file may not be
+        # Not readable by other users, because the final file may not be.
+        assert stat.S_IMODE(temporary.stat().st_mode) == 0o600
     assert (path.read_text(), stat.S_IMODE(path.stat().st_mode)) == ("new", mode)
-
-
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files away")
-def test_a_file_that_is_replaced_keeps_its_owner(tmp_path):
-    path = tmp_path / "text"
-    path.write_text("old")
-    os.chown(path, 12345, 23456)
-    with atomic_text(path) as stream:
-        stream.write("new")
-    assert (path.stat().st_uid, path.stat().st_gid) == (12345, 23456)
 
 
 def test_without_the_group_of_before_a_file_is_no_more_open_than_for_others(tmp_path, monkeypatch):
@@ -371,5 +318,8 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
         other.read_bytes()
     with pytest.raises(ResourceError, match=r"out: cannot rename .*other to this name: No such file"), disk_errors(out):
         other.rename(out)
+    (tmp_path / "a").symlink_to("b")
+    (tmp_path / "b").symlink_to("a")
+    assert raised(tmp_path / "a", lambda: None).startswith(f"{tmp_path / 'a'}: cannot write: Too many levels")
     assert str(refusal(OSError(24, "Too many open files", "text"))) == "text: Too many open files"
     assert str(refusal(OSError(24, "Too many open files"))) == "the system refused: Too many open files"

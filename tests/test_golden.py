@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.layout import FORMAT_VERSION
+from nmtalign.alignment.alignment_file import FORMAT_VERSION, AlignmentFile
 from nmtalign.data.corpus import Corpus
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -14,8 +14,7 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.export_formats import text_lines
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare

@@ -15,11 +15,6 @@ from nmtalign.machine import describe_machine
 from nmtalign.processor import usable_cores
 
 
-@pytest.fixture(autouse=True)
-def quick(monkeypatch):
-    monkeypatch.setattr(machine, "_SECONDS", 0.01)
-
-
 @pytest.fixture
 def root(tmp_path, monkeypatch):
     """The files of a Linux system whose control group has 1.5 cores and 4 GB."""
@@ -70,7 +65,7 @@ def test_there_are_no_more_processes_than_cores(monkeypatch, root):
 def test_a_system_without_these_files(tmp_path):
     facts = describe_machine(root=tmp_path)
     assert facts["cores"]["usable"] >= 1
-    assert facts["speed"]["fp32"] > 0
+    assert "fastest on" in facts["precision"]["training"]
     assert facts["versions"]["torch"]
 
 
@@ -80,7 +75,7 @@ def test_a_machine_without_pytorch_is_described(monkeypatch, root):
     (problem,) = (one for one in facts["problems"] if one.get("unusable"))
     assert problem["problem"].startswith("PyTorch cannot be loaded")
     assert facts["processor"]["name"] == "Fast 9000"
-    assert "speed" not in facts
+    assert "devices" not in facts
 
 
 def test_extras_are_those_of_the_package(monkeypatch, tmp_path):
@@ -112,7 +107,7 @@ def test_run_from_a_checkout_without_an_installation(monkeypatch, tmp_path):
     monkeypatch.setattr(metadata, "metadata", missing)
     facts = describe_machine(root=tmp_path)
     assert facts["extras"] == {}
-    assert {"torch", "sentencepiece", "sacrebleu", "h5py", "numpy"} <= set(facts["versions"])
+    assert {"torch", "sentencepiece", "sacrebleu", "h5py"} <= set(facts["versions"])
 
 
 def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
@@ -127,13 +122,3 @@ def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
     torch.set_num_threads(before)
     assert found["OMP_NUM_THREADS limits PyTorch to 1 of 8 cores"] == "unset it, or give --threads"
     assert "disk: only 0.5 GB are free" in found
-
-
-def test_random_numbers_of_the_caller_stay(root):
-    import torch
-
-    torch.manual_seed(5)
-    expected = torch.rand(3)
-    torch.manual_seed(5)
-    describe_machine(root=root)
-    assert torch.equal(torch.rand(3), expected)

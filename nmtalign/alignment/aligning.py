@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Literal, Self
+from typing import Self
 
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.forced import Aligner, Lines, window_size, windows
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
@@ -18,10 +18,9 @@ from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, 
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.devices import precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
-from nmtalign.files import sha256_of
+from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.model_files import is_aligner
-from nmtalign.settings.command_settings import AlignConfig, Symmetrization
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.languages import language_code, suffix_language
@@ -31,9 +30,22 @@ from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 
 Models = Sequence[LoadedModel] | WordAligner
-_METHOD: Symmetrization = "agreement"  # of two models, if none is given
 ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
-# Settings on which the records do not depend, or which the writer compares itself: a resumed run may change them.
+
+
+def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
+    """Loads the models of `align` on the device of the settings, or the word aligner of `nmtalign link`.
+
+    Raises FormatError for a damaged model directory, UsageError for a word aligner beside another model.
+    """
+    if len(folders) > 2:
+        raise UsageError("-m is given more than twice: give one model, or a forward and a backward one")
+    aligners = [folder for folder in folders if is_aligner(folder)]
+    if aligners and len(folders) > 1:
+        raise UsageError(f"{aligners[0]}: a word aligner has both directions; give only this folder, with -m")
+    if aligners:
+        return load_aligner(aligners[0])
+    return [load_model(folder, config.device, config.precision, config.which) for folder in folders]
 
 
 def align(
@@ -49,60 +61,41 @@ def align(
     different words.
     """
     config = without_auto(config or AlignConfig(), models)
-    method = config.symmetrize or _METHOD
+    method = config.symmetrize
     # Soft methods read the weights of both directions, which then need no links of their own.
-    unread = _has_both(models) and method in SOFT_METHODS
-    found = _directions(models, pairs, replace(config, links=None) if unread else config, first)
-    records = (one[0] if len(one) == 1 else join(one[0], one[1], method, config.threshold) for one in found)
+    own = replace(config, links=None) if method in SOFT_METHODS else config
+    directions: Iterator[tuple[AlignmentRecord, ...]]
+    if isinstance(models, WordAligner):
+        directions = models.records(windows(models.read, pairs, own, first), own)
+    else:
+        if len(models) > 1:
+            check_directions(*models)
+        aligners = [Aligner(loaded, own, turned=bool(place)) for place, loaded in enumerate(models)]
+        read = windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, own, first)
+        directions = chain.from_iterable(
+            zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
+            for parts in read
+        )
+    records = (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
     return _made_with_threads(records, config.threads)
 
 
-def _directions(
-    models: Models, pairs: Iterable[Lines], config: AlignConfig, first: int
-) -> Iterator[tuple[AlignmentRecord, ...]]:
-    """Returns the records of each pair, one per direction; the models are checked before the first pair is read."""
-    if isinstance(models, WordAligner):
-        return models.records(windows(models.read, pairs, config, first), config)
-    if len(models) > 1:
-        check_directions(*models)
-    aligners = [Aligner(loaded, config, turned=bool(place)) for place, loaded in enumerate(models)]
-    return chain.from_iterable(
-        zip(*(aligner.records(part) for aligner, part in zip(aligners, parts, strict=True)), strict=True)
-        for parts in windows(lambda window: [aligner.read(window) for aligner in aligners], pairs, config, first)
-    )
-
-
-def load_models(folders: Sequence[Path], config: AlignConfig, which: Literal["best", "last"] = "best") -> Models:
-    """Loads the models of `align` on the device of the settings, or the word aligner of `nmtalign link`.
-
-    Raises FormatError for a damaged model directory, UsageError for a word aligner beside another model.
-    """
-    aligners = [folder for folder in folders if is_aligner(folder)]
-    if aligners and len(folders) > 1:
-        raise UsageError(f"{aligners[0]}: a word aligner has both directions; give only this folder, with -m")
-    if aligners:
-        return load_aligner(aligners[0])
-    return [load_model(folder, config.device, config.precision, which) for folder in folders]
-
-
-def forward_of(models: Models) -> LoadedModel | WordAligner:
-    """Returns what has the languages and the tokenisers of the source and the target."""
-    return models if isinstance(models, WordAligner) else models[0]
-
-
-def _has_both(models: Models) -> bool:
-    """Returns whether there are two directions."""
-    return isinstance(models, WordAligner) or len(models) > 1
+def _made_with_threads(items: Iterator[AlignmentRecord], threads: int) -> Iterator[AlignmentRecord]:
+    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
+    while True:
+        with using_threads(threads):
+            item = next(items, None)
+        if item is None:
+            return
+        yield item
 
 
 def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it. One
-    model has no method of symmetrization.
-    Raises UsageError for a reading of attention weights if there are none.
+    model has no method of symmetrization. Raises UsageError for a reading of attention weights if there are none.
     """
-    both = _has_both(models)
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
             raise UsageError(
@@ -111,10 +104,13 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
         config = replace(config, reading="posterior", symmetrize=config.symmetrize or "product")
         if config.symmetrize == "product":
             config = replace(config, threshold=config.threshold or ALIGNER_THRESHOLD)
-    elif config.reading == "auto":
-        has_posterior = all(loaded.model.has_posterior for loaded in models)
-        config = replace(config, reading="current" if not both else "posterior" if has_posterior else "shifted")
-    config = replace(config, symmetrize=(config.symmetrize or _METHOD) if both else None)
+    elif len(models) == 1:
+        config = replace(config, symmetrize=None, reading="current" if config.reading == "auto" else config.reading)
+    else:
+        config = replace(config, symmetrize=config.symmetrize or "agreement")
+        if config.reading == "auto":
+            has_posterior = all(loaded.model.has_posterior for loaded in models)
+            config = replace(config, reading="posterior" if has_posterior else "shifted")
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
@@ -166,12 +162,10 @@ class AlignmentRun:
     how many.
 
     The texts have one sentence per line, plain or compressed. `models` and `config` are those of `align`. With `resume`
-    the summary and the gold links cover only the rest. Positions in `gold` count from `gold_base` (0 or 1; None: as
-    usual in its format); with `reverse_gold` it has the target first. With a `shard` only its block of the pairs is
-    aligned. The first `done` pairs are left out, because the caller has their records.
-    `notify` is called with warnings. Raises also InputError for texts of unequal length and gold links that do not fit,
-    ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts or models, or if
-    the texts are clearly exchanged.
+    the summary covers only the rest. With a `shard` only its block of the pairs is aligned. The first
+    `done` pairs are left out, because the caller has their records. `notify` is called with warnings. Raises also
+    InputError for texts of unequal length and gold links that do not fit, ResourceError if the disk is full, and
+    UsageError if the file was begun with other settings, texts or models, or if the texts are clearly exchanged.
     """
 
     def __init__(
@@ -183,29 +177,36 @@ class AlignmentRun:
         *,
         output: Path | None = None,
         resume: bool = False,
-        gold: Path | None = None,
-        gold_base: int | None = None,
-        reverse_gold: bool = False,
+        gold: GoldFile | None = None,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
         done: int = 0,
     ) -> None:
-        self._notify = notify
-        self._models, self._source, self._target = models, source, target
-        self._forward, self._both = forward_of(models), _has_both(models)
+        if resume and gold is not None:
+            raise UsageError("a resumed run would compare only the rest with the gold links: compare the complete file")
+        self._models, self._texts, self._gold, self._notify = models, (source, target), gold, notify
+        # It has the languages and the tokenisers of the source and the target.
+        self._forward = models if isinstance(models, WordAligner) else models[0]
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), models)
         for notice in precision_notices(self.config.precision, self._forward.device):
             notify(notice)
-        self._check_languages()
+        if self.config.symmetrize is not None:
+            self._check_languages()
         self.summary = AlignmentSummary(done_before=done)
-        self._gold = GoldFile(gold, gold_base, reverse_gold) if gold else None
-        self._writer = self._open_writer(output, resume) if output else None
+        self._writer: AlignmentWriter | None = None
+        if output is not None:
+            attributes = self._attributes()
+            end = not self.config.drop_end
+            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume, end=end)
 
     def __enter__(self) -> Self:
         if self._writer is not None:
             self._writer.__enter__()
             self.summary.done_before = self._writer.sentences
+            if self._writer.kept is not None:
+                old = f"{self._writer.partial} existed; it is now {self._writer.kept}"
+                self._notify(f"{old}, and --resume would have continued it")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -219,29 +220,20 @@ class AlignmentRun:
             raise with_more(error, self.left()) from None
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        if self._gold is not None:
-            self._gold.pairs = self.summary.done_before
-        for record in self._records(self.summary.done_before):
-            self.summary.count(record)
-            if self._gold is not None:
-                self._gold.compare(record.hard_links, len(record.source), len(record.target))
+        gold, summary = self._gold, self.summary
+        for record in self._records(summary.done_before):
+            summary.count(record)
+            if gold is not None:
+                gold.compare(record.hard_links, len(record.source), len(record.target))
             if self._writer is not None:
                 self._writer.add(record)
             yield record
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
-            self._notify(f"warning: {shown(self._source)}: {note}")
-        if self._gold is not None:
-            self.summary.rates = self._gold.finish()
-            if note := turned_note(self._gold.file, self._gold.counts, self._gold.turned):
+            self._notify(f"warning: {shown(self._texts[0])}: {note}")
+        if gold is not None:
+            summary.rates, summary.signature = gold.finish(), self._signature(gold)
+            if note := turned_note(gold.file, gold.counts, gold.turned):
                 self._notify(note)
-            self.summary.signature = self._signature(self._gold)
-
-    def note(self) -> str:
-        """Returns where an older FILE.h5.partial is now, from which a run could have resumed; "" if there was none."""
-        if self._writer is None or self._writer.kept is None:
-            return ""
-        kept = self._writer.kept
-        return f"{self._writer.partial} existed; it is now {kept}, and --resume would have continued it"
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -252,41 +244,38 @@ class AlignmentRun:
         size = window_size(self.config)
         first = done // size * size
         begin = self._block.start + first
-        forward, texts = self._forward, (self._source, self._target)
         # A subword model splits the words of tokenised text as those of any other text.
-        spaced = self.config.tokenized and not isinstance(forward.tokenizers.source, Subwords)
-        fits = [forward.text_fit(side, spaced) for side in (0, 1)]
-        pairs = islice(read_pairs(*texts), begin, self._block.stop)
-        records = align(
-            self._models, check_pairs(pairs, texts, fits, self._notify, ahead=True), self.config, first=begin
-        )
-        return islice(records, done - first, None)
+        spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
+        fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
+        texts = islice(read_pairs(*self._texts), begin, self._block.stop)
+        pairs = check_pairs(texts, self._texts, fits, self._notify, ahead=True)
+        return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _check_languages(self) -> None:
         """Raises UsageError if two models do not fit each other, or the endings of the texts name the other order."""
-        if not self._both:
-            return
         if not isinstance(self._models, WordAligner):
             check_directions(*self._models)
-        forward = self._forward
+        forward, source = self._forward, self._texts[0]
         languages = forward.source_language, forward.target_language
-        named = suffix_language(self._source), suffix_language(self._target)
+        named = suffix_language(source), suffix_language(self._texts[1])
         if named == languages[::-1] != languages:
             raise UsageError(
-                f"{forward.folder}: reads {languages[0]} and writes {languages[1]}, and {self._source} comes first: "
+                f"{forward.folder}: reads {languages[0]} and writes {languages[1]}, and {source} comes first: "
                 "exchange the models, or the texts"
             )
 
-    def _open_writer(self, output: Path, resume: bool) -> AlignmentWriter:
-        config, forward = self.config, self._forward
+    def _attributes(self) -> dict[str, object]:
+        """Returns the origin of the file, as the file records it."""
+        config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
-        both, made_by = self._both, "forced decoding"
-        if both:
+        made_by, weights = "forced decoding", f"{config.reading} weights of the model"
+        if method is not None:
             aligner = isinstance(self._models, WordAligner)
             made_by = "hidden Markov models of both directions" if aligner else "forced decoding in both directions"
-        attributes: dict[str, object] = {
+            weights = f"{what_weights_are(method)}; {config.reading} weights of the models"
+        return {
             "model_hash": "+".join(self._hashes()),
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
@@ -294,17 +283,14 @@ class AlignmentRun:
             "threshold": self._threshold(),
             "reading": config.reading,
             "temperature": config.temperature,
-            "weights_are": f"{config.reading} weights of the model",
-            "source_file": str(self._source),
-            "target_file": str(self._target),
-            "source_sha256": _sha256(self._source),
-            "target_sha256": _sha256(self._target),
+            "weights_are": weights,
+            **{f"{side}_file": str(path) for side, path in zip(("source", "target"), self._texts, strict=True)},
+            # A stream can be read only once.
+            "source_sha256": sha256_of(self._texts[0]) if self._texts[0].is_file() else "",
+            "target_sha256": sha256_of(self._texts[1]) if self._texts[1].is_file() else "",
             "options": json.dumps(options),
+            **({} if method is None else {"symmetrization": method}),
         }
-        if both:
-            weights = f"{what_weights_are(config.symmetrize or _METHOD)}; {config.reading} weights of the models"
-            attributes |= {"symmetrization": config.symmetrize, "weights_are": weights}
-        return AlignmentWriter(output, attributes, config.weights, resume=resume, end=not config.drop_end)
 
     def _hashes(self) -> list[str]:
         return [loaded.hash for loaded in ([self._models] if isinstance(self._models, WordAligner) else self._models)]
@@ -312,53 +298,33 @@ class AlignmentRun:
     def _threshold(self) -> float:
         """Returns the threshold in use, 0 if there is none."""
         config = self.config
-        if self._both and config.symmetrize in SOFT_METHODS:
+        if config.symmetrize in SOFT_METHODS:
             return least_weight(config.symmetrize, config.threshold)
         return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
 
     def _signature(self, gold: GoldFile) -> str:
-        config, counts = self.config, gold.counts
-        parts = [f"links:{config.links}"]
-        if self._both:
-            parts = [*([] if config.symmetrize in SOFT_METHODS else parts), f"symmetrize:{config.symmetrize}"]
-        if self._threshold():
-            parts.append(f"threshold:{self._threshold():g}")
-        if config.reading != "current":
-            parts.append(f"reading:{config.reading}")
-        if config.temperature != 1:
-            parts.append(f"temperature:{config.temperature:g}")
-        if config.drop_end:
-            parts.append("without:</s>")
-        hashes = "+".join(found[:12] for found in self._hashes())
-        name = f"{gold.path.name}{',target-first' if gold.reverse else ''}"
-        pairs = gold.pairs - self.summary.done_before
-        return (
-            f"AER|{'|'.join(parts)}|gold:{name}|pairs:{pairs}|sure:{counts.sure}|model:{hashes}|nmtalign:{__version__}"
-        )
+        config, threshold = self.config, self._threshold()
+        parts = {
+            f"links:{config.links}": config.symmetrize not in SOFT_METHODS,
+            f"symmetrize:{config.symmetrize}": config.symmetrize is not None,
+            f"threshold:{threshold:g}": threshold > 0,
+            f"reading:{config.reading}": config.reading != "current",
+            f"temperature:{config.temperature:g}": config.temperature != 1,
+            "without:</s>": config.drop_end,
+            f"gold:{gold.path.name}{',target-first' if gold.reverse else ''}": True,
+            f"pairs:{gold.pairs}": True,
+            f"sure:{gold.counts.sure}": True,
+            f"model:{'+'.join(found[:12] for found in self._hashes())}": True,
+            f"nmtalign:{__version__}": True,
+        }
+        return "|".join(["AER", *(part for part, wanted in parts.items() if wanted)])
 
 
 def _block(shard: Shard | None, source: Path, target: Path) -> range:
-    """Returns the numbers of the pairs to align, from 0; raises UsageError for a shard of what is not a file."""
+    """Returns the numbers of the pairs to align, from 0; raises UsageError for a shard of a stream."""
     if shard is None:
         return range(sys.maxsize)
     for path in (source, target):
         if not path.is_file():
             raise UsageError(f"{shown(path)}: a shard needs a regular file, because its lines are counted first")
     return shard.block(sum(1 for _ in read_pairs(source, target)))
-
-
-def _sha256(path: Path) -> str:
-    """Returns the SHA-256 of a text, "" for a stream that can be read only once."""
-    return sha256_of(path) if path.is_file() else ""
-
-
-def _made_with_threads(items: Iterable[AlignmentRecord], threads: int) -> Iterator[AlignmentRecord]:
-    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
-    rest = iter(items)
-    while True:
-        with using_threads(threads):
-            try:
-                item = next(rest)
-            except StopIteration:
-                return
-        yield item

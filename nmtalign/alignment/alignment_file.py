@@ -1,40 +1,130 @@
-"""Reading alignments from an HDF5 file. `nmtalign.alignment.layout` documents the format."""
+"""The alignment file (HDF5, format version 4): layout, reader, and a writer that an interruption cannot harm.
+
+The file contains flat arrays and 64-bit offsets: no group per sentence and no variable-length types, so that every HDF5
+tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
+rows (target words, then `</s>`) and Tx + 1 columns (source words, then `</s>`): the weight of source word i at target
+word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where one side of the
+pair is empty; the weights of local-p attention are normalised. If `</s>` was dropped, a matrix has Ty rows and Tx
+columns. All log-probabilities are natural logarithms; they are NaN for a pair that no model has read, because a side is
+empty.
+
+The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
+`sentence_ids_rise` says that sentence_id never falls, which allows binary search.
+
+HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
+writer appends the records to a journal, FILE.h5.partial, in blocks of `COMMIT` sentences. Each block has a length and a
+checksum, so that after a kill everything up to the last complete block can be used. At the end the HDF5 file is made of
+the journal; it is the same file whether or not the run was interrupted.
+"""
 
 import bisect
 import contextlib
-import itertools
+import glob
+import json
+import math
 import os
-from collections.abc import Iterator
+import re
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
-from typing import Any, Self, overload
+from typing import Any, NamedTuple, Self, get_args, overload
 
 import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.layout import (
-    DATASETS,
-    FORMAT,
-    FORMAT_VERSION,
-    OFFSETS,
-    SIDES,
-    WEIGHT_TYPES,
-    dataset_type,
-    lengths,
-    value_shape,
-)
-from nmtalign.alignment.links import AlignmentRecord, LinkedPair
-from nmtalign.alignment.symmetrization import SOFT_METHODS
-from nmtalign.errors import FormatError
-from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.model_files import kind_of
+from nmtalign.alignment.links import SIDES, AlignmentRecord, Link, LinkedPair, argmax_links, check_shape, row_entropies
+from nmtalign.errors import FormatError, NmtalignError, UsageError
+from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
+from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
+from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
+from nmtalign.settings.definition import select
 from nmtalign.version import __version__
 
-_PAGE = 1024  # records whose offsets are read together
-_OFFSETS_READ = tuple(name for name in OFFSETS if name != "source/word_offsets")  # words are counted in the text
+Array = NDArray[Any]
+
+FORMAT, FORMAT_VERSION = "nmtalign alignments", 4
+# Each dataset with its type and the values per chunk. With small chunks a sentence is read in well under a millisecond.
+DATASETS: Mapping[str, tuple[str, int]] = {
+    "weights": ("<f2", 16384),  # or <f4: the matrices, one after the other, row by row
+    "source/text": ("|u1", 16384),  # UTF-8, each word followed by one line feed
+    "target/text": ("|u1", 16384),
+    "links": ("<i4", 2048),  # pairs (source, target), both counted from 0
+    "token_log_prob": ("<f4", 4096),  # for each target word, then for </s>; record k starts at word_offsets[k] + k
+    "entropy": ("<f4", 4096),  # of each stored row, in nats; as token_log_prob, NaN for `</s>` if it was dropped
+    "log_prob": ("<f8", 1024),  # the sum of token_log_prob
+    "sentence_id": ("<i8", 1024),  # line of the pair in its file, counted from 0
+    "rank": ("<i4", 1024),  # place in the sentence's n-best list, from 0
+    "weight_offsets": ("<i8", 1024),  # the first cell of each record; one more than records, as in all offsets
+    "link_offsets": ("<i8", 1024),
+    "source/text_offsets": ("<i8", 1024),  # in bytes
+    "target/text_offsets": ("<i8", 1024),
+    "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference
+    "target/word_offsets": ("<i8", 1024),
+}
+OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
+WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
+COMMIT = 32  # sentences of a block of the journal
+# The attributes of a file whose writer is given no others.
+DEFAULTS: Mapping[str, object] = {
+    "model_hash": "",
+    "direction": "",
+    "made_by": "",
+    "options": "{}",
+    "seed": 0,
+    "links_method": "argmax",
+    "symmetrization": "none",
+}
+_MAGIC = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"
+_BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
+_CELLS = 2_000_000  # weights that are in memory together
+_PAGE, _PAGES = 1024, 64  # records whose offsets are read together; how many pages stay in memory
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
-_PAGES = 64  # pages that stay in memory
-_BLOCK_CELLS = 2_000_000  # cells of several records that are read together
+_COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
+# Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
+_FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
+_FREE_OPTIONS = {
+    "prefix_file",
+    "phrase_file",
+    *select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path),
+}
+
+
+def format_attributes(end: bool) -> Mapping[str, object]:
+    """Returns the attributes that describe the format; `end`: matrices have the row and the column of `</s>`."""
+    then, width = (", then </s>", "(Tx + 1)") if end else ("", "Tx")
+    return {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        "links_order": "source, target; both counted from 0; </s> has no links",
+        "text": "UTF-8; each word is followed by one line feed",
+        "log_prob_unit": "natural logarithm; </s> included",
+        "entropy_unit": "nats",
+        "rows": f"target words{then}",
+        "columns": f"source words{then}",
+        "end_of_sentence_row": end,
+        "end_of_sentence_column": end,
+        "index_order": f"record, row (target), column (source): cell = weight_offsets[record] + row * {width} + column",
+    }
+
+
+def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
+    """Returns the length that each dataset must have; `totals` is the last value of each of OFFSETS."""
+    return {
+        **dict.fromkeys(OFFSETS, records + 1),
+        **dict.fromkeys(("log_prob", "sentence_id", "rank"), records),
+        **{f"{side}/text": totals[f"{side}/text_offsets"] for side in SIDES},
+        "weights": totals["weight_offsets"],
+        "links": totals["link_offsets"],
+        **dict.fromkeys(("token_log_prob", "entropy"), totals["target/word_offsets"] + records),
+    }
+
+
+def _value_shape(name: str) -> tuple[int, ...]:
+    """Returns the shape of one value of a dataset: a link is two numbers, every other value is one."""
+    return (2,) if name == "links" else ()
 
 
 class AlignmentFile:
@@ -54,7 +144,7 @@ class AlignmentFile:
         self._file: Any = None
         self._datasets: dict[str, Any] = {}
         self._process = 0
-        self._pages: dict[int, dict[str, NDArray[Any]]] = {}
+        self._pages: dict[int, dict[str, Array]] = {}  # the last ones
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
@@ -63,7 +153,9 @@ class AlignmentFile:
             self.end = bool(self.attributes.get("end_of_sentence_column", True))
             self.dtype = str(self._dataset("weights").dtype)
             self._length = len(self._dataset("sentence_id"))
-            self._check_lengths()
+            for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
+                if len(self._dataset(name)) != length:
+                    raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
 
     def __enter__(self) -> Self:
         return self
@@ -90,7 +182,7 @@ class AlignmentFile:
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
             raise IndexError(f"{self.path}: no record {index}; it has {self._length}, counted from 0")
-        return next(self._read(position, position + 1))
+        return next(self._records(position, position + 1))
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         return self._records(0, self._length)
@@ -104,26 +196,10 @@ class AlignmentFile:
         """How the stored links were chosen, such as "argmax" or "agreement,0.6"; None if the file does not tell."""
         kept = self.attributes
         symmetrized, threshold = kept.get("symmetrization", "none"), kept.get("threshold")
-        parts = [] if symmetrized in SOFT_METHODS else [kept.get("links_method")]
+        parts = [] if symmetrized in get_args(SoftSymmetrization) else [kept.get("links_method")]
         parts += [] if symmetrized == "none" else [symmetrized]
         parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
         return ",".join(str(part) for part in parts if part) or None
-
-    def shape(self, name: str) -> tuple[int, ...]:
-        """Returns the shape of a dataset of the layout."""
-        with self._damage():
-            shape: tuple[int, ...] = self._dataset(name).shape
-            return shape
-
-    def kind(self, name: str) -> np.dtype[Any]:
-        """Returns the type of the values of a dataset."""
-        return dataset_type(name, self.dtype)
-
-    def blocks(self, name: str, size: int = 1 << 20) -> Iterator[NDArray[Any]]:
-        """Yields the values of a dataset in blocks of at most `size`."""
-        with self._damage():
-            for start in range(0, len(self._dataset(name)), size):
-                yield self._dataset(name)[start : start + size]
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
@@ -142,7 +218,8 @@ class AlignmentFile:
 
     def sentence_count(self) -> int:
         """Returns the number of sentences, each of which has one record of rank 0."""
-        return sum(int(np.count_nonzero(ranks == 0)) for ranks in self.blocks("rank"))
+        with self._damage():
+            return int(np.count_nonzero(self._dataset("rank")[:] == 0))
 
     def close(self) -> None:
         """Closes the file. The next access opens it again."""
@@ -156,7 +233,7 @@ class AlignmentFile:
         with self._damage():
             check_seal(self.path)
             cells, size = len(self._dataset("weights")), self.path.stat().st_size
-            words = {side: int(self._dataset(f"{side}/word_offsets")[-1]) for side in SIDES}
+            words = {side: self._last(f"{side}/word_offsets") for side in SIDES}
             return {
                 "pairs": self._length,
                 "sentences": self.sentence_count(),
@@ -164,7 +241,7 @@ class AlignmentFile:
                 "target_words": words["target"],
                 "links": len(self._dataset("links")),
                 "cells": cells,
-                "weights": str(self._dataset("weights").dtype),
+                "weights": self.dtype,
                 "bytes": size,
                 "bytes_per_cell": size / cells if cells else 0.0,
                 "attributes": dict(self.attributes),
@@ -208,12 +285,6 @@ class AlignmentFile:
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
 
-    def _check_lengths(self) -> None:
-        """Raises ValueError unless the lengths of the datasets agree."""
-        for name, length in lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
-            if len(self._dataset(name)) != length:
-                raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
-
     def _last(self, name: str) -> int:
         offsets = self._dataset(name)
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
@@ -224,17 +295,16 @@ class AlignmentFile:
             self._datasets = _known(plain_datasets(file))
         return self._datasets[name]
 
-    def _page(self, number: int) -> dict[str, NDArray[Any]]:
-        """Returns offsets, log-probabilities, ids and ranks of the records of a page; the last pages stay in memory."""
+    def _page(self, number: int) -> dict[str, Array]:
+        """Returns the offsets, log-probabilities, ids and ranks of the records of a page; the last pages are kept."""
         if number in self._pages:
             return self._pages[number]
         begin = number * _PAGE
-        page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in _OFFSETS_READ}
-        page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
-        for name in _OFFSETS_READ:
-            offsets = page[name]
+        page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in OFFSETS}
+        for name, offsets in page.items():
             if len(offsets) and (offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any()):
                 raise ValueError(f"{name} does not rise")
+        page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
         if len(self._pages) == _PAGES:
             del self._pages[next(iter(self._pages))]  # the oldest
         self._pages[number] = page
@@ -245,33 +315,31 @@ class AlignmentFile:
         with self._damage():
             while start < stop:
                 offsets = self._page(start // _PAGE)["weight_offsets"][start % _PAGE :]
-                fitting = int(np.searchsorted(offsets, offsets[0] + _BLOCK_CELLS, side="right")) - 1
+                fitting = int(np.searchsorted(offsets, offsets[0] + _CELLS, side="right")) - 1
                 end = min(start + max(fitting, 1), stop)
                 yield from self._read(start, end)
                 start = end
 
     def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a block that lies in one page, with one read per dataset."""
-        more, first = (1 if self.end else 0), start % _PAGE
-        with self._damage():
-            page = self._page(start // _PAGE)
-            span = slice(first, first + stop - start + 1)
-            weights = self._parts("weights", page["weight_offsets"][span])
-            rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
-            token_log_probs = self._parts("token_log_prob", rows)
-            for k, pair in enumerate(self._read_links(start, stop)):
-                shape = len(pair.target) + more, len(pair.source) + more
-                yield AlignmentRecord(
-                    source=pair.source,
-                    target=pair.target,
-                    weights=weights[k].reshape(shape).astype(np.float32),
-                    log_prob=float(page["log_prob"][first + k]),
-                    sentence_id=pair.sentence_id,
-                    token_log_probs=token_log_probs[k],
-                    hard_links=pair.links,
-                    rank=pair.rank,
-                    end=self.end,
-                )
+        more, first, page = (1 if self.end else 0), start % _PAGE, self._page(start // _PAGE)
+        span = slice(first, first + stop - start + 1)
+        weights = self._parts("weights", page["weight_offsets"][span])
+        rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
+        token_log_probs = self._parts("token_log_prob", rows)
+        for k, pair in enumerate(self._read_links(start, stop)):
+            shape = len(pair.target) + more, len(pair.source) + more
+            yield AlignmentRecord(
+                source=pair.source,
+                target=pair.target,
+                weights=weights[k].reshape(shape).astype(np.float32),
+                log_prob=float(page["log_prob"][first + k]),
+                sentence_id=pair.sentence_id,
+                token_log_probs=token_log_probs[k],
+                hard_links=pair.links,
+                rank=pair.rank,
+                end=self.end,
+            )
 
     def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
         """Yields words and links of a block that lies in one page."""
@@ -283,15 +351,16 @@ class AlignmentFile:
             texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
             for k in range(stop - start):
                 source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
-                _check_links(links[k], len(source), len(target), start + k)
                 pairs = tuple((i, j) for i, j in links[k].tolist())
+                if any(not (0 <= i < len(source) and 0 <= j < len(target)) for i, j in pairs):
+                    raise ValueError(f"record {start + k} has a link outside its {len(source)} and {len(target)} words")
                 number, rank = page["sentence_id"][first + k], page["rank"][first + k]
                 yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
 
-    def _parts(self, name: str, offsets: NDArray[Any]) -> list[NDArray[Any]]:
+    def _parts(self, name: str, offsets: Array) -> list[Array]:
         values = self._dataset(name)[offsets[0] : offsets[-1]]
         bounds = (offsets - offsets[0]).tolist()
-        return [values[begin:end] for begin, end in itertools.pairwise(bounds)]
+        return [values[begin:end] for begin, end in pairwise(bounds)]
 
 
 def _known(datasets: dict[str, Any]) -> dict[str, Any]:
@@ -300,13 +369,403 @@ def _known(datasets: dict[str, Any]) -> dict[str, Any]:
         if name not in datasets:
             raise ValueError(f"it has no dataset {name}")
         kinds = WEIGHT_TYPES.values() if name == "weights" else (usual,)
-        found = datasets[name]
-        if found.dtype not in map(np.dtype, kinds) or found.shape[1:] != value_shape(name):
-            raise ValueError(f"{name} has the type {found.dtype} and the shape {found.shape}")
+        dataset = datasets[name]
+        if dataset.dtype not in map(np.dtype, kinds) or dataset.shape[1:] != _value_shape(name):
+            raise ValueError(f"{name} has the type {dataset.dtype} and the shape {dataset.shape}")
     return {name: datasets[name] for name in DATASETS}
 
 
-def _check_links(links: NDArray[Any], source: int, target: int, record: int) -> None:
-    """Raises ValueError for a link outside its pair of `source` and `target` words."""
-    if len(links) and (links.min() < 0 or (links.max(axis=0) >= (source, target)).any()):
-        raise ValueError(f"record {record} has a link outside its pair of {source} and {target} words")
+class _Block(NamedTuple):
+    """Records of the journal: their sizes (records, offsets), such as the cells of each; the values of the datasets."""
+
+    sizes: Array
+    values: Mapping[str, Array]
+
+
+class _Progress(NamedTuple):
+    """Counts of the records in the journal."""
+
+    records: int = 0
+    sentences: int = 0
+    last_id: int = -(2**63)
+    rises: bool = True  # whether the ids of the sentences never fall
+
+    def after(self, ids: Array, ranks: Array) -> "_Progress":
+        """Returns the counts after more records."""
+        numbers = [self.last_id, *ids.tolist()]
+        return _Progress(
+            self.records + len(ids),
+            self.sentences + int((ranks == 0).sum()),
+            numbers[-1],
+            self.rises and numbers == sorted(numbers),
+        )
+
+
+class AlignmentWriter:
+    """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.append(...)`.
+
+    The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
+    killed, FILE.h5 does not change, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`).
+
+    With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
+    added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
+    is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
+    UsageError names the difference if the file was begun with other `attributes`, `dtype` or `end`; so the attributes
+    should include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
+    after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
+    (FILE.h5.partial.old) until the new file is complete.
+
+    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `end` says whether matrices have the row and
+    the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `left()` reports what remains after an interruption. Raises
+    ResourceError if the disk refuses.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        attributes: Mapping[str, Any],
+        dtype: str = "float16",
+        *,
+        resume: bool = False,
+        end: bool = True,
+        at_most: int | None = None,
+    ) -> None:
+        if dtype not in WEIGHT_TYPES:
+            raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
+        self.kept: Path | None = None
+        self.attributes = {**DEFAULTS, **attributes, **format_attributes(end)}
+        self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()}
+        self._types["weights"] = np.dtype(dtype)
+        self._resume, self._end, self._at_most = resume, end, at_most
+        self._journal = PartialFile(path)
+        self.path, self.partial = self._journal.path, self._journal.partial
+        self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
+        self.records = self.sentences = 0  # so far
+        self._last_id = 0
+        self._written = _Progress()
+        self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
+        self._cells = self._sentences_waiting = 0
+
+    def __enter__(self) -> Self:
+        self._journal.open()
+        try:
+            self._begin()
+        except BaseException:
+            self._journal.close()
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        try:
+            if self._complete is not None:  # nothing was added
+                self._complete.close()
+            elif kind is None:
+                self._commit()
+                self._build()
+        except BaseException:
+            self._break_off()
+            raise
+        if kind is not None and self._complete is None:
+            self._break_off()
+            return
+        self._journal.close(remove=True)
+        if self.kept is not None:
+            with disk_errors(self.kept):
+                self.kept.unlink(missing_ok=True)
+
+    def left(self) -> str:
+        """Returns what remains after an interruption, for the end of a message; "" if nothing."""
+        if not self._written.sentences or not self.partial.exists():
+            return ""
+        return f"; {self.partial} has {self._written.sentences:,} pairs, and --resume continues after them"
+
+    def append(
+        self,
+        source_tokens: Sequence[str],
+        target_tokens: Sequence[str],
+        weights: Array,
+        log_prob: float,
+        sentence_id: int | None = None,
+        links: Sequence[Link] | None = None,
+        token_log_probs: Sequence[float] | Array | None = None,
+        rank: int = 0,
+    ) -> None:
+        """Adds a record: `weights` (Ty+1, Tx+1) with the row and the column of `</s>`, words without it.
+
+        By default `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,) are NaN. The
+        entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not fit,
+        a word with a line feed, a link outside its pair, and ranks out of order.
+        """
+        check_shape(source_tokens, target_tokens, weights, self._end)
+        rows = len(target_tokens) + 1
+        log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
+        if log_probs.shape != (rows,):
+            raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
+        links = argmax_links(weights, self._end) if links is None else links
+        for i, j in links:
+            if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
+                raise ValueError(f"the link {i}-{j} is outside its pair")
+        if sentence_id is None:
+            sentence_id = self._last_id if rank else self.sentences
+        if rank and not (self.records and sentence_id == self._last_id):
+            raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
+        if self._complete is not None:
+            self._copy_complete()
+        if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
+            self._commit()
+        stored = np.array(weights, self._types["weights"])
+        texts = _joined(source_tokens), _joined(target_tokens)
+        values = {
+            "weights": stored.reshape(-1),
+            "source/text": np.frombuffer(texts[0], np.uint8),
+            "target/text": np.frombuffer(texts[1], np.uint8),
+            "links": np.array(links, "<i4").reshape(-1, 2),
+            "token_log_prob": log_probs,
+            "entropy": row_entropies(stored, self._end),
+            "log_prob": [log_prob],
+            "sentence_id": [sentence_id],
+            "rank": [rank],
+        }
+        sizes = stored.size, len(links), len(texts[0]), len(texts[1]), len(source_tokens), len(target_tokens)
+        self._waiting.append((sizes, values))
+        self._cells += stored.size
+        self._sentences_waiting += rank == 0
+        self.records += 1
+        self.sentences += rank == 0
+        self._last_id = sentence_id
+
+    def add(self, record: AlignmentRecord) -> None:
+        """Adds a record as `align` makes it and as `AlignmentFile` reads it."""
+        if record.end != self._end:
+            raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
+        self.append(
+            record.source,
+            record.target,
+            record.weights,
+            record.log_prob,
+            record.sentence_id,
+            record.hard_links,
+            record.token_log_probs,
+            record.rank,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        attributes = self.attributes.items()
+        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes}
+        return {**plain, "weights": self._types["weights"].name}
+
+    def _begin(self) -> None:
+        """Resumes from what exists, or starts a new file."""
+        if not self._journal.is_empty() and not self._resume:
+            self._journal.set_aside()
+            self.kept = self._journal.old
+        if self._resume and not self._journal.is_empty():
+            self._continue()
+        elif self._resume and self.path.exists():
+            complete = AlignmentFile(self.path)
+            _check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
+            self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
+            if self._at_most is not None and self.sentences > self._at_most:
+                self._copy_complete(self._at_most)
+        else:
+            self._start()
+
+    def _start(self) -> None:
+        self._journal.cut(0)
+        self._journal.write(_MAGIC)
+        self._append(json.dumps(self._settings(), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+
+    def _continue(self) -> None:
+        """Continues the journal after its last complete block; removes what follows."""
+        end, checked = 0, False
+        with self._damaged_journal():
+            for payload, place in self._payloads():
+                if not checked:
+                    _check_same(self.partial, dict(parse_json(payload)), self._settings())
+                    checked = True
+                else:
+                    values = self._unpacked(payload).values
+                    written = self._written.after(values["sentence_id"], values["rank"])
+                    if self._at_most is not None and written.sentences > self._at_most:
+                        break
+                    self._written = written
+                end = place
+        if not checked:
+            self._start()
+            return
+        self._journal.cut(end)
+        self.records, self.sentences, self._last_id, _ = self._written
+
+    def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
+        return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
+
+    def _payloads(self) -> Iterator[tuple[bytes, int]]:
+        """Yields the content of each complete block, the settings first, and the place where it ends."""
+        with disk_errors(self.partial, "read"), self.partial.open("rb", buffering=1 << 20) as stream:
+            start = stream.read(len(_MAGIC))
+            if start != _MAGIC and not _MAGIC.startswith(start):  # a run that was killed at once leaves its beginning
+                raise FormatError(
+                    f"{self.partial}: is not a file of an interrupted run; move it away, or leave out --resume"
+                )
+            size = os.fstat(stream.fileno()).st_size
+            while len(head := stream.read(_BLOCK.size)) == _BLOCK.size:
+                length, checksum = _BLOCK.unpack(head)
+                if length > size - stream.tell() or zlib.crc32(payload := stream.read(length)) != checksum:
+                    return
+                yield payload, stream.tell()
+
+    def _append(self, payload: bytes) -> None:
+        self._journal.write(_BLOCK.pack(len(payload), zlib.crc32(payload)) + payload)
+
+    def _commit(self) -> None:
+        """Adds the waiting records, complete sentences, to the journal."""
+        if not self._waiting:
+            return
+        sizes = np.array([sizes for sizes, _ in self._waiting], "<i8")
+        values = {
+            name: np.concatenate([values[name] for _, values in self._waiting]).astype(self._types[name])
+            for name in self._waiting[0][1]
+        }
+        self._append(
+            b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
+        )
+        self._written = self._written.after(values["sentence_id"], values["rank"])
+        self._waiting, self._cells, self._sentences_waiting = [], 0, 0
+
+    def _unpacked(self, payload: bytes) -> _Block:
+        """Returns the records of a block; raises ValueError if it does not have the values that its sizes need."""
+        records = int(np.frombuffer(payload, "<u8", 1)[0])
+        sizes = np.frombuffer(payload, "<i8", records * len(OFFSETS), 8).reshape(records, len(OFFSETS))
+        place = 8 + sizes.nbytes
+        if not records or (sizes < 0).any():
+            raise ValueError("a block without records")
+        lengths = _lengths(records, dict(zip(OFFSETS, map(int, sizes.sum(0, dtype=object)), strict=True)))
+        values = {}
+        for name in DATASETS:
+            if name not in OFFSETS:
+                shape = (lengths[name], *_value_shape(name))
+                values[name] = np.frombuffer(payload, self._types[name], math.prod(shape), place).reshape(shape)
+                place += values[name].nbytes
+        if place != len(payload):
+            raise ValueError(f"a block of {len(payload):,} bytes, and its records need {place:,}")
+        return _Block(sizes, values)
+
+    def _build(self) -> None:
+        """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
+        for left in self.path.parent.glob(
+            f".{glob.escape(self.path.name)}.*.partial"
+        ):  # by a run killed in this method
+            if re.fullmatch(rf"\.{re.escape(self.path.name)}\.\d+\.partial", left.name):
+                left.unlink(missing_ok=True)
+        with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
+            rises = {"nmtalign_version": __version__, "sentence_ids_rise": self._written.rises}
+            write_attributes(file, {**self.attributes, **rises})
+            datasets = {
+                name: file.create_dataset(
+                    name,
+                    shape=(0, *_value_shape(name)),
+                    maxshape=(None, *_value_shape(name)),
+                    chunks=(chunk, *_value_shape(name)),
+                    dtype=self._types[name],
+                    compression="gzip",
+                    compression_opts=_COMPRESSION,
+                    shuffle=True,
+                )
+                for name, (_, chunk) in DATASETS.items()
+            }
+            totals, records = np.zeros((1, len(OFFSETS)), np.int64), 0
+            for name in OFFSETS:
+                _extend(datasets[name], totals[0, :1])
+            for blocks in self._grouped():
+                ends = totals + np.concatenate([block.sizes for block in blocks]).cumsum(0)
+                totals, records = ends[-1:], records + len(ends)
+                for place, name in enumerate(OFFSETS):
+                    _extend(datasets[name], ends[:, place])
+                for name in blocks[0].values:
+                    _extend(datasets[name], np.concatenate([block.values[name] for block in blocks]))
+            if records != self._written.records:
+                raise ValueError(f"{records} complete records, and {self._written.records} were written")
+
+    def _grouped(self) -> Iterator[list[_Block]]:
+        """Yields the blocks of the journal in groups of a limited size."""
+        group: list[_Block] = []
+        payloads = self._payloads()
+        next(payloads)  # the settings
+        for payload, _ in payloads:
+            group.append(self._unpacked(payload))
+            if len(group) == _PAGE // COMMIT or sum(len(block.values["weights"]) for block in group) > _CELLS:
+                yield group
+                group = []
+        if group:
+            yield group
+
+    def _copy_complete(self, sentences: int | None = None) -> None:
+        """Writes the records of the complete file again, or those of its first `sentences` sentences."""
+        complete, self._complete = self._complete, None
+        if complete is None:
+            return
+        self.records = self.sentences = 0
+        self._start()
+        with complete:
+            for record in complete:
+                if record.rank == 0 and self.sentences == sentences:
+                    break
+                self.add(record)
+
+    def _break_off(self) -> None:
+        """Leaves the journal for a run that resumes; a journal without records is removed."""
+        nothing = not self._written.records
+        self._journal.close(remove=nothing)
+        if nothing and self.kept is not None:
+            with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
+                self.kept.replace(self.partial)
+                self.kept = None
+
+
+def _extend(dataset: Any, values: Array) -> None:
+    start = len(dataset)
+    dataset.resize(start + len(values), axis=0)
+    dataset[start:] = values
+
+
+def _joined(words: Sequence[str]) -> bytes:
+    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes U+FFFD."""
+    text = "".join([f"{word}\n" for word in words])
+    if text.count("\n") != len(words):
+        raise ValueError("a word contains a line feed, which ends a word in the file")
+    try:
+        return text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+
+
+def _check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+    """Raises UsageError naming the first setting that differs between this run and the one that began `path`.
+
+    The places of the texts, and options of the machine such as threads, may differ.
+    """
+    before, after = dict(_flat(begun)), dict(_flat(now))
+    for name in {**after, **before}:
+        if name.split(".")[0] in now and before.get(name) != after.get(name):
+            raise UsageError(
+                f"{path}: was begun with {name} = {_shown(before.get(name))}, and now it is {_shown(after.get(name))}; "
+                "resume with the same model, texts and options, or leave out --resume"
+            )
+
+
+def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Yields (name, value) of the settings that must not change; `name.key` for each key of a JSON object."""
+    for name in (name for name in settings if name not in _FREE):
+        options = None
+        with contextlib.suppress(TypeError, ValueError):
+            options = parse_json(settings[name])
+        if isinstance(options, dict):
+            free = _FREE_OPTIONS if name == "options" else ()
+            yield from ((f"{name}.{key}", options[key]) for key in options if key not in free)
+        else:
+            yield name, settings[name]
+
+
+def _shown(value: Any) -> str:
+    text = "nothing" if value is None else str(value)
+    return text if len(text) <= 40 else f"{text[:37]}..."

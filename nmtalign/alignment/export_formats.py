@@ -1,4 +1,4 @@
-"""An alignment file in other formats: Pharaoh's links, JSON lines, Marian's soft alignments, NumPy arrays.
+"""An alignment file in other formats: Pharaoh's links, JSON lines, Marian's soft alignments.
 
 | format  | content                                                                                                  |
 |---------|----------------------------------------------------------------------------------------------------------|
@@ -8,58 +8,48 @@
 |         | spaces                                                                                                   |
 | json    | per entry an object: id, rank, source, target, weights (rows as in the file), links, log_prob,           |
 |         | token_log_probs                                                                                          |
-| numpy   | an .npz archive of the arrays of the file, `source/text` as `source_text`, and its attributes as JSON,   |
-|         | without pickled objects                                                                                  |
 
 Weights are written with the digits that are needed to read the stored numbers back exactly.
 """
 
+import contextlib
 import functools
 import json
 import math
-import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, TextIO
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.layout import DATASETS
 from nmtalign.alignment.links import AlignmentRecord, format_links
-from nmtalign.errors import UsageError
-from nmtalign.files import atomic_path, atomic_text, check_other
+from nmtalign.files import atomic_text, check_other
 from nmtalign.text.lines import escaped_breaks
 
 TextFormat = Literal["pharaoh", "json", "marian"]
-ExportFormat = Literal["pharaoh", "json", "marian", "numpy"]
 Entries = Literal["best", "all"]  # of n-best lists
 _ESCAPED_BARS = "| | |"
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # of the archive's members, so that equal arrays give equal bytes
 
 
-def write_export(file: Path, output: Path, form: ExportFormat = "pharaoh", entries: Entries | None = None) -> None:
-    """Writes an alignment file in another format, atomically; a text whose name ends in .gz is compressed.
+def export_alignments(
+    path: Path, output: Path | TextIO, form: TextFormat | None = None, entries: Entries | None = None
+) -> None:
+    """Writes the lines of `text_lines` to a stream or, atomically, to a file; .gz compresses it.
 
-    `entries` chooses one line per sentence ("best") or per entry of its n-best list ("all", the default of json and the
-    only choice for numpy). Raises FormatError for a damaged file, UsageError if the output is the input.
+    Raises FormatError for a damaged alignment file, UsageError if the output is the input.
     """
-    check_other(output, [file])
-    if form == "numpy" and entries == "best":
-        raise UsageError(
-            "NumPy arrays contain all entries, and the array `rank` distinguishes them; leave out --entries best"
-        )
-    with AlignmentFile(file) as alignments:
-        if form == "numpy":
-            write_numpy(alignments, output)
-        else:
-            with atomic_text(output) as stream:
-                stream.writelines(text_lines(alignments, form, entries))
+    with contextlib.ExitStack() as stack:
+        if isinstance(output, Path):
+            check_other(output, [path])
+        file = stack.enter_context(AlignmentFile(path))
+        stream = stack.enter_context(atomic_text(output)) if isinstance(output, Path) else output
+        stream.writelines(text_lines(file, form or "pharaoh", entries))
 
 
 def text_lines(file: AlignmentFile, form: TextFormat, entries: Entries | None = None) -> Iterator[str]:
-    """Yields the lines of a text format, with `\\n`: one per sentence ("best"), or per entry ("all", default of json).
+    """Yields the lines of a format, with `\\n`: one per sentence ("best"), or per entry ("all", default of json).
 
     With "all" Marian's lines are those of its n-best lists: `id ||| words ||| weights ||| F0= -3.21 ||| -3.21`. For
     pharaoh the weights are not read.
@@ -76,20 +66,13 @@ def text_lines(file: AlignmentFile, form: TextFormat, entries: Entries | None = 
 
 def marian_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns `le renard ||| 0.9,0.1,0 0.2,0.7,0.1 0,0,1`; `dtype` is the type in which the weights are stored."""
-    return f"{_words(record)} ||| {_groups(record, dtype)}"
+    words = " ".join(record.target).replace("|||", _ESCAPED_BARS)
+    return f"{words} ||| {' '.join(map(','.join, _texts(record.weights, dtype)))}"
 
 
 def _marian_entry(record: AlignmentRecord, dtype: str) -> str:
     log_prob = f"{record.log_prob if math.isfinite(record.log_prob) else 0:.6g}"  # as in the lists of `translate`
-    return f"{record.sentence_id} ||| {_words(record)} ||| {_groups(record, dtype)} ||| F0= {log_prob} ||| {log_prob}"
-
-
-def _words(record: AlignmentRecord) -> str:
-    return " ".join(record.target).replace("|||", _ESCAPED_BARS)
-
-
-def _groups(record: AlignmentRecord, dtype: str) -> str:
-    return " ".join(map(",".join, _texts(record.weights, dtype)))
+    return f"{record.sentence_id} ||| {marian_line(record, dtype)} ||| F0= {log_prob} ||| {log_prob}"
 
 
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
@@ -126,23 +109,3 @@ def _half_texts() -> list[str]:
 
 def _short(value: Any) -> str:
     return str(value).removesuffix(".0")
-
-
-def write_numpy(file: AlignmentFile, path: Path) -> None:
-    """Writes the arrays of a file to an .npz archive in constant memory; ResourceError if the disk refuses."""
-    with atomic_path(path) as temporary, zipfile.ZipFile(temporary, "w") as archive:
-        attributes = np.array(json.dumps(file.attributes, ensure_ascii=False))
-        _write_blocks(archive, "attributes", attributes.dtype, attributes.shape, [attributes])
-        for name in DATASETS:
-            kind, shape = file.kind(name), file.shape(name)
-            _write_blocks(archive, name.replace("/", "_"), kind, shape, file.blocks(name))
-
-
-def _write_blocks(
-    archive: zipfile.ZipFile, name: str, kind: np.dtype[Any], shape: tuple[int, ...], blocks: Iterable[NDArray[Any]]
-) -> None:
-    header = {"descr": np.lib.format.dtype_to_descr(kind), "fortran_order": False, "shape": shape}
-    with archive.open(zipfile.ZipInfo(f"{name}.npy", _EPOCH), "w", force_zip64=True) as stream:
-        np.lib.format.write_array_header_2_0(stream, header)
-        for block in blocks:
-            stream.write(block.tobytes())

@@ -14,6 +14,7 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -44,6 +45,12 @@ def pieces_of(word: str) -> list[str]:
     if folded.isalpha():
         return [folded]
     return [folded[found.start() : found.end()] for found in _PIECE.finditer("".join(map(_class_of, folded)))]
+
+
+def spelled(word: str, pieces: Sequence[str]) -> list[str]:
+    """Returns the pieces of a word (`pieces_of`) as it writes them; in lower case if that has another length."""
+    ends = list(accumulate(map(len, pieces), initial=0))
+    return [word[begin:end] for begin, end in pairwise(ends)] if ends[-1] == len(word) else list(pieces)
 
 
 def _class_of(character: str) -> str:

@@ -1,4 +1,4 @@
-"""Files of links, and how links compare with gold links.
+"""Files of links, how links compare with gold links, and files whose positions count the same words.
 
 | format  | a line                                                                                 | counts from |
 |---------|----------------------------------------------------------------------------------------|-------------|
@@ -11,26 +11,40 @@ blank decides which format a file has. Scores after a tab are ignored. Alignment
 """
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal
+from typing import Literal, NamedTuple
 
-from nmtalign.alignment.links import Link, LinkedPair, without_scores
-from nmtalign.errors import InputError, UsageError
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.links import Link, LinkedPair
+from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
+from nmtalign.settings.definition import option
+from nmtalign.settings.workspace import FilePair
+from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_lines, shown
-from nmtalign.text.link_counting import SAMPLE, Links, check_alike
+from nmtalign.text.link_counting import (
+    SAMPLE,
+    Links,
+    SplitLine,
+    SplitPair,
+    check_alike,
+    converted_note,
+    counts_words,
+    token_links,
+)
+from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import SpacedWords
 
-if TYPE_CHECKING:
-    from nmtalign.alignment.alignment_file import AlignmentFile
-
-Role = Literal["gold", "links"]  # errors name the option --gold-base or --links-base
-Words = tuple[Sequence[str], Sequence[str]]  # source, target
+Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
+Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
 _HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
+_SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
 _WRONG: Mapping[Role, str] = {
@@ -81,22 +95,13 @@ class LinkCounts:
     def __add__(self, other: "LinkCounts") -> "LinkCounts":
         return LinkCounts(*map(add, vars(self).values(), vars(other).values()))
 
-    @property
-    def precision(self) -> float | None:
-        """|A and P| / |A|; None without found links."""
-        return self.links_possible / self.links if self.links else None
-
-    @property
-    def recall(self) -> float | None:
-        """|A and S| / |S|; None without sure links."""
-        return self.links_sure / self.sure if self.sure else None
-
     def rates(self) -> ErrorRates:
         """precision = |A and P| / |A|, recall = |A and S| / |S|, AER = 1 - (|A and S| + |A and P|) / (|A| + |S|).
 
         F1 is the harmonic mean of precision and recall. A fraction with a denominator of 0 is 1.
         """
-        precision, recall = (1.0 if rate is None else rate for rate in (self.precision, self.recall))
+        precision = self.links_possible / self.links if self.links else 1.0
+        recall = self.links_sure / self.sure if self.sure else 1.0
         total = self.links + self.sure
         aer = 1 - (self.links_sure + self.links_possible) / total if total else 0.0
         return ErrorRates(precision, recall, aer, f_measure(precision, recall))
@@ -123,8 +128,7 @@ class LinkFile:
     base: int  # first position in the file; positions in `pairs` count from 0
     pairs: Sequence[GoldLinks]
     reverse: bool = False  # whether the file has the target first; `pairs` have the source first
-    line_of: Mapping[tuple[int, Link], int] = field(default_factory=dict)  # NAACL: line of each (pair, link as written)
-    words: Sequence[Words] | None = None  # if the file contains the words
+    words: Sequence[tuple[Sequence[str], Sequence[str]]] | None = None  # of source and target, if the file has them
     method: str | None = None  # for an alignment file: how its links were made
     model: str | None = None  # for an alignment file: the hash of the model
     role: Role = "links"
@@ -155,14 +159,10 @@ class LinkFile:
             f"{self.name}: has no line {number + 1}: it has {len(self.pairs)}; give the links of the same sentences"
         )
 
-    def where(self, pair: int, link: Link | None = None) -> str:
-        """Returns file and line of a pair, counted from 0, or of one of its links, for errors."""
-        if self.format == "HDF5":
-            return f"{self.name}: record {pair}"
-        if self.format == "Pharaoh":
-            return f"{self.name}: line {pair + 1}"
-        line = self.line_of.get((pair, link[::-1] if self.reverse else link)) if link else None
-        return f"{self.name}: line {line}" if line else f"{self.name}: sentence {pair + 1}"
+    def where(self, pair: int) -> str:
+        """Returns the file and the place of a pair, counted from 0, for errors."""
+        place = {"HDF5": f"record {pair}", "Pharaoh": f"line {pair + 1}", "NAACL": f"sentence {pair + 1}"}
+        return f"{self.name}: {place[self.format]}"
 
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
@@ -174,11 +174,11 @@ class LinkFile:
                     fits = len(links) > 2 and all(
                         j < (source_length or 0) and i < (target_length or 0) for i, j in links
                     )
-                    option = f"{'leave out' if self.reverse else 'give'} --reverse-{self.role}"
+                    fix = f"{'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')}"
                     raise InputError(
-                        f"{self.where(number, link)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {plural(length, 'word')}; "
-                        + (_EXCHANGED if fits else _OUTSIDE).format(option)
+                        f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
+                        f"points outside the pair, whose {side} has {_plural(length, 'word')}; "
+                        + (_EXCHANGED if fits else _OUTSIDE).format(fix)
                     )
 
 
@@ -242,7 +242,14 @@ def read_links(
             raise UsageError(f"{path}: positions in an alignment file count from 0; leave --{role}-base out")
         file = _stored_links(path, method, threshold)
     else:
-        file = _text_links(path, role, base)
+        lines, name = list(read_lines(path)), shown(path)
+        numbered = bool(_NUMBERED.fullmatch(next((line.strip() for line in lines if line.strip()), "")))
+        base = int(numbered) if base is None else base
+        if numbered:
+            file = LinkFile(name, "NAACL", base, _naacl_links(lines, name, base, role))
+        else:
+            pairs = [parse_links(line, f"{name}: line {number}", base, role) for number, line in enumerate(lines, 1)]
+            file = LinkFile(name, "Pharaoh", base, pairs)
     return replace(file.turned() if reverse else file, reverse=reverse, role=role)
 
 
@@ -258,23 +265,14 @@ def is_hdf5(path: Path) -> bool:
         return False
 
 
-def _text_links(path: Path, role: Role, base: int | None) -> LinkFile:
-    lines, name = list(read_lines(path)), shown(path)
-    numbered = bool(_NUMBERED.fullmatch(next((line.strip() for line in lines if line.strip()), "")))
-    base = int(numbered) if base is None else base
-    if numbered:
-        return _naacl_links(lines, name, base, role)
-    pairs = [parse_gold(line, f"{name}: line {number}", base, role) for number, line in enumerate(lines, 1)]
-    return LinkFile(name, "Pharaoh", base, pairs)
-
-
-def parse_gold(text: str, where: str, base: int = 0, role: Role = "gold") -> GoldLinks:
+def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:
     """Returns the links of a line in Pharaoh's format, counted from 0, while those of the line count from `base`.
 
-    Raises InputError that starts with `where` (file and line).
+    The line may have scores (`AlignmentRecord.scored_links`). Raises InputError that starts with `where` (file and
+    line).
     """
     sure, possible = set(), set()
-    for part in without_scores(text).split():
+    for part in _SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
             raise InputError(f"{where}: {part!r} {_WRONG[role]}")
@@ -295,10 +293,9 @@ def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> 
     return i - base, j - base
 
 
-def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> LinkFile:
+def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list[GoldLinks]:
     sure: dict[int, set[Link]] = {}
     possible: dict[int, set[Link]] = {}
-    line_of: dict[tuple[int, Link], int] = {}
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line:
             continue
@@ -311,25 +308,27 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> Link
         if int(match[1]) == 0:
             raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
         pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), line, where, base, role)
-        line_of.setdefault((pair, link), number)
         possible.setdefault(pair, set()).add(link)
         if match[4] != "P":
             sure.setdefault(pair, set()).add(link)
-    pairs = [
+    return [
         GoldLinks(frozenset(sure.get(pair, ())), frozenset(possible[pair])) if pair in possible else NO_LINKS
         for pair in range(max(possible, default=-1) + 1)
     ]
-    return LinkFile(name, "NAACL", base, pairs, line_of=line_of)
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
-    """Reads the links of the best record of each sentence."""
-    from nmtalign.alignment.alignment_file import AlignmentFile
-
-    pairs: list[GoldLinks] = []
-    words: list[Words] = []
+    """Reads the links of the best record of each sentence; the weights are read only if they choose the links."""
+    pairs, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
+    other = method is not None or threshold is not None
     with AlignmentFile(path) as file:
-        for pair in _linked_pairs(file, method, threshold):
+        records: Iterable[LinkedPair] = file.links()
+        if other:
+            records = (
+                LinkedPair(one.source, one.target, tuple(one.links(method, threshold)), one.sentence_id, one.rank)
+                for one in file
+            )
+        for pair in records:
             if pair.rank:
                 continue
             if pair.sentence_id != len(pairs):
@@ -337,24 +336,126 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
                     f"{path}: has sentence {pair.sentence_id} where sentence {len(pairs)} should be; give the "
                     "alignments of a complete text, in order"
                 )
-            links = frozenset(pair.links)
-            pairs.append(GoldLinks(links, links))
+            pairs.append(GoldLinks(frozenset(pair.links), frozenset(pair.links)))
             words.append((pair.source, pair.target))
-        made, model = file.method(), file.attributes.get("model_hash")
-    chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
-    return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=chosen or made, model=model)
+        chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
+        model = file.attributes.get("model_hash")
+        return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=chosen or file.method(), model=model)
 
 
-def _linked_pairs(file: "AlignmentFile", method: LinkMethod | None, threshold: float | None) -> Iterator[LinkedPair]:
-    """Yields the records with the chosen links; weights are read only if they choose the links."""
-    if method is None and threshold is None:
-        yield from file.links()
-        return
-    for record in file:
-        links = tuple(record.links(method, threshold))
-        yield LinkedPair(record.source, record.target, links, record.sentence_id, record.rank)
+def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
+    """Raises InputError if gold links count the words between spaces, and the alignments tokens, or the reverse."""
+    best = (pair for pair in file.links() if pair.rank == 0 and pair.sentence_id < len(gold.pairs))
+    check_alike(gold.name, str(file.path), ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best))
 
 
-def plural(number: int, unit: str) -> str:
+class ComparableLinks(NamedTuple):
+    """Files of links that count the same words, the words that they count, and a note for each converted file."""
+
+    files: Sequence[LinkFile]
+    pairs: int
+    words: tuple[Side, Side]
+    origin: str  # of the words
+    notes: Sequence[str] = ()
+
+
+def comparable(
+    files: Sequence[LinkFile], texts: tuple[Path | None, Path | None], others: Sequence[FilePair] = ()
+) -> ComparableLinks:
+    """Returns files of links, gold links first, with their words: those of the texts, else of an alignment file.
+
+    Where one file counts the words between spaces and another one tokens, the links of the first become links between
+    tokens. This needs both texts: those given, or two of `others` that fit. Raises InputError for files of unequal
+    length, for a link outside its pair, and if files that count differently cannot be converted.
+    """
+    lines = {path: list(read_lines(path)) for path in texts if path}
+    pairs = _common_length(files, {shown(path): len(text) for path, text in lines.items()})
+    source, target = texts
+    if source and target:
+        if found := _in_tokens(files, (source, target), (lines[source], lines[target])):
+            return found
+    else:
+        try:
+            for file in files[1:]:
+                both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
+                check_alike(file.name, files[0].name, both)
+        except InputError as error:
+            for one in others:
+                with suppress(InputError):  # other texts, or none
+                    text = list(read_lines(one[0])), list(read_lines(one[1]))
+                    if len(text[0]) == len(text[1]) == pairs and (found := _in_tokens(files, one, text)):
+                        return found
+            raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
+    holder = next((file for file in files if file.words is not None), None)
+    words: list[Side] = []
+    for side, path in enumerate(texts):
+        stored = [pair[side] for pair in holder.words] if holder and holder.words is not None else None
+        words.append([SpacedWords().tokenize(line) for line in lines[path]] if path else stored)
+    for number in range(pairs):
+        for file in files:
+            file.check_inside(number, *(None if own is None else len(own[number]) for own in words))
+    origin = shown(source) if source else holder.name if holder else "largest gold position"
+    return ComparableLinks(files, pairs, (words[0], words[1]), origin)
+
+
+def _in_tokens(
+    files: Sequence[LinkFile], texts: FilePair, lines: tuple[Sequence[str], Sequence[str]]
+) -> ComparableLinks | None:
+    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
+    sample = _split(texts, [text[:SAMPLE] for text in lines])
+    counted = [counts_words((file.pair(number).possible, pair) for number, pair in enumerate(sample)) for file in files]
+    if False not in counted:
+        return None
+    pairs = _split(texts, lines)
+    found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
+    notes = [converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
+    words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
+    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
+
+
+def _split(texts: FilePair, lines: Sequence[Sequence[str]]) -> list[SplitPair]:
+    tokenize = [MosesWords(suffix_language(path)).tokenize for path in texts]
+    source, target = (
+        [SplitLine.of(line, own(line)) for line in text] for text, own in zip(lines, tokenize, strict=True)
+    )
+    return list(zip(source, target, strict=True))
+
+
+def _converted(file: LinkFile, pairs: Sequence[SplitPair], words: bool) -> LinkFile:
+    """Returns a file, converted if it counts `words`; raises InputError for a link outside its pair."""
+    found = []
+    for number, pair in enumerate(pairs):
+        file.check_inside(number, *(side.word_count() if words else len(side.tokens) for side in pair))
+        if words:
+            sure, possible = (frozenset(token_links(links, pair)) for links in vars(file.pair(number)).values())
+            found.append(GoldLinks(sure, possible | sure))
+    method = ",".join(filter(None, (file.method, "words-to-tokens")))
+    return replace(file, pairs=found, method=method) if words else file
+
+
+def _common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
+    """Returns the number of pairs that all files and texts (name: lines) have; raises InputError if they differ."""
+    counts = {file.name: len(file.pairs) for file in files if not file.open_ended} | dict(texts)
+    open_ended = [file for file in files if file.open_ended]
+    if not counts:
+        return max((len(file.pairs) for file in open_ended), default=0)
+    (first, expected), *others = counts.items()
+    for name, count in others:
+        if count != expected:
+            (short, fewer), (long, more) = sorted(((first, expected), (name, count)), key=lambda item: item[1])
+            raise InputError(
+                f"{short}: has no line {fewer + 1}: it has {_plural(fewer, 'line')}, but {long} has "
+                f"{_plural(more, 'line')}; give files with one line per sentence"
+            )
+    for file in open_ended:
+        if (count := len(file.pairs)) > expected:
+            raise InputError(
+                f"{file.name}: a link of sentence {count}, but {first} has {_plural(expected, 'line')}; give files of "
+                "the same sentences"
+            )
+    return expected
+
+
+def _plural(number: int, unit: str) -> str:
     """Returns a number and its unit, such as "1 line" or "2 lines"."""
     return f"{number} {unit}{'' if number == 1 else 's'}"

@@ -6,6 +6,7 @@ All files are in one folder:
 |---------------------|----------------------------------------------------------------------------------|
 | link.json           | the texts and settings of the run, and the seconds of each step                  |
 | aligner.safetensors | what was learned (`nmtalign.alignment.word_aligner`); it aligns other pairs too  |
+| lexicon.tsv         | the translation table: source, target, p(target given source) (`write_table`)     |
 | links.tsv           | the links of all pairs and their probabilities (`AlignmentRecord.scored_links`)  |
 | work                | until the run is complete: what the iterations so far have learned               |
 """
@@ -15,7 +16,8 @@ import json
 import math
 import shutil
 import time
-from collections.abc import Callable, Iterator
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
@@ -24,17 +26,18 @@ from typing import Any
 import numpy as np
 import torch
 
-from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, usable
+from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
 from nmtalign.alignment.aligning import AlignmentRun
-from nmtalign.alignment.layout import SIDES
-from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.alignment.model1 import WordNumbers, read_bitext
-from nmtalign.alignment.pair_batches import Sentences
+from nmtalign.alignment.links import SIDES, AlignmentRecord
+from nmtalign.alignment.translation_table import write_table
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import using_threads
+from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import (
+    ALIGNER,
     INCOMPLETE,
+    LINKS,
     PartialFile,
     atomic_text,
     check_no_link,
@@ -43,16 +46,16 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
-from nmtalign.model_files import ALIGNER
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
-from nmtalign.settings.definition import seconds
+from nmtalign.settings.definition import seconds, select
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import check_spaces
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.text.vocabulary import LEXICON
 
-_WORK, _LINKS, _RECORD, _STATE = "work", "links.tsv", "link.json", "learned.safetensors"
+_WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
 _QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of --quick
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
@@ -61,6 +64,7 @@ _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
+_LONGEST = 200  # words of a side of a pair that is learned from
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
 
 
@@ -73,6 +77,45 @@ class LinkProgress:
     doing: str
     done: float | None = None
     seconds_left: float | None = None
+
+
+class BitextSide:
+    """One side of the texts while they are read: the numbers of the words, and the sentences."""
+
+    def __init__(self) -> None:
+        self.index = WordIndex()
+        self._ids, self._lengths = array("i"), array("q", [0])
+
+    def add(self, words: Sequence[str]) -> None:
+        """Adds a sentence."""
+        self._ids.extend(map(self.index.__getitem__, words))
+        self._lengths.append(len(words))
+
+    def sentences(self) -> Sentences:
+        return Sentences(np.array(self._ids, np.int32), np.cumsum(np.array(self._lengths, np.int64)))
+
+    def has_free_commas(self) -> bool:
+        """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
+        counts: list[int] = np.bincount(np.array(self._ids, np.int32), minlength=len(self.index)).tolist()
+        free = sum(count for word, count in zip(self.index, counts, strict=True) if word in _COMMAS)
+        ending = (word[-1] in _COMMAS and len(word) > 1 for word in self.index)
+        attached = sum(count for ends, count in zip(ending, counts, strict=True) if ends)
+        return attached < _MOST_ATTACHED * free
+
+
+def read_sides(
+    pairs: Iterable[tuple[str, str]], tell: Callable[[], object] = lambda: None
+) -> tuple[tuple[BitextSide, BitextSide], int]:
+    """Returns both sides of the pairs that have words on both sides, not too many, and the number of all pairs."""
+    split, sides, number = SpacedWords().tokenize, (BitextSide(), BitextSide()), 0
+    for number, (source, target) in enumerate(pairs, 1):
+        words = split(source), split(target)
+        if all(0 < len(own) <= _LONGEST for own in words):
+            for side, own in zip(sides, words, strict=True):
+                side.add(own)
+        if number % 1000 == 0:
+            tell()
+    return sides, number
 
 
 class _Halted(Exception):  # noqa: N818
@@ -96,7 +139,7 @@ class LinkRun:
         show: Callable[[LinkProgress], object] = lambda progress: None,
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self.folder, self.links, self.config = folder, folder / _LINKS, config or LinkConfig()
+        self.folder, self.links, self.config = folder, folder / LINKS, config or LinkConfig()
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         limit = self.config.max_time
@@ -104,7 +147,6 @@ class LinkRun:
         self._step, self._doing, self._began = 0, "", 0.0
         self._stopped = False
         self._record = self._open()
-        self.was_complete = self.links.exists()
 
     def stop(self, reason: str) -> None:
         """Ends the run; a signal handler may call it. The same run resumes after the last complete iteration."""
@@ -119,8 +161,8 @@ class LinkRun:
         with contextlib.suppress(_Halted), folder_lock(self._work), using_threads(self.config.threads):
             sweep(self.folder)
             if not (self.folder / ALIGNER).exists():
-                names, sides = self._read()
-                self._learn(names, sides)
+                self._read()
+                self._learn()
             if not self.links.exists():
                 self._align()
             shutil.rmtree(self._work, ignore_errors=True)
@@ -140,7 +182,9 @@ class LinkRun:
             hashes = [sha256_of(path) for path in self._texts]
         except OSError as error:
             raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
-        settings = {name: getattr(self.config, name) for name in ("max_time", "quick", "tokenized")}
+        settings = {
+            name: getattr(self.config, name) for name in select(LinkConfig, lambda one: one.affects != "machine")
+        }
         if not (self.folder / _RECORD).exists():
             if self.folder.exists() and not all(map(_is_unfinished, self.folder.iterdir())):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
@@ -178,30 +222,33 @@ class LinkRun:
             raise _Halted
         self._show(LinkProgress(self._step, _STEPS, self._doing, done, left))
 
-    def _read(self) -> tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]:
-        """Returns the words and the sentences of both sides."""
+    def _read(self) -> None:
+        """Reads the texts: the words and the sentences of both sides."""
         with self._part(1, "reading the texts"):
             pairs = read_pairs(*self._texts)
             first = list(islice(pairs, _SPACES_SEEN_IN))
             check_spaces(self._texts, first, self._notify)
-            bitext = read_bitext(chain(first, pairs), Tokenizers.spaced(), progress=lambda pairs: self._tell())
-            self._record["pairs"] = len(bitext) + bitext.left_out
+            sides, self._record["pairs"] = read_sides(chain(first, pairs), self._tell)
             if not self._record["pairs"]:
                 names = " and ".join(map(str, self._texts))
                 raise InputError(f"{names}: no lines; give files with text")
-            self._tokenized = self.config.tokenized or all(map(_has_free_commas, (bitext.source, bitext.target)))
+            self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
             pieces = Pieces(self._tokenized)
-            source, target = in_pieces(bitext.source, pieces), in_pieces(bitext.target, pieces)
-            return (source[0], target[0]), (source[1], target[1])
+            parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
+            self._spellings = [spellings for spellings, _, _ in parts]
+            self._names = parts[0][1], parts[1][1]
+            self._sides = parts[0][2], parts[1][2]
 
-    def _learn(self, names: tuple[list[str], list[str]], sides: tuple[Sentences, Sentences]) -> None:
+    def _learn(self) -> None:
         with self._part(2, "learning"):
             quick = self.config.quick
             iterations = MODEL_1 + (_QUICK_HMM if quick else HMM)
             if "every" not in self._record:
-                self._record["every"] = self._thinned(names, sides, iterations)
+                self._record["every"] = self._thinned(iterations)
                 self._save()
-            learning = AgreeingModels(names, sides, torch.get_num_threads(), iterations, self._record["every"])
+            learning = AgreeingModels(
+                self._names, self._sides, torch.get_num_threads(), iterations, self._record["every"]
+            )
             state = self._work / _STATE
             if state.exists():
                 _restore(learning, state)
@@ -219,19 +266,20 @@ class LinkRun:
                 learning.iterate(tell)
                 save_tensors(state, learning.state(), {})
             languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
+            write_table(self.folder / LEXICON, learning.model, self._spellings)
             save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
 
-    def _thinned(self, names: tuple[list[str], list[str]], sides: tuple[Sentences, Sentences], iterations: int) -> int:
+    def _thinned(self, iterations: int) -> int:
         """Returns n if only every n-th pair is to be used for learning."""
-        rows = usable(sides)
-        lengths = [side.lengths()[rows] for side in sides]
+        rows = usable(self._sides)
+        lengths = [side.lengths()[rows] for side in self._sides]
         cells = float(lengths[0] @ lengths[1])
         every = max(1, math.ceil(cells / MOST_CELLS))
         if self.config.quick:
             every = max(every, math.ceil(len(rows) / _QUICK_PAIRS))
         if self._budget is not None and len(rows):
             trial = AgreeingModels(
-                names, sides, torch.get_num_threads(), iterations, max(every, len(rows) // _TRIAL_PAIRS)
+                self._names, self._sides, torch.get_num_threads(), iterations, max(every, len(rows) // _TRIAL_PAIRS)
             )
             began = time.monotonic()
             trial.iterate()
@@ -294,14 +342,6 @@ def _restore(learning: AgreeingModels, state: Path) -> None:
         learning.restore(load_tensors(state)[0])
     except (KeyError, RuntimeError, ValueError, TypeError):
         raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
-
-
-def _has_free_commas(side: WordNumbers) -> bool:
-    """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
-    counts = np.bincount(side.ids, minlength=len(side.words))
-    free = sum(int(counts[place]) for place, word in enumerate(side.words) if word in _COMMAS)
-    attached = sum(int(counts[place]) for place, word in enumerate(side.words) if len(word) > 1 and word[-1] in _COMMAS)
-    return attached < _MOST_ATTACHED * free
 
 
 def _work_of(iterations: int) -> float:

@@ -1,9 +1,8 @@
-"""Alignment records, hard links from soft weights, subword pieces merged to words, and Pharaoh's format.
+"""Alignment records, hard links from soft weights, subword pieces merged to words, and how they are printed.
 
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -11,16 +10,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
+SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
 _WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines
-_LINK = re.compile(r"(\d{1,9})-(\d{1,9})", re.ASCII)
-_SCORES = re.compile(r"\t[0-9. ]*$")
 
 
 class LinkedPair(NamedTuple):
@@ -31,10 +28,6 @@ class LinkedPair(NamedTuple):
     links: tuple[Link, ...]
     sentence_id: int = 0
     rank: int = 0  # place in an n-best list, from 0
-
-    def turned(self) -> "LinkedPair":
-        """Returns the pair with source and target exchanged."""
-        return self._replace(source=self.target, target=self.source, links=tuple((j, i) for i, j in self.links))
 
 
 @dataclass(frozen=True)
@@ -244,23 +237,3 @@ def _with_end(word_index: Sequence[int]) -> NDArray[np.int64]:
 def format_links(links: Iterable[Link]) -> str:
     """Returns links in Pharaoh's format, source first: "0-0 2-1"."""
     return " ".join(f"{i}-{j}" for i, j in links)
-
-
-def parse_links(text: str, where: str) -> list[Link]:
-    """Returns the links of a line in Pharaoh's format, which may have scores (`AlignmentRecord.scored_links`).
-
-    Raises InputError that starts with `where` (file and line).
-    """
-    return [_parse_link(part, where) for part in without_scores(text).split()]
-
-
-def without_scores(line: str) -> str:
-    """Returns a line of links without the column of `AlignmentRecord.scored_links`."""
-    return _SCORES.sub("", line)
-
-
-def _parse_link(part: str, where: str) -> Link:
-    match = _LINK.fullmatch(part)
-    if not match:
-        raise InputError(f"{where}: {part!r} is not a link; write source-target, counted from 0, as in 0-0 2-1")
-    return int(match[1]), int(match[2])

@@ -1,4 +1,4 @@
-"""One alignment from the alignments of two directions: of hard links (Koehn et al. 2005), or of soft matrices.
+"""One alignment from those of two directions, of pairs and of files: links (Koehn et al. 2005), or soft matrices.
 
 All links are (source, target). `forward` are those of the model that writes the target; with argmax each target word
 has at most one. `backward` are those of the model that reads the target and writes the source, with source and target
@@ -25,23 +25,27 @@ Soft methods take matrices F and B, both [target row, source column]: (Ty+1, Tx+
 column of B (the translation of source word i).
 """
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import replace
-from typing import Any, Literal, get_args
+import contextlib
+import json
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import (
-    AlignmentRecord,
-    Link,
-    Matrix,
-    links_where,
-    normalised_rows,
-)
-from nmtalign.errors import InputError, UsageError
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
+from nmtalign.alignment.link_files import is_hdf5, parse_links
+from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where, normalised_rows
+from nmtalign.errors import FormatError, InputError, UsageError
+from nmtalign.files import atomic_text
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
+from nmtalign.text.lines import STDIN, read_pairs, shown
+from nmtalign.text.link_counting import SAMPLE, check_alike
 
+BackwardOrder = Literal["target-source", "source-target"]
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)
 # The smallest weight of a link, chosen on the development set of the gold alignments.
@@ -53,7 +57,7 @@ _TINY = 1e-12
 Links = Collection[Link]
 
 
-def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "grow-diag-final-and") -> list[Link]:
+def symmetrize(forward: Links, backward: Links, method: Symmetrization = "grow-diag-final-and") -> list[Link]:
     """Returns one set of links from those of both directions, sorted by target word, then by source word.
 
     Raises UsageError for a method that is not one of `HARD_METHODS`.
@@ -70,7 +74,7 @@ def _by_target(link: Link) -> tuple[int, int]:
     return link[1], link[0]
 
 
-def _grow(forward: frozenset[Link], backward: frozenset[Link], method: HardSymmetrization) -> set[Link]:
+def _grow(forward: frozenset[Link], backward: frozenset[Link], method: Symmetrization) -> set[Link]:
     """Returns the links of the methods whose names begin with grow-diag."""
     links, union = set(forward & backward), forward | backward
     sources, targets = {i for i, _ in links}, {j for _, j in links}  # the words that have a link
@@ -239,3 +243,157 @@ def _check_words(forward: AlignmentRecord, backward: AlignmentRecord) -> None:
                 f"line {forward.sentence_id + 1}: the two directions have different words ({words}); "
                 "give text with spaces between words, and --tokenized"
             )
+
+
+@dataclass
+class DirectionCounts:
+    """Counts over the pairs of both directions."""
+
+    pairs: int = 0
+    links: int = 0  # after symmetrization
+    both: int = 0  # links of forward that backward has too
+    exchanged: int = 0  # links of forward that backward would have with source and target exchanged
+
+    def looks_exchanged(self) -> bool:
+        """Returns whether far more links agree with source and target of backward exchanged."""
+        return self.exchanged > 2 * self.both + 10
+
+
+def symmetrize_files(
+    forward: Path,
+    backward: Path,
+    output: Path | TextIO,
+    method: Symmetrization = "grow-diag-final-and",
+    threshold: float | None = None,
+    backward_order: BackwardOrder | None = None,
+) -> DirectionCounts:
+    """Joins two texts of links in Pharaoh's format (`-` for stdin), or two alignment files, pair by pair.
+
+    `output` is a text, a stream, or for two alignment files an alignment file (.h5). `threshold` is the smallest weight
+    of a link of alignment files: of the result for soft methods, of each direction for methods of links (None: the
+    stored links). `backward_order` says which position the links of a text `backward` have first (None: the target).
+    Raises UsageError and FormatError for files that are not the two directions of the same pairs and for options that
+    they do not have, InputError, naming file and line, if their lines or words do not fit.
+    """
+    soft, counts, stored = _both_are_hdf5(forward, backward), DirectionCounts(), False
+    if isinstance(output, Path):
+        stored = output.suffix == ".h5"
+    for wrong, problem in (
+        (not soft and threshold is not None, "--threshold is for weights, and texts have none: give two .h5"),
+        (not soft and stored, f"{output}: HDF5 also needs weights, and texts have only links; give another name"),
+        (
+            not soft and method not in HARD_METHODS,
+            f"--symmetrize {method} needs weights, and texts have none: give two .h5",
+        ),
+        (
+            threshold is not None and method == "bayes-risk",
+            "--symmetrize bayes-risk has no threshold: leave out --threshold",
+        ),
+        (soft and backward_order is not None, "--backward-order is for texts: an .h5 records its own direction"),
+    ):
+        if wrong:
+            raise UsageError(problem)
+    with contextlib.ExitStack() as stack:
+        pairs: Iterable[Sequence[Link]]
+        if soft:
+            ahead, back = (stack.enter_context(AlignmentFile(path)) for path in (forward, backward))
+            _check_files(ahead, back)
+            records = _joined(ahead, back, method, threshold)
+            if stored and isinstance(output, Path):
+                attributes = _attributes(ahead, back, method, threshold)
+                writer = stack.enter_context(AlignmentWriter(output, attributes, ahead.dtype, end=ahead.end))
+                for record in records:
+                    counts.pairs, counts.links = counts.pairs + 1, counts.links + len(record.hard_links)
+                    writer.add(record)
+                return counts
+            pairs = (record.hard_links for record in records)
+        else:
+            pairs = _joined_texts(forward, backward, method, backward_order or "target-source", counts)
+        stream = stack.enter_context(atomic_text(output)) if isinstance(output, Path) else output
+        for links in pairs:
+            stream.write(format_links(links) + "\n")
+            counts.pairs, counts.links = counts.pairs + 1, counts.links + len(links)
+    return counts
+
+
+def _joined_texts(
+    forward: Path, backward: Path, method: Symmetrization, order: BackwardOrder, counts: DirectionCounts
+) -> Iterator[list[Link]]:
+    """Yields the links of each pair of two texts, and counts those that agree."""
+    pairs = _read(forward, backward, order)
+    first = list(islice(pairs, SAMPLE))
+    check_alike(shown(forward), shown(backward), first)
+    for ahead, back in chain(first, pairs):
+        counts.both += len(ahead & back)
+        counts.exchanged += sum((j, i) in back for i, j in ahead)
+        yield symmetrize(ahead, back, method)
+
+
+def _read(forward: Path, backward: Path, order: BackwardOrder) -> Iterator[tuple[frozenset[Link], frozenset[Link]]]:
+    """Yields the links of each pair in both directions, source first."""
+    for line, (ours, theirs) in enumerate(read_pairs(forward, backward), 1):
+        ahead = parse_links(ours, f"{shown(forward)}: line {line}")
+        back = parse_links(theirs, f"{shown(backward)}: line {line}")
+        yield ahead.possible, (back.turned() if order == "target-source" else back).possible
+
+
+def _attributes(
+    ahead: AlignmentFile, back: AlignmentFile, method: Symmetrization, threshold: float | None
+) -> dict[str, object]:
+    options = {"method": method, "threshold": threshold, "forward": str(ahead.path), "backward": str(back.path)}
+    return {
+        "model_hash": "+".join(str(file.attributes.get("model_hash", "")) for file in (ahead, back)),
+        "direction": str(ahead.attributes.get("direction", "")),
+        "made_by": "symmetrize",
+        "links_method": str(ahead.attributes.get("links_method", "argmax")),
+        "symmetrization": method,
+        "threshold": least_weight(method, threshold or 0.0),
+        "weights_are": what_weights_are(method),
+        "options": json.dumps(options),
+    }
+
+
+def _joined(
+    ahead: AlignmentFile, back: AlignmentFile, method: Symmetrization, threshold: float | None
+) -> Iterator[AlignmentRecord]:
+    for number, (ours, theirs) in enumerate(zip(ahead, back, strict=True)):
+        if (ours.sentence_id, ours.rank) != (theirs.sentence_id, theirs.rank):
+            raise InputError(
+                f"{back.path}: record {number} is sentence {theirs.sentence_id}, and that of {ahead.path} sentence "
+                f"{ours.sentence_id}; align the same pairs in both directions"
+            )
+        if threshold is not None and method in HARD_METHODS:
+            ours, theirs = (replace(one, hard_links=tuple(one.links(threshold=threshold))) for one in (ours, theirs))
+        try:
+            yield join(ours, theirs, method, threshold or 0.0)
+        except InputError as error:
+            raise InputError(f"{ahead.path} and {back.path}: {error}") from None
+
+
+def _check_files(ahead: AlignmentFile, back: AlignmentFile) -> None:
+    """Raises an error unless the files are the two directions of the same pairs."""
+    directions = [str(file.attributes.get("direction", "")).split("-") for file in (ahead, back)]
+    if all(len(languages) == 2 for languages in directions) and directions[0] != directions[1][::-1]:
+        raise UsageError(
+            f"{back.path}: is {'-'.join(directions[1])}, and {ahead.path} {'-'.join(directions[0])}; BACKWARD must be "
+            f"{'-'.join(directions[0][::-1])}: align target and source with a model of that direction"
+        )
+    if len(ahead) != len(back):
+        raise FormatError(
+            f"{ahead.path} has {len(ahead):,} records, and {back.path} {len(back):,}; align the same pairs in both "
+            "directions"
+        )
+    if ahead.end != back.end:
+        without = back.path if ahead.end else ahead.path
+        raise UsageError(f"{without}: is without </s>, and the other file with it; align both with or without it")
+
+
+def _both_are_hdf5(forward: Path, backward: Path) -> bool:
+    """Returns whether both are alignment files; raises UsageError if only one of them is."""
+    kinds = [
+        is_hdf5(path) if path != STDIN and path.is_file() else path.suffix == ".h5" for path in (forward, backward)
+    ]
+    if kinds[0] != kinds[1]:
+        text, soft = (backward, forward) if kinds[0] else (forward, backward)
+        raise UsageError(f"{text}: is text, and {soft} HDF5; give two files of one kind")
+    return kinds[0]

@@ -4,6 +4,7 @@ The file `aligner.safetensors` contains what `AgreeingModels` has learned: the w
 occur, the expected counts of pairs of words and of NULL, and the weights of the distances.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
@@ -15,17 +16,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmtalign.alignment.agreement import AgreeingModels
+from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, in_order, make_batches, posteriors
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
-from nmtalign.alignment.layout import SIDES
-from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of
-from nmtalign.alignment.links import AlignmentRecord, Matrix, merge_starts, sharpened
-from nmtalign.alignment.model1 import WordNumbers
-from nmtalign.alignment.pair_batches import CellBatch, Sentences, in_order, make_batches, posteriors
+from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
+from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts, sharpened
 from nmtalign.errors import FormatError
-from nmtalign.files import sha256_of
-from nmtalign.model_files import ALIGNER
+from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.direction import TextFit
@@ -69,17 +66,28 @@ class Pieces(WholeWords):
         return words, None if len(pieces) == len(words) else np.cumsum([0, *map(len, parts)]), pieces
 
 
-def in_pieces(side: WordNumbers, pieces: Pieces) -> tuple[list[str], Sentences]:
-    """Returns one side of a bitext in pieces: the different pieces, and their numbers in the sentences."""
+def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[list[Counter[str]], list[str], Sentences]:
+    """Returns one side of a bitext, whose ids number `words`, in pieces.
+
+    These are the spellings of each different piece and how often they occur, the different pieces, and their numbers in
+    the sentences.
+    """
     numbers: dict[str, int] = {}
-    parts = [[numbers.setdefault(piece, len(numbers)) for piece in pieces.of(word)] for word in side.words]
+    spellings: list[Counter[str]] = []
+    parts = []
+    for word, count in zip(words, np.bincount(side.ids, minlength=len(words)).tolist(), strict=True):
+        own = pieces.of(word)
+        parts.append([numbers.setdefault(piece, len(numbers)) for piece in own])
+        spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
+        for place, spelling in zip(parts[-1], spelled(word, own), strict=True):
+            spellings[place][spelling] += count
     sizes = np.array([len(part) for part in parts] or [0], np.int64)
     firsts = np.cumsum(sizes) - sizes
-    own = sizes[side.ids]
-    ends = np.concatenate(([0], np.cumsum(own)))
-    places = np.repeat(firsts[side.ids] - ends[:-1], own) + np.arange(ends[-1])
+    own_sizes = sizes[side.ids]
+    ends = np.concatenate(([0], np.cumsum(own_sizes)))
+    places = np.repeat(firsts[side.ids] - ends[:-1], own_sizes) + np.arange(ends[-1])
     flat = np.fromiter(chain.from_iterable(parts), np.int32, int(sizes.sum()))
-    return list(numbers), Sentences(flat[places], ends[side.offsets])
+    return spellings, list(numbers), Sentences(flat[places], ends[side.offsets])
 
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:

@@ -1,18 +1,19 @@
 """`nmtalign align`: soft alignments of given pairs to HDF5, links to stdout, error rates against gold links."""
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal, TextIO
+from typing import TYPE_CHECKING, Annotated, Literal
 
+from nmtalign.api import align_files
 from nmtalign.cli.common import (
+    MODEL_DEFAULT,
     GoldBaseOption,
-    ModelOption,
     QuietOption,
     ReverseGoldOption,
     ShardOption,
     Signals,
-    WhichOption,
     check_inputs,
     choose_wait_policy,
     counted,
@@ -28,21 +29,27 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.model_files import is_aligner
+from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN
 from nmtalign.text.shard import Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
+    from nmtalign.alignment.links import AlignmentRecord
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
 Source = Annotated[Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")]
 Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
-Forward = Annotated[Path | None, own_option("Model that reads SRC and writes TGT (or -m).", "DIR")]
-Backward = Annotated[Path | None, own_option("Model that reads TGT and writes SRC.", "DIR")]
+Models = Annotated[
+    list[Path] | None,
+    own_option(
+        f"Model directory, or folder of `nmtalign link`; repeat it for the backward model, TGT to SRC {MODEL_DEFAULT}",
+        "DIR",
+        "--model -m",
+    ),
+]
 Output = Annotated[
     Path | None,
     own_option(
@@ -58,7 +65,7 @@ Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2
 Scores = Annotated[
     bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
 ]
-Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE")]
+Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE", "--gold -g")]
 Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
@@ -67,9 +74,7 @@ def align(
     chosen: Chosen[AlignConfig],
     source: Source = None,
     target: Target = None,
-    model: ModelOption = None,
-    forward: Forward = None,
-    backward: Backward = None,
+    model: Models = None,
     output: Output = None,
     resume: Resume = False,
     pharaoh: Pharaoh = False,
@@ -78,7 +83,6 @@ def align(
     gold_base: GoldBaseOption = None,
     reverse_gold: ReverseGoldOption = False,
     format: Format = "text",
-    which: WhichOption = "best",
     shard: ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
@@ -97,83 +101,61 @@ def align(
 
       nmtalign align in.en out.fr --pharaoh > links.txt
 
-      nmtalign align in.en out.fr --forward en-fr/ --backward fr-en/ --pharaoh > links.txt
+      nmtalign align in.en out.fr -m en-fr/ -m fr-en/ --pharaoh > links.txt
 
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
-    folders, pharaoh = _folders(chosen, model, forward, backward), pharaoh or scores
-    source, target, links = _texts(chosen.workspace, source, target, gold, resume or shard is not None)
-    output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
-    _check(output, [source, target, links], resume, pharaoh, gold, shard)
-    choose_wait_policy()
-    with Signals() as signals, chosen.naming():
-        with status_line("loading the model", quiet):
-            from nmtalign.alignment.aligning import AlignmentRun, forward_of, load_models
-
-            models = load_models(folders, chosen.settings, which)
-            kind = forward_of(models).tokenizers.kind
-        if links != gold and not chosen.settings.tokenized and kind not in ("moses", "spaced"):
-            notifier(quiet)(f"{links}: not compared: its links count Moses words, and the model has subwords")
-            links = None
-        run = AlignmentRun(
-            models, source, target, chosen.settings, output=output, resume=resume, gold=links, gold_base=gold_base,
-            reverse_gold=reverse_gold, notify=say, shard=shard,
-        )  # fmt: skip
-        signals.detail = run.left
-        _run(run, output, pharaoh, scores, quiet, lambda: None if shard else lines_of(source))
-    _report(run.summary, output, format, pharaoh, quiet)
-
-
-def _folders(
-    chosen: Chosen[AlignConfig], model: Path | None, forward: Path | None, backward: Path | None
-) -> list[Path]:
-    """Returns the folder of the model, or of the forward and the backward model; UsageError for wrong combinations."""
-    if forward and model:
-        raise UsageError("--forward and --model are both given: the forward model is one of them; leave out the other")
-    if forward and not backward:
-        raise UsageError("--forward is one of two directions: give --backward DIR too, or only one model with -m")
-    first = forward or model or chosen.workspace.model
-    folders = [first, backward] if backward else [first]
-    if "symmetrize" in chosen.typed and len(folders) == 1 and not is_aligner(first):
-        raise UsageError("--symmetrize joins two directions: give --forward DIR and --backward DIR")
-    return folders
-
-
-def _texts(
-    workspace: Workspace, source: Path | None, target: Path | None, gold: Path | None, in_part: bool
-) -> tuple[Path, Path, Path | None]:
-    """Returns source, target and gold links: those given, or those of the workspace's test set.
-
-    A run that aligns only a part of the pairs is not compared with the gold links of the workspace.
-    """
+    models, pharaoh = model or [chosen.workspace.model], pharaoh or scores
+    if "symmetrize" in chosen.typed and len(models) == 1 and not is_aligner(models[0]):
+        raise UsageError("--symmetrize joins two directions: give a forward and a backward model, -m DIR -m DIR")
     if source is None:
-        if workspace.test_files is None:
+        if chosen.workspace.test_files is None:
             raise UsageError(
                 "no pairs to align: give SRC TGT, or name a test set in nmtalign.toml "
                 '([corpus] test = ["test.en", "test.fr"])'
             )
-        return *workspace.test_files, gold or (None if in_part else workspace.gold)
+        source, target = chosen.workspace.test_files
+        if gold is None and not resume and shard is None:
+            gold = _gold_of_workspace(chosen, models[0])
     if target is None:
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
-    return source, target, gold
+    output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
+    _check([source, target, gold], output, resume, pharaoh, shard)
+    check_inputs(source, target, gold)
+    choose_wait_policy()
+    with Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
+        loading.enter_context(status_line("loading the model", quiet))
+
+        def lines() -> int:
+            return 0 if shard else lines_of(source) or 0
+
+        def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":
+            loading.close()
+            signals.detail = run.left
+            hidden, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
+            printing = pharaoh
+            for record in counted(run, "aligning", "pairs", hidden, lambda: max(0, lines() - done)):
+                try:
+                    if printing:
+                        sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
+                except BrokenPipeError:  # the reader of stdout has gone; a file is still completed
+                    if output is None:
+                        raise
+                    printing = False
+                yield record
+
+        summary = align_files(
+            models, source, target, output, resume=resume, gold=gold, gold_base=gold_base, reverse_gold=reverse_gold,
+            shard=shard, watch=watch, notify=say, config=chosen.settings,
+        )  # fmt: skip
+    _report(summary, output, format, pharaoh, quiet)
 
 
 def _check(
-    output: Path | None,
-    inputs: Sequence[Path | None],
-    resume: bool,
-    pharaoh: bool,
-    gold: Path | None,
-    shard: Shard | None,
+    inputs: Sequence[Path | None], output: Path | None, resume: bool, pharaoh: bool, shard: Shard | None
 ) -> None:
-    """Raises UsageError for options that do not go together, and for an output that is an input."""
-    if inputs.count(STDIN) > 1:
-        raise UsageError("only one of SRC, TGT and --gold can be stdin")
-    if output is not None:
-        if output.is_dir():
-            raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        outputs["output"] = output
-    check_inputs(*inputs)
+    """Raises UsageError for options that do not go together, and for an output that is no file."""
+    gold = inputs[2]
     if shard and gold:
         raise UsageError("--gold has the links of all pairs: leave out --shard, or run `nmtalign aer` afterwards")
     for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):
@@ -182,35 +164,40 @@ def _check(
                 f"--resume continues -o FILE.h5, and {option} would use only the rest: leave it out, and run "
                 f"`nmtalign {instead}` afterwards"
             )
+    if inputs.count(STDIN) > 1:
+        raise UsageError("only one of SRC, TGT and --gold can be stdin")
+    if output is not None:
+        if output.is_dir():
+            raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
+        outputs["output"] = output
 
 
-def _run(
-    run: "AlignmentRun",
-    output: Path | None,
-    pharaoh: bool,
-    scores: bool,
-    quiet: bool,
-    total: Callable[[], int | None],
-) -> None:
-    """Aligns all pairs and prints their links; if the reader of stdout has gone, a file is still completed."""
-    with run:
-        if note := run.note():
-            say(note)
-        quiet, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
-        for record in counted(run, "aligning", "pairs", quiet, lambda: max(0, (total() or 0) - done)):
-            try:
-                if pharaoh:
-                    sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
-            except BrokenPipeError:
-                if output is None:
-                    raise
-                pharaoh = False
+def _gold_of_workspace(chosen: Chosen[AlignConfig], model: Path) -> Path | None:
+    """Returns the gold links of the workspace, if the words of the model are those that they count."""
+    from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizers
+
+    gold = chosen.workspace.gold
+    if gold is None or chosen.settings.tokenized:
+        return gold
+    if not (model / TOKENIZER_FILE).is_file() or Tokenizers.load(model).kind in ("moses", "spaced"):
+        return None if is_aligner(model) else gold
+    say(f"{gold}: not compared: its links count Moses words, and the model has subwords")
+    return None
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
     tell, done = notifier(quiet), summary.done_before
-    if summary.rates is not None or format == "json":
-        _print_figures(summary, format, sys.stderr if pharaoh else sys.stdout)
+    figures: dict[str, object] = {"pairs": summary.pairs, "links": summary.links, "end_mass": summary.end_mass}
+    if summary.rates is not None:
+        figures |= {**vars(summary.rates), "signature": summary.signature}
+    stream = sys.stderr if pharaoh else sys.stdout
+    if format == "json":
+        stream.write(json_text(figures) + "\n")
+    elif summary.rates is not None:
+        names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
+        for name, value in figures.items():
+            shown = f"{value:.4f}" if isinstance(value, float) else str(value)
+            stream.write(f"{names.get(name, name):<10} {shown}\n")
     if done and not summary.pairs:
         tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
         return
@@ -219,16 +206,3 @@ def _report(summary: "AlignmentSummary", output: Path | None, format: str, phara
         tell(f"{summary.pairs} pairs{after}, {summary.links} links, </s> mass {summary.end_mass:.3f}")
     if output:
         tell(f"wrote {output}")
-
-
-def _print_figures(summary: "AlignmentSummary", format: str, stream: TextIO) -> None:
-    figures: dict[str, object] = {"pairs": summary.pairs, "links": summary.links, "end_mass": summary.end_mass}
-    if summary.rates is not None:
-        figures |= {**vars(summary.rates), "signature": summary.signature}
-    if format == "json":
-        stream.write(json_text(figures) + "\n")
-        return
-    names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
-    for name, value in figures.items():
-        shown = f"{value:.4f}" if isinstance(value, float) else str(value)
-        stream.write(f"{names.get(name, name):<10} {shown}\n")

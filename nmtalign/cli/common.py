@@ -8,13 +8,13 @@ import contextlib
 import functools
 import itertools
 import json
+import math
 import os
 import re
 import signal
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -24,8 +24,7 @@ from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text, check_other
-from nmtalign.model_files import own_files
+from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, finite, reading
 from nmtalign.text.shard import Shard
@@ -176,44 +175,27 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
-def counted(
-    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
-) -> Iterator[T]:
-    """Yields the items and shows their number and rate, as in "aligning: 2,000 of about 9,000 pairs, 50/s".
-
-    `total` returns about how many there will be, if that is known; with `quiet` nothing is shown or computed.
-    """
-    if quiet or not shows_live():
-        yield from items
-        return
-    count, began = total(), time.monotonic()
-    of = f" of about {count:,}" if count else ""
-    with live_line(f"{doing}: 0{of} {unit}", count) as update:
-        for number, item in enumerate(items, 1):
-            yield item
-            rate = number / max(1e-3, time.monotonic() - began)
-            update(completed=number, description=f"{doing}: {number:,}{of} {unit}, {rate:,.0f}/s")
-
-
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
     return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
 
 
 @contextlib.contextmanager
-def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float], None]]:
-    """Shows how many of `total` lines are done, as a bar on a terminal, else as lines of a log.
+def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines") -> Iterator[Callable[[float], None]]:
+    """Shows how much of the work is done, as a bar on a terminal, else as lines of a log.
 
-    Yields a function that gets each number of lines that were finished; any thread may call it.
+    Yields a function that gets each number of lines that were finished; any thread may call it. Without a total the
+    terminal shows a clock instead of a bar.
     """
     began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
+    of = f" of {total:,.0f}" if total else ""
     with live_line(doing, total) if shows_live() and not quiet else contextlib.nullcontext() as update:
 
         def advance(count: float) -> None:
             nonlocal done, due
             with lock:
-                done, passed = min(total, done + count), time.monotonic() - began
-                text = f"{doing}: {done:,.0f} of {total:,.0f} lines, {done / max(1e-3, passed):,.0f}/s"
+                done, passed = min(total or math.inf, done + count), time.monotonic() - began
+                text = f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s"
                 if update:
                     update(completed=done, description=text)
                 elif passed >= due and not quiet:
@@ -223,9 +205,20 @@ def advancing(quiet: bool, doing: str, total: float) -> Iterator[Callable[[float
         yield advance
 
 
+def counted(
+    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
+) -> Iterator[T]:
+    """Yields the items and shows on a terminal how many there were, of the estimate that `total` returns."""
+    hidden = quiet or not shows_live()
+    with advancing(hidden, doing, None if hidden else total(), unit) as advance:
+        for item in items:
+            yield item
+            advance(1)
+
+
 def lines_of(path: Path) -> int | None:
     """About how many lines a text file has, by its size and its first lines; None if that is not known."""
-    from nmtalign.translating.inputs import unpacked_size
+    from nmtalign.translating.file_translation import unpacked_size
 
     if not path.is_file() or not (size := unpacked_size(path)):
         return None
@@ -275,43 +268,19 @@ def named(argument: Path) -> tuple[str, Path]:
 def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """(name, path) of each argument, with different names.
 
-    The name of a file or folder without NAME is the shortest end of its path that no other one has. If a path is given
-    twice, the second name has a number. Raises UsageError if a NAME is given twice.
+    A file without NAME is called by its last part, or by the complete path if another one has the same. Raises
+    UsageError if a name is given twice.
     """
     pairs = [named(argument) for argument in arguments]
-    taken = Counter(name for name, _ in pairs if name)
-    if twice := [name for name, count in taken.items() if count > 1]:
-        raise UsageError(f"two files are named {twice[0]}; give each NAME=FILE a different name")
-    unnamed = [_parts(path) for name, path in pairs if not name]
-    found = []
-    for name, path in pairs:
-        if not name:
-            name = _unused(_shortest_end(_parts(path), unnamed), taken)
-            taken[name] += 1
-        found.append((name, path))
-    return tuple(found)
-
-
-def _parts(path: Path) -> tuple[str, ...]:
-    """The parts of a path; train.jsonl means its folder."""
-    if path == STDIN:
-        return ("stdin",)
-    path = path.parent if path.name == "train.jsonl" else path
-    return (path if path.name not in ("", "..") else path.resolve()).parts
-
-
-def _shortest_end(parts: tuple[str, ...], others: Sequence[tuple[str, ...]]) -> str:
-    """The shortest end of a path that no different path has."""
-    for size in range(1, len(parts)):
-        if all(other == parts or other[-size:] != parts[-size:] for other in others):
-            return str(Path(*parts[-size:]))
-    return str(Path(*parts))
-
-
-def _unused(name: str, taken: Counter[str]) -> str:
-    """The name, or if it is taken the name with the next free number, as in "x (2)"."""
-    numbered = (f"{name} ({number})" for number in itertools.count(2))
-    return next(one for one in itertools.chain([name], numbered) if one not in taken)
+    folders = (path.parent if path.name == "train.jsonl" else path for _, path in pairs)  # a log is named by its model
+    short = ["stdin" if path == STDIN else path.resolve().name for path in folders]
+    short = [name or last for (name, _), last in zip(pairs, short, strict=True)]
+    names = [
+        name or (last if short.count(last) == 1 else str(path)) for (name, path), last in zip(pairs, short, strict=True)
+    ]
+    if twice := [name for name in names if names.count(name) > 1]:
+        raise UsageError(f"two files are named {twice[0]}; give each a different name: NAME=FILE")
+    return tuple((name, path) for name, (_, path) in zip(names, pairs, strict=True))
 
 
 def _clocks() -> tuple[float, float]:

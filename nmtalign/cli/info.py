@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from nmtalign.api import describe
-from nmtalign.cli.common import choose_wait_policy, escaped, json_text, own_argument, own_option, status_line
+from nmtalign.cli.common import choose_wait_policy, escaped, json_text, own_argument, own_option
 from nmtalign.errors import FormatError, ResourceError
 
 
@@ -22,9 +22,8 @@ def info(
 ) -> None:
     """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 
-    Without PATH it describes this machine: processor, memory, devices, versions, extras, speed, and problems with their
-    fixes. The speed is measured for about a second, with a small model that is trained on random words. The exit code
-    is 5 if nmtalign cannot run here.
+    Without PATH it describes this machine: processor, memory, devices, versions, extras, and problems with their fixes.
+    The exit code is 5 if nmtalign cannot run here.
 
     Examples:
 
@@ -35,8 +34,7 @@ def info(
       nmtalign info
     """
     choose_wait_policy()
-    with status_line("measuring", quiet=path is not None):
-        facts = describe(path)
+    facts = describe(path)
     if format == "json":
         sys.stdout.write(json_text(facts, indent=2) + "\n")
     else:

@@ -1,10 +1,13 @@
 """`nmtalign link`: from a bitext to word links, with one command."""
 
+import contextlib
 import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+from nmtalign.api import link as link_texts
 from nmtalign.cli.common import (
     QuietOption,
     Stopped,
@@ -20,7 +23,9 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.files import LINKS
 from nmtalign.settings.command_settings import LinkConfig
+from nmtalign.text.vocabulary import LEXICON
 
 if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
@@ -57,7 +62,7 @@ def link(
     command learns two models that translate words in opposite directions and must agree, and aligns all pairs with
     both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words. Rerun an interrupted
     command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with which
-    `nmtalign align` links other pairs.
+    `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
 
     Examples:
 
@@ -69,18 +74,29 @@ def link(
     """
     choose_wait_policy()
     bound_caches()
-    tell = notifier(quiet)
-    with chosen.naming(), status_line("loading PyTorch", quiet) as show:
-        from nmtalign.alignment.linking import LinkRun
+    tell, came = notifier(quiet), list[int]()
+    before = "already complete: " if (output / LINKS).exists() else ""
 
-        run = LinkRun(source, target, output, chosen.settings, lambda progress: show(_text(progress)), say)
-        with stopping(run.stop) as came:
-            complete = run.run()
-    if not complete:
+    @contextlib.contextmanager
+    def noted(stop: Callable[[str], None]) -> Iterator[None]:
+        with stopping(stop) as signals:
+            yield
+        came.extend(signals)
+
+    with chosen.naming(), status_line("loading PyTorch", quiet) as show:
+        links = link_texts(
+            source,
+            target,
+            output,
+            show=lambda progress: show(_text(progress)),
+            notify=say,
+            stopping=noted,
+            config=chosen.settings,
+        )
+    if not links.exists():
         raise Stopped(came[0] if came else signal.SIGINT, f"; the same command resumes in {output}")
-    pairs, links = _print(run.links, scores)
-    before = "already complete: " if run.was_complete else ""
-    tell(f"{before}{pairs:,} pairs, {links:,} links; the aligner is in {output}")
+    pairs, count = _print(links, scores)
+    tell(f"{before}{pairs:,} pairs, {count:,} links; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
 
 

@@ -20,7 +20,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.model_files import CONFIG
+from nmtalign.files import CONFIG
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nmtalign.cli.common import escaped, live_line, print_table
-from nmtalign.cli.plot import has_colour
+from nmtalign.cli.view import has_colour
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.models import Track, untracked
 from nmtalign.scoring.report import Report

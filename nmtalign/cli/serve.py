@@ -1,32 +1,14 @@
 """`nmtalign serve`: translation and alignment over HTTP."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
-from nmtalign.cli.common import (
-    QuietOption,
-    Stopped,
-    WhichOption,
-    bound_caches,
-    choose_wait_policy,
-    end_threads,
-    notifier,
-    own_option,
-    say,
-    stopping,
-)
+from nmtalign.api import serve as serve_models
+from nmtalign.cli.common import QuietOption, Signals, bound_caches, choose_wait_policy, notifier, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import UsageError
-from nmtalign.model_files import Which
-from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
-
-if TYPE_CHECKING:
-    from nmtalign.serving.http_server import HttpServer
-    from nmtalign.translating.translator import Translator
 
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
 Models = Annotated[
@@ -40,7 +22,7 @@ Models = Annotated[
 
 
 @with_settings(ServeConfig, TranslateConfig)
-def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", quiet: QuietOption = False) -> None:
+def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) -> None:
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
     The address is printed on stdout when the server is ready. Only this machine reaches the server, unless you choose
@@ -58,57 +40,20 @@ def serve(chosen: Settings, model: Models = None, which: WhichOption = "best", q
 
       curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
     """
-    need_server()
-    config, folders = chosen.settings[0], list(model or (chosen.workspace.model,))
-    from nmtalign.serving.http_server import HttpServer, bind
 
-    with chosen.naming(), bind(config) as bound:  # before PyTorch and the models are loaded, which takes seconds
-        choose_wait_policy()
-        bound_caches()
-        from nmtalign.serving.application import make_application
-        from nmtalign.serving.served_models import ServedModels
-
-        models = ServedModels(
-            _translators(chosen, folders, which), resolve(AlignConfig, chosen.workspace.section("align"))
-        )
-        application = make_application(models, config, say)
-        server = HttpServer(application, config, bound)
-        pairs = ", ".join(f"{one.source}-{one.target}" for one in models)
-        _run(server, pairs, quiet)
-
-
-def _translators(chosen: Settings, folders: Sequence[Path], which: Which) -> "list[Translator]":
-    config = chosen.settings[1]
-    if (config.lexicon or config.glossary) and len(folders) > 1:
-        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
-    from nmtalign.translating.translator import Translator, load_models
-
-    given = "serve", {name: value for _, settings in chosen.layers for name, value in settings.items()}
-    with chosen.naming():
-        translators = [Translator(loaded, config, given=given) for loaded in load_models(folders, config, which)]
-    say(*translators[0].notices())
-    return translators
-
-
-def _run(server: "HttpServer", pairs: str, quiet: bool) -> None:
-    """Serves until a signal comes, and reports it."""
-    tell = notifier(quiet)
-
-    def ready() -> None:
-        sys.stdout.write(f"{server.url}\n")
+    def ready(address: str, directions: str) -> None:
+        sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        tell(f"serving {pairs}; Ctrl-C ends it")
-        if not server.is_local:
-            say("other machines can reach this server, and it has no password")
+        notifier(quiet)(f"serving {directions}; Ctrl-C ends it")
 
-    try:
-        with stopping(lambda reason: server.stop()) as came:
-            server.serve_until_stopped(ready)
-    except (KeyboardInterrupt, SystemExit):  # a second signal
-        end_threads(128 + came[-1], "ended at once")
-        raise
-    if came:
-        count = server.unanswered
-        stopped = Stopped(came[0], f"; {count} requests were not answered in time" if count else "")
-        end_threads(stopped.exit_code, f"error: {stopped}")
-        raise stopped
+    choose_wait_policy()
+    bound_caches()
+    with Signals(), chosen.naming():
+        serve_models(
+            model or chosen.workspace.model,
+            config=chosen.settings[0],
+            translate=chosen.settings[1],
+            align=resolve(AlignConfig, chosen.workspace.section("align")),
+            notify=say,
+            ready=ready,
+        )

@@ -4,6 +4,7 @@ import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
+from nmtalign.api import symmetrize_files
 from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import Symmetrization
@@ -17,6 +18,7 @@ Method = Annotated[
         "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and; for two .h5 also "
         "product, mutual, agreement, bayes-risk.",
         "METHOD",
+        "--symmetrize",
     ),
 ]
 Order = Annotated[
@@ -61,21 +63,19 @@ def symmetrize(
 
     Examples:
 
-      nmtalign symmetrize en-fr.txt fr-en.txt --method grow-diag > links.txt
+      nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
 
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
 
-      nmtalign symmetrize en-fr.h5 fr-en.h5 --method agreement -o both.h5
+      nmtalign symmetrize en-fr.h5 fr-en.h5 --symmetrize agreement -o both.h5
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
     if output != STDOUT and output.is_dir():
         raise UsageError(f"{output}: is a folder; give the name of a file")
-    from nmtalign.alignment.symmetrized_files import symmetrize_files
-
-    place = sys.stdout.write if output == STDOUT else output
+    place = sys.stdout if output == STDOUT else output
     with status_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
-        counts = symmetrize_files(forward, backward, place, method, threshold, backward_order)
+        counts = symmetrize_files(forward, backward, place, method, threshold=threshold, backward_order=backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
         say(

@@ -166,9 +166,10 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())
+    threads = chosen.settings[1].threads or torch.get_num_threads()
     facts = {
         "corpus": f"{len(setup.chosen):,} pairs ({len(setup.pairs) - len(setup.chosen):,} too long)",
-        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {torch.get_num_threads()} threads",
+        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {threads} threads",
         "parameters": f"{sum(found.parameters.values()):,} ({parts})",
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,

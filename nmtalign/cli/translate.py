@@ -1,18 +1,18 @@
-"""`nmtalign translate`: raw text in, raw text out, one line for one line."""
+"""`nmtalign translate`: raw text in, raw text out, one line for one line; or scores of given translations."""
 
-import contextlib
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
+from nmtalign.api import translate_files
 from nmtalign.cli.common import (
     ModelsOption,
     QuietOption,
     ShardOption,
     Signals,
-    WhichOption,
     bound_caches,
     choose_wait_policy,
     live_line,
@@ -25,14 +25,12 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.files import stays_in_place
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import SEARCH, TEXT
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
-    from nmtalign.translating.translator import Translator
+    from nmtalign.translating.rescoring import FileScores
 
 _EVERY = 0.1  # seconds between two changes of the progress display
 
@@ -51,19 +49,12 @@ SaveAlignments = Annotated[
     Path | None,
     own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
 ]
-SaveAlignmentsOf = Annotated[
-    Literal["best", "n-best"],
-    own_option("Translations in the file of --save-alignments: the best of each line, or all of --n-best.", panel=TEXT),
+Target = Annotated[
+    Path | None, own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE")
 ]
-Weights = Annotated[
-    Literal["float16", "float32"], own_option("Type of the weights in the file of --save-alignments.", panel=TEXT)
-]
-PrefixFile = Annotated[
-    Path | None, own_option("The beginning of each translation, line by line.", "FILE", panel=SEARCH)
-]
-PhraseFile = Annotated[
-    Path | None,
-    own_option("Phrases that each translation contains, line by line, separated by tabs.", "FILE", panel=SEARCH),
+NBestList = Annotated[Path | None, own_option("Score a Moses n-best list of translations of INPUT.", "FILE")]
+Rescore = Annotated[
+    bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
 ]
 
 
@@ -75,17 +66,19 @@ def translate(
     output: Output = None,
     resume: Resume = False,
     save_alignments: SaveAlignments = None,
-    save_alignments_of: SaveAlignmentsOf = "best",
-    weights: Weights = "float16",
-    prefix_file: PrefixFile = None,
-    phrase_file: PhraseFile = None,
-    which: WhichOption = "best",
+    target: Target = None,
+    n_best_list: NBestList = None,
+    rescore: Rescore = False,
     shard: ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.
 
     A blank line stays blank. Bytes that are not UTF-8 become U+FFFD.
+
+    With --target, print the log-probability of each given translation, or its score with --set length_penalty=0.6 or
+    another penalty. The numbers are those that translate printed, if the tokens are the same (--tokenized). An n-best
+    list gets the feature nmtalign= -3.21.
 
     Examples:
 
@@ -98,99 +91,68 @@ def translate(
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
 
       nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
+
+      nmtalign translate in.en --target out.fr > scores.txt
+
+      nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """
-    paths, folders = tuple(inputs or (STDIN,)), tuple(model or (chosen.workspace.model,))
-    output = None if output == STDIN else output
-    _check(chosen.settings, [*paths, prefix_file, phrase_file], output, resume)
-    if save_alignments_of == "n-best" and not save_alignments:
-        raise UsageError("--save-alignments-of needs the file: give --save-alignments FILE.h5 too")
+    paths = inputs or [Path(STDIN)]
+    if [*paths, target, n_best_list, Path(chosen.settings.glossary)].count(STDIN) > 1:
+        raise UsageError("standard input (-) is given more than once; give all but one as files")
+    scores = {"--target": target, "--n-best-list": n_best_list}
+    others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
+    given = [name for name, value in scores.items() if value]
+    if clash := given[1:] or [name for name, value in others.items() if value and given]:
+        raise UsageError(f"{given[0]} scores given translations; leave out {clash[0]}")
+    if rescore and not n_best_list:
+        raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
     choose_wait_policy()
     bound_caches()
-    with Signals() as signals, chosen.naming():
-        with status_line("loading PyTorch", quiet):
-            from nmtalign.translating.file_translation import FileTranslation, SavedAlignments
-            from nmtalign.translating.inputs import Inputs
+    if not quiet and STDIN in paths and sys.stdin.isatty():
+        say("reading from the terminal, a sentence a line; Ctrl-D ends it")
+    to_stdout = output in (None, STDIN)
+    shown = not quiet and sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
+    with Signals() as signals, chosen.naming(), _Display(shown, quiet) as display:
 
-        saved = SavedAlignments(save_alignments, save_alignments_of == "n-best", weights) if save_alignments else None
-        sources = Inputs(paths, chosen.settings.input_format, prefix_file, phrase_file, shard)
-        files = FileTranslation(sources, output or sys.stdout.buffer, chosen.settings, resume, saved, say)
-        if files.is_done():
-            notifier(quiet)(f"{output}: already done: it contains the translations of all {files.done:,} lines")
-            return
-        with status_line("loading the model", quiet):
-            translator = _translator(folders, which, chosen.settings, save_alignments is not None)
-        signals.detail = files.left
-        if not quiet and STDIN in paths and sys.stdin.isatty():
-            say("reading from the terminal, a sentence a line; Ctrl-D ends it")
-        started = time.monotonic()
-        shown = not quiet and _is_shown(output)
-        with _progress(files, sources.size(), shown) as show:
-            files.run(translator, lambda request: show(request.end), signals.whole)
-        notifier(quiet)(_summary(files, translator, time.monotonic() - started))
+        def progress(run: "FileTranslation | FileScores") -> None:
+            signals.detail = run.left
+            display.show(run)
 
-
-def _is_shown(output: Path | None) -> bool:
-    """Whether progress is shown; if stdout goes to the terminal, too, its lines would be mixed with the display."""
-    return sys.stderr.isatty() and not (output is None and sys.stdout.isatty())
-
-
-def _check(settings: TranslateConfig, files: Sequence[Path | None], output: Path | None, resume: bool) -> None:
-    """Raises UsageError for options that do not go together; the last two files are of prefixes and phrases."""
-    if [*files, Path(settings.glossary)].count(STDIN) > 1:
-        raise UsageError("standard input (-) is given more than once; give all but one as files")
-    if resume and (output is None or stays_in_place(output)):
-        raise UsageError(f"--resume continues a file, and {output or 'standard output'} is none; give -o FILE")
-    if settings.sample and files[-1]:
-        raise UsageError("sampling cannot be made to contain phrases: leave out --sample or --phrase-file")
-    if settings.input_format == "json" and any(files[-2:]):
-        raise UsageError('--prefix-file and --phrase-file are for text; JSON has the keys "prefix" and "phrases"')
+        run = translate_files(
+            model or chosen.workspace.model,
+            paths,
+            sys.stdout.buffer if to_stdout or output is None else output,
+            target=target,
+            n_best_list=n_best_list,
+            rescore=rescore,
+            resume=resume,
+            save_alignments=save_alignments,
+            shard=shard,
+            config=chosen.settings,
+            notify=say,
+            progress=progress,
+            guard=signals.whole,
+        )
+    notifier(quiet)(str(run))
 
 
-def _translator(
-    folders: Sequence[Path], which: Literal["best", "last"], settings: TranslateConfig, saves_alignments: bool
-) -> "Translator":
-    """Raises UsageError if alignments are wanted of a model without attention."""
-    from nmtalign.translating.translator import Translator, load_models
+class _Display(ExitStack):
+    """A line on stderr: that the model is loaded, then the number of lines, with a bar if the size is known."""
 
-    wanted = saves_alignments or settings.alignment != "none"
-    translator = Translator(load_models(folders, settings, which), settings, alignments=wanted)
-    if wanted and not translator.alignments:
-        option = "--save-alignments" if saves_alignments else "--alignment"
-        raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
-    return translator
+    def __init__(self, shown: bool, quiet: bool) -> None:
+        super().__init__()
+        self._shown, self._began, self._last = shown, 0.0, 0.0
+        self._update: Callable[..., None] | None = None
+        self.enter_context(status_line("loading the model", quiet))
 
-
-def _summary(files: "FileTranslation", translator: "Translator", seconds: float) -> str:
-    kind = translator.loaded.tokenizers.kind
-    unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(kind, "words")
-    seconds = max(seconds, 1e-3)
-    before = f" after the {files.done:,} of an earlier run" if files.done else ""
-    return (
-        f"{files.lines:,} line{'s' * (files.lines != 1)}{before}, {files.tokens:,} source {unit} in {seconds:.1f} s "
-        f"({files.lines / seconds:.1f} lines/s, {files.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-        f"{translator.precision}); "
-        f"{files.unknown / max(files.words, 1):.2%} of the source {unit if kind == 'bytes' else 'words'} are unknown"
-    )
-
-
-@contextlib.contextmanager
-def _progress(files: "FileTranslation", size: int | None, shown: bool) -> Iterator[Callable[[int], None]]:
-    """Shows a line on stderr; yields a function that is called with the byte of the input at which a line ends.
-
-    `size` in bytes gives the line a bar.
-    """
-    if not shown:
-        yield lambda end: None
-        return
-    started = last = time.monotonic()
-    with live_line("translating", size) as update:
-
-        def show(end: int) -> None:
-            nonlocal last
-            now = time.monotonic()
-            if now - last > _EVERY:
-                rate = files.tokens / (now - started)
-                update(completed=end, description=f"translating: {files.lines:,} lines, {rate:,.0f} words/s")
-                last = now
-
-        yield show
+    def show(self, run: "FileTranslation | FileScores") -> None:
+        """Shows the counts of the run, at most ten times per second."""
+        now = time.monotonic()
+        if not self._began:
+            self._began = now
+            self.close()  # the model is loaded
+            self._update = self.enter_context(live_line("translating", run.size)) if self._shown else None
+        if self._update is not None and now - self._last > _EVERY:
+            rate = run.tokens / max(now - self._began, _EVERY)
+            self._update(completed=run.end, description=f"translating: {run.lines:,} lines, {rate:,.0f} words/s")
+            self._last = now

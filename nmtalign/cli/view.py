@@ -1,93 +1,125 @@
-"""`nmtalign view`: alignments as one page for a browser."""
+"""`nmtalign view`: alignments and learning curves in the terminal, in a figure or as a page, and the lesson."""
 
+import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, TextIO
 
+from nmtalign.api import view as draw
 from nmtalign.cli.common import (
-    GoldBaseOption,
     QuietOption,
-    ReverseGoldOption,
+    check_inputs,
+    escaped,
+    name_files,
     notifier,
     own_argument,
     own_option,
     status_line,
     writes,
 )
+from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import STDOUT
 
-Alignments = Annotated[
+Inputs = Annotated[
     list[Path] | None,
     own_argument(
-        "ALIGNMENTS.h5...",
-        "Files of `nmtalign align` or `translate --save-alignments`; several can be compared side by side "
-        "[dim](default: alignments.h5)[/dim].",
+        "[NAME=]INPUT...",
+        "Alignment files of `nmtalign align` or `translate --save-alignments` [dim](default: alignments.h5)[/dim], or "
+        "models. Several are drawn side by side. With -m the source and the target text of a test set [dim](default: "
+        "the workspace's)[/dim].",
     ),
 ]
 Output = Annotated[
-    Path,
-    own_option("The page; - writes it to stdout.", "FILE.html", "--output -o", callback=writes("a file", stdout=True)),
+    Path | None,
+    own_option(
+        "A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].",
+        "FILE",
+        "--output -o",
+        callback=writes("a file", stdout=True),
+    ),
 ]
-Gold = Annotated[Path | None, own_option("Gold links, one line per sentence pair.", "FILE")]
-Sentences = Annotated[
-    str | None, own_option("Sentences by number, counted from 0 [dim](default: all)[/dim].", "0-99,250")
+Models = Annotated[
+    list[Path] | None,
+    own_option(
+        "Write a lesson: how this model with attention translates; repeat it to compare a model without attention.",
+        "DIR",
+        "--model -m",
+    ),
 ]
-Limit = Annotated[int, own_option("Largest number of sentences; 0 = all.", "N", min=0, max=2**31 - 1)]
-Title = Annotated[str, own_option("Title [dim](default: the names of the files)[/dim].", "TEXT")]
-Names = Annotated[list[str] | None, own_option("Name of a file; once per file, in their order.", "TEXT", "--name")]
+Sentence = Annotated[
+    list[str] | None,
+    own_option(
+        "Sentence pairs by number, counted from 0 as in the file [dim](default: 0; of a page all)[/dim].",
+        "N,N-N",
+        "--sentence -s",
+    ),
+]
+Gold = Annotated[Path | None, own_option("Also draw gold links, one line per sentence pair.", "FILE", "--gold -g")]
+Title = Annotated[str, own_option("Title of the page, or caption of the figure.", "TEXT")]
 
 
+@with_settings(ViewConfig)
 def view(
-    alignments: Alignments = None,
-    output: Output = Path("page.html"),
+    chosen: Chosen[ViewConfig],
+    inputs: Inputs = None,
+    output: Output = None,
+    model: Models = None,
+    sentence: Sentence = None,
     gold: Gold = None,
-    gold_base: GoldBaseOption = None,
-    reverse_gold: ReverseGoldOption = False,
-    sentences: Sentences = None,
-    limit: Limit = 20_000,
     title: Title = "",
-    name: Names = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Make one HTML page of alignments that any browser shows, without a server or a network.
+    """Draw soft alignments as in the paper's Figure 3, learning curves, or a lesson about a model.
 
-    Choose or search a sentence, point at a word to see what the model read when
-    it wrote it, or step through the target word by word; with soft, hard and
-    gold links, n-best entries, and two models side by side. Press ? for the
-    keys. A heat map is not an explanation: the weights show where the model
-    read when it wrote a word, not why it wrote it.
+    The input decides what is drawn: the heat maps of an alignment file, or the learning curves of a model (its
+    directory or train.jsonl). The output decides how: in the terminal, as a figure, or as an HTML page of all sentences
+    with a search, which any browser shows without a server or a network.
+
+    Source along x, target along y, grey from 0 black to 1 white. Gold links are dots (sure) and dashed rings
+    (possible), hard links frames; in the terminal ●, ○ and +. A heat map is not an explanation: the weights show where
+    the model read when it wrote a word, not why it wrote it (Jain & Wallace 2019; Wiegreffe & Pinter 2019).
 
     Examples:
 
-      nmtalign view
+      nmtalign view alignments.h5 --sentence 12 --gold test.gold
 
-      nmtalign view alignments.h5 -o page.html --gold test.gold
+      nmtalign view small=a.h5 large=b.h5 -s 12,40 -o both.svg
 
-      nmtalign view small.h5 large.h5 --name small --name large --sentences 0-499
+      nmtalign view alignments.h5 -o page.html
+
+      nmtalign view small=models/a large=models/b --x hours -o curves.pdf
+
+      nmtalign view test.en test.fr -m model/ -o lesson.html
     """
-    from nmtalign.alignment.alignment_page import write_page
-    from nmtalign.alignment.page_data import parse_numbers
-
-    if output.is_dir():
-        raise UsageError(f"{output}: is a folder; give the page a name such as page.html")
-    files = alignments or [Path("alignments.h5")]
-    numbers = parse_numbers(sentences) if sentences is not None else None
-    out = Path("/dev/stdout") if output == STDOUT else output
-    with status_line("writing the page", quiet or (output == STDOUT and sys.stdout.isatty())):
-        summary = write_page(
-            files,
-            out,
-            title=title,
-            names=name or (),
-            numbers=numbers,
-            limit=limit,
+    workspace = chosen.workspace
+    files = name_files(inputs or ([] if model else [Path("alignments.h5")]))
+    if model and not files:
+        if workspace.test_files is None:
+            raise UsageError("no test set: give its two texts, SRC TGT, or name them in nmtalign.toml ([corpus] test)")
+        files = tuple((path.name, path) for path in workspace.test_files)
+    check_inputs(*workspace.own, *(path for _, path in files))
+    with chosen.naming(), status_line("drawing", quiet or output is None):
+        text = draw(
+            [(escaped(name), path) for name, path in files],
+            None if output == STDOUT else output,
+            models=model or (),
+            sentence=",".join(sentence or ()),
             gold=gold,
-            gold_base=gold_base,
-            reverse_gold=reverse_gold,
+            title=title,
+            colour=has_colour(sys.stdout, os.environ),
+            notify=notifier(quiet),
+            config=chosen.settings,
         )
-    tell = notifier(quiet)
-    if not summary.complete:
-        tell(f"{files[0]}: only its first {limit} sentences are shown; --limit 0 shows all, --sentences others")
-    place = "the page to stdout" if output == STDOUT else output
-    tell(f"wrote {place}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
+    sys.stdout.write(text)
+
+
+def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Returns whether a stream shows 256 colours: no with NO_COLOR, yes with FORCE_COLOR, else if its terminal does."""
+    if environment.get("NO_COLOR") or environment.get("FORCE_COLOR"):
+        return not environment.get("NO_COLOR")
+    from rich.console import Console
+
+    return Console(file=stream, _environ=environment).color_system in ("256", "truecolor")

@@ -98,10 +98,10 @@ def using_threads(threads: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def keeping_generators(device: torch.device) -> Iterator[None]:
-    """Restores PyTorch's random generators, those of the CPU and of a GPU with CUDA, and the number of threads."""
-    devices = [torch.cuda.current_device()] if device.type == "cuda" else []
-    with using_threads(0), torch.random.fork_rng(devices):
+def keeping_generators(device: torch.device, threads: int = 0) -> Iterator[None]:
+    """As `using_threads`, and restores PyTorch's random generators, those of the CPU and of a GPU with CUDA."""
+    devices = [device] if device.type == "cuda" else []
+    with using_threads(threads), torch.random.fork_rng(devices):
         yield
 
 

@@ -25,9 +25,8 @@ import numpy as np
 import numpy.typing as npt
 
 from nmtalign.errors import FormatError
-from nmtalign.files import parse_json, sha256_of
+from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of, parse_json, sha256_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 

@@ -28,8 +28,8 @@ from nmtalign.data.corpus_writer import (
 from nmtalign.data.pipeline import CHUNK, Pairs, process_pool, tokenize_pairs, worker_count
 from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, screened, set_aside, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import disk_errors
-from nmtalign.model_files import CONFIG, check_files, model_config, read_settings
+from nmtalign.files import CONFIG, disk_errors
+from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError, chooses_vocabulary, pair_of_sizes, resolve, select
 from nmtalign.settings.workspace import PathPair

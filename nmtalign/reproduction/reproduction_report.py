@@ -30,8 +30,8 @@ from nmtalign.reproduction.experiments import PAPER_MODELS
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import definitions, toml
-from nmtalign.training.curves import read_curves
 from nmtalign.version import __version__
+from nmtalign.viewing.curves import read_curves
 
 Scores = Mapping[str, Any]  # of a system, a subset or a length, as `nmtalign score --format json` prints them
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import FormatError, NmtalignError, ResourceError, UsageError
-from nmtalign.files import read_json
-from nmtalign.model_files import BEST, CONFIG, PREVIOUS_BEST, check_files, read_settings
+from nmtalign.files import CONFIG, read_json
+from nmtalign.model_directory import BEST, PREVIOUS_BEST, check_files, read_settings
 from nmtalign.scoring.texts import Text
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.workspace import Workspace

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import read_settings
+from nmtalign.model_directory import read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.settings.command_settings import AlignConfig
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.heatmap import Panel
     from nmtalign.alignment.links import AlignmentRecord
+    from nmtalign.viewing.heatmap import Panel
 
 Pair = tuple[int, str, str]  # line from 1, source, translation
 Panels = Mapping[int, Sequence[tuple[str, "Panel"]]]  # line from 1: (system, what is drawn)
@@ -52,7 +52,7 @@ def attention_panels(
     called for a model without attention. A sentence without words is left out. Raises UsageError if no system has
     attention, InputError for a file of other sentences, FormatError for a damaged file.
     """
-    from nmtalign.alignment.heatmap import Panel
+    from nmtalign.viewing.heatmap import Panel
 
     found: dict[int, list[tuple[str, Panel]]] = {line: [] for line in lines}
     attending = []
@@ -77,14 +77,14 @@ def attention_panels(
 
 def drawn(panels: "Sequence[tuple[str, Panel]]", width: int, *, colour: bool = False) -> str:
     """Lines for the terminal: the pictures of one sentence, beside each other if they fit into the width."""
-    from nmtalign.alignment.terminal import render_text
+    from nmtalign.viewing.heatmap import render_text
 
     return render_text([panel for _, panel in panels], width, colour=colour) if panels else ""
 
 
 def svgs(found: Panels) -> dict[int, list[tuple[str, str]]]:
     """(system, SVG) of each sentence for the page, by line; raises UsageError without matplotlib."""
-    from nmtalign.alignment.heatmap import heatmap_svg
+    from nmtalign.viewing.heatmap import heatmap_svg
 
     return {
         line: [

@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, check_files, read_settings
+from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.model_directory import check_files, read_settings
 from nmtalign.scoring.texts import SystemTexts
 from nmtalign.scoring.word_ids import TargetTexts, Tokenized
 from nmtalign.scoring.words import Frequencies, UnknownRates, WordBreakdown, place_table, share_of, word_table

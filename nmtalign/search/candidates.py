@@ -64,7 +64,7 @@ class CandidateLists:
                 swapped += len(_known_pairs(target, sources, source, targets))
             pieces += sum(word.startswith(WORD_START) for word in sources)
         if fault := _fault(source, entries, known, swapped, pieces):
-            raise FormatError(f"{path}: {fault}; make one from the model's corpus: nmtalign lexicon DATA -o FILE")
+            raise FormatError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
         return cls(np.concatenate(found), len(source), len(target), frequent)
 
     def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:

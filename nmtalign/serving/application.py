@@ -7,7 +7,6 @@ wrong request is {"error": "one sentence"}.
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from importlib import resources
 from typing import Any
 
 from starlette.applications import Starlette
@@ -25,23 +24,14 @@ from nmtalign.serving.request_bodies import BodyLimits, json_body, libre_query, 
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels, Settings
 from nmtalign.settings.command_settings import ServeConfig, host_names
 from nmtalign.settings.definition import seconds
-from nmtalign.translating.inputs import make_request
-from nmtalign.translating.output_formats import one_line
-from nmtalign.translating.translation import Request as Line
-from nmtalign.translating.translation import Translation
+from nmtalign.translating.file_translation import make_request, one_line
+from nmtalign.translating.requests import Request as Line
+from nmtalign.translating.translator import Translation
 from nmtalign.version import __version__
+from nmtalign.viewing.page import page, part
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 
-_PAGE = {
-    "": ("page.html", "text/html"),
-    "page.css": ("page.css", "text/css"),
-    "page.js": ("page.js", "text/javascript"),
-}
-_POLICY = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; base-uri 'none'; "
-    "form-action 'none'; frame-ancestors 'none'"
-)
 _HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 _ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - names, and no address to listen on
@@ -53,26 +43,32 @@ def make_application(models: ServedModels, config: ServeConfig, notify: Callable
         model.prepare()
     service = _Service(models, config)
 
-    async def report(request: Request, error: Exception) -> Response:
-        notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
-        return _json({"error": "an error inside the server, which reports it"}, 500)
+    async def refuse(request: Request, error: Any) -> Response:
+        status, text, headers = 503, str(error), dict[str, str]()
+        match error:
+            case HTTPException():
+                status, text, headers = error.status_code, error.detail, dict(error.headers or {})
+            case QueueFullError():
+                headers = {"retry-after": "1"}
+            case InputError() | UsageError():
+                status = 400
+            case ClientDisconnect():  # only a log could show this answer
+                status = 499
+            case NmtalignError():  # the machine lacks something
+                pass
+            case _:
+                notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
+                status, text = 500, "an error inside the server, which reports it"
+        return _json({"error": text}, status, headers)
 
     hosts = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts)]
     hosts.append("*" if config.host in _ANY_ADDRESS else f"[{config.host}]" if ":" in config.host else config.host)
-    application = Starlette(
+    return Starlette(
         routes=service.routes(),
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
-        exception_handlers={
-            HTTPException: _refuse,
-            NmtalignError: _refuse_input,
-            QueueFullError: _refuse_for_now,
-            ClientDisconnect: _leave,
-            Exception: report,
-        },
+        exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
-    application.state.unanswered = 0  # requests that were dropped when the server ended
-    return application
 
 
 class _Service:
@@ -93,7 +89,7 @@ class _Service:
             "/align": self.align,
         }
         gets: dict[str, Endpoint] = {"/languages": self.languages, "/health": self.health}
-        gets |= {f"/{name}": _file(*file) for name, file in _PAGE.items()}
+        gets["/"] = _page()
         return [
             *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
             *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
@@ -148,7 +144,8 @@ class _Service:
             models = [self._models.only(source, target)] * len(given.values)
         found = await self._translations(request, list(zip(models, given.values, strict=True)))
         self._limits.check_weights(sum(translator.weights(one) for translator, one in found))
-        return _json_text(given.answer(await run_in_threadpool(_json_lines, found)))
+        lines = [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
+        return _json_text(given.answer(lines))
 
     async def align(self, request: Request) -> Response:
         """POST /align: the objects of `nmtalign export --format json` for the alignments of the pairs."""
@@ -240,7 +237,6 @@ class _Service:
                 raise ClientDisconnect
             raise HTTPException(504, f"no result within {self._seconds:g} seconds; send fewer lines, or try later")
         except asyncio.CancelledError:
-            request.app.state.unanswered += 1
             raise HTTPException(503, "the server is shutting down") from None
         finally:
             future.cancel()
@@ -295,10 +291,6 @@ def _alternatives(lines: Sequence[Translation], count: int) -> list[str]:
     return list(found)[1:]
 
 
-def _json_lines(found: Sequence[tuple[LineTranslator, Translation]]) -> list[str]:
-    return [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
-
-
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
     return _json_text(one_line(value) + "\n", status, headers)
 
@@ -307,30 +299,12 @@ def _json_text(text: str, status: int = 200, headers: Mapping[str, str] = {}) ->
     return Response(text, status, {**_HEADERS, **headers}, "application/json")
 
 
-def _file(name: str, kind: str) -> Endpoint:
-    """An endpoint that answers with a file of the page."""
-    text = resources.files(__package__).joinpath("page", name).read_text(encoding="utf-8")
+def _page() -> Endpoint:
+    """An endpoint that answers with the page, whose own policy runs only its script; no other site may frame it."""
+    text = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     async def answer(request: Request) -> Response:
-        return Response(text, headers={**_HEADERS, "content-security-policy": _POLICY}, media_type=kind)
+        headers = {**_HEADERS, "content-security-policy": "frame-ancestors 'none'"}
+        return Response(text, headers=headers, media_type="text/html")
 
     return answer
-
-
-async def _refuse(request: Request, error: Any) -> Response:
-    """Answers with the status of an HTTPException."""
-    return _json({"error": error.detail}, error.status_code, error.headers or {})
-
-
-async def _refuse_input(request: Request, error: Exception) -> Response:
-    """Answers that the request is wrong, or that the machine lacks something."""
-    return _json({"error": str(error)}, 400 if isinstance(error, InputError | UsageError) else 503)
-
-
-async def _refuse_for_now(request: Request, error: Exception) -> Response:
-    return _json({"error": str(error)}, 503, {"retry-after": "1"})
-
-
-async def _leave(request: Request, error: Exception) -> Response:
-    """The client has gone: only a log could show this answer."""
-    return Response(status_code=499)

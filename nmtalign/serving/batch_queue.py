@@ -15,7 +15,7 @@ from typing import Any
 from nmtalign.errors import Abandoned, NmtalignError, abandoned_if
 
 _LINES, _CHARACTERS = 128, 20_000  # in a batch: a small request waits for no more than this part of a large one
-_PATIENCE = 20  # the time of a batch, as a multiple of the time to wait for a further job of the next one
+_PATIENCE = 10  # the time of a batch, as a multiple of the time to wait for the next requests of its clients
 
 Work = Callable[[Sequence[Any]], Sequence[Any]]  # one result per item; equal functions are called once for all
 
@@ -28,8 +28,7 @@ class _QueuedLines:
     """The items of one request, and the results of those that are done; a cancelled future drops the rest."""
 
     def __init__(self, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> None:
-        self.work, self.items = work, items
-        self._sizes = sizes
+        self.work, self.items, self.sizes = work, items, sizes
         self.results: list[Any] = []
         self.future: Future[list[Any]] = Future()
 
@@ -37,27 +36,12 @@ class _QueuedLines:
         """The number of items without a result."""
         return len(self.items) - len(self.results)
 
-    def size(self, place: int) -> int:
-        """The number of characters of one of the next items."""
-        return self._sizes[len(self.results) + place]
-
-    def rest(self, count: int) -> Sequence[Any]:
-        """The next items."""
-        return self.items[len(self.results) : len(self.results) + count]
-
     def add(self, results: Sequence[Any]) -> None:
         """Adds the results of the next items; the last ones complete the future."""
         self.results += results
         if not self.left():
-            self._end(lambda: self.future.set_result(self.results))
-
-    def fail(self, error: BaseException) -> None:
-        """Ends the job with an error."""
-        self._end(lambda: self.future.set_exception(error))
-
-    def _end(self, report: Callable[[], None]) -> None:
-        with contextlib.suppress(InvalidStateError):  # it was cancelled
-            report()
+            with contextlib.suppress(InvalidStateError):  # it was cancelled
+                self.future.set_result(self.results)
 
 
 class BatchQueue:
@@ -81,7 +65,7 @@ class BatchQueue:
             job.add(())
             return job.future
         with self._changed:
-            waiting = self._waiting()
+            _, waiting = self.size()
             if self._closed or (waiting and waiting + len(items) > self._max_items):
                 raise QueueFullError("the server has too much to do; try again later")
             self._jobs.append(job)
@@ -94,7 +78,8 @@ class BatchQueue:
     def size(self) -> tuple[int, int]:
         """The number of jobs that are not done, and of their items."""
         with self._changed:
-            return len(self._pending()), self._waiting()
+            pending = self._pending()
+            return len(pending), sum(job.left() for job in pending)
 
     def close(self) -> None:
         """Takes no more jobs, drops those that wait, and lets the thread end after its batch."""
@@ -104,40 +89,30 @@ class BatchQueue:
                 job.future.cancel()
             self._changed.notify()
 
-    def _waiting(self) -> int:
-        return sum(job.left() for job in self._pending())
-
     def _run(self) -> None:
-        patience = 0.0
-        while batch := self._next(patience):
-            begun = time.monotonic()
+        patience, count = 0.0, 0
+        while batch := self._next(patience, count):
+            begun, count = time.monotonic(), len(batch)
             _work_on(batch)
-            patience = (time.monotonic() - begun) / _PATIENCE if len(batch) > 1 else 0.0
+            patience = (time.monotonic() - begun) / _PATIENCE
 
-    def _next(self, patience: float) -> list[tuple[_QueuedLines, Sequence[Any]]]:
+    def _next(self, patience: float, count: int) -> list[tuple[_QueuedLines, Sequence[Any]]]:
         """Waits for jobs, and returns the items of the next batch by job; an empty list when the queue is closed.
 
-        After a batch of several jobs, their clients have their results and may send more at once. A batch of the first
-        of them would make the others wait, so it waits `patience` seconds for each next job, at most twice that time.
+        After a batch of `count` jobs, their clients have their results and may send more at once. A batch of the first
+        of them would make the others wait, so it waits `patience` seconds for this number of jobs.
         """
         with self._changed:
-            while True:
-                self._changed.wait_for(lambda: self._closed or self._pending())
-                end = time.monotonic() + 2 * patience
-                while (seconds := min(patience, end - time.monotonic())) > 0 and self._changed.wait(seconds):
-                    pass
-                self._jobs, patience = self._pending(), 0.0
-                if self._jobs:
-                    return self._batch()
+            while not (jobs := self._pending()):
                 if self._closed:
                     return []
-
-    def _batch(self) -> list[tuple[_QueuedLines, Sequence[Any]]]:
-        """The items of the oldest job, and of others with the same work; other work comes next."""
-        first = self._jobs[0]
-        same = [job for job in self._jobs if job.work == first.work]
-        self._jobs = [*(job for job in self._jobs if job.work != first.work), *same]
-        return _shared(same)
+                self._changed.wait_for(lambda: self._closed or self._pending())
+                if count > 1:
+                    self._changed.wait_for(lambda: self._closed or len(self._pending()) >= count, patience)
+            # The oldest job and others with the same work; other work comes next.
+            same = [job for job in jobs if job.work == jobs[0].work]
+            self._jobs = [*(job for job in jobs if job.work != jobs[0].work), *same]
+            return _shared(same)
 
     def _pending(self) -> list[_QueuedLines]:
         return [job for job in self._jobs if not job.future.done()]
@@ -148,20 +123,19 @@ def _shared(jobs: Sequence[_QueuedLines]) -> list[tuple[_QueuedLines, Sequence[A
 
     An item that would not fit waits for a batch of its own, so that the clients of small ones do not wait for it.
     """
-    counts, room = dict.fromkeys(jobs, 0), _CHARACTERS
-    turns = deque(jobs)
+    counts, room, turns = dict.fromkeys(jobs, 0), _CHARACTERS, deque(jobs)
     for _ in range(_LINES):
         if not turns or room <= 0:
             break
         job = turns.popleft()
-        size = job.size(counts[job])
+        size = job.sizes[len(job.results) + counts[job]]
         if size > room < _CHARACTERS:
             continue
         room -= size
         counts[job] += 1
         if counts[job] < job.left():
             turns.append(job)
-    return [(job, job.rest(count)) for job, count in counts.items() if count]
+    return [(job, job.items[len(job.results) :][:count]) for job, count in counts.items() if count]
 
 
 def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
@@ -171,17 +145,16 @@ def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
     """
     try:
         with abandoned_if(lambda: all(job.future.done() for job, _ in batch)):
-            results = batch[0][0].work([item for _, items in batch for item in items])
+            results = iter(batch[0][0].work([item for _, items in batch for item in items]))
     except Abandoned:
         return
     except Exception as error:
-        if len(batch) == 1:
-            batch[0][0].fail(error)
-            return
-        for one in batch:
-            _work_on([one])
+        if len(batch) > 1:
+            for one in batch:
+                _work_on([one])
+        else:
+            with contextlib.suppress(InvalidStateError):
+                batch[0][0].future.set_exception(error)
         return
-    begin = 0
     for job, items in batch:
-        job.add(results[begin : begin + len(items)])
-        begin += len(items)
+        job.add([next(results) for _ in items])

@@ -1,26 +1,53 @@
-"""The HTTP server: an address, uvicorn with limits of time, and an orderly end."""
+"""The HTTP server: uvicorn on an address, with limits of time for slow clients."""
 
 import asyncio
-import contextlib
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from starlette.applications import Starlette
 from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nmtalign.errors import ResourceError
-from nmtalign.settings.command_settings import ServeConfig
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.serving.application import make_application
+from nmtalign.serving.served_models import ServedModels
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import SettingError, seconds
+from nmtalign.translating.translator import Translator, load_models
 
 _CONNECTIONS = 1000  # more are refused
-_SILENT: dict[str, Any] = {  # the application reports its errors itself
-    "version": 1,
-    "disable_existing_loggers": False,
-    "handlers": {"none": {"class": "logging.NullHandler"}},
-    "loggers": {"uvicorn": {"handlers": ["none"], "propagate": False}},
-}
+
+
+def run_server(
+    models: Sequence[str | Path],
+    config: ServeConfig,
+    translate: TranslateConfig,
+    align: AlignConfig,
+    notify: Callable[[str], None],
+    ready: Callable[[str, str], None],
+) -> None:
+    """Serves models, one per direction, until SIGINT or SIGTERM; `ready` gets the address and the directions.
+
+    The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
+    """
+    if (translate.lexicon or translate.glossary) and len(models) > 1:
+        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
+    with bind(config) as bound:
+        served = ServedModels([Translator(loaded, translate) for loaded in load_models(models, translate)], align)
+        for notice in served.notices():
+            notify(notice)
+        directions = ", ".join(f"{one.source}-{one.target}" for one in served)
+
+        def started() -> None:
+            ready(server.url, directions)
+            host = str(bound.getsockname()[0])
+            if not (host.startswith("127.") or host == "::1"):
+                notify("other machines can reach this server, and it has no password")
+
+        server = HttpServer(make_application(served, config, notify), config, bound, started)
+        server.run([bound])
 
 
 def bind(config: ServeConfig) -> socket.socket:
@@ -29,27 +56,18 @@ def bind(config: ServeConfig) -> socket.socket:
     Raises ResourceError if the port is taken or needs other rights, SettingError for a host that this machine has not.
     """
     try:
-        family, kind, _, _, address = socket.getaddrinfo(
+        family, *_, address = socket.getaddrinfo(
             config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-    except (OSError, UnicodeError):
+        return socket.create_server(address[:2], family=family)
+    except (socket.gaierror, UnicodeError):
         raise SettingError("there is no such address; give one of this machine", host=config.host) from None
-    found = socket.socket(family, kind)
-    try:
-        if hasattr(socket, "SO_EXCLUSIVEADDRUSE"):  # Windows, where the other option lets two servers share a port
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_EXCLUSIVEADDRUSE, 1)
-        else:
-            found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        found.bind(address)
-        found.listen()  # until then, another process can bind to the same port
     except OSError as error:
-        found.close()
-        reason = (error.strerror or str(error)).lower()
+        reason = (error.strerror or str(error)).lower().partition(" (while")[0]
         raise ResourceError(
             f"cannot listen on {config.host}, port {config.port}: {reason}; give another --port (0 chooses a free one) "
             "or --host"
         ) from None
-    return found
 
 
 def _protocol(limit: float) -> type[H11Protocol]:
@@ -84,18 +102,20 @@ def _protocol(limit: float) -> type[H11Protocol]:
 
 
 class HttpServer(Server):
-    """Serves an application on a socket until `stop`."""
+    """uvicorn with the settings of section [serve]; `ready` is called as soon as it answers."""
 
-    def __init__(self, application: Starlette, config: ServeConfig, bound: socket.socket) -> None:
-        limit = seconds("time_limit", config.time_limit)
+    def __init__(
+        self, application: Starlette, config: ServeConfig, bound: socket.socket, ready: Callable[[], None]
+    ) -> None:
         super().__init__(
             Config(
                 application,
-                http=_protocol(limit),
+                http=_protocol(seconds("time_limit", config.time_limit)),
                 ws="none",
                 loop="asyncio",
                 lifespan="on",
-                log_config=_SILENT,
+                log_config=None,  # the application reports its errors itself
+                log_level="critical",
                 access_log=False,
                 server_header=False,
                 proxy_headers=False,
@@ -103,8 +123,7 @@ class HttpServer(Server):
                 timeout_graceful_shutdown=max(1, round(seconds("shutdown_time", config.shutdown_time))),
             )
         )
-        self._application, self._bound, self._host = application, bound, config.host
-        self._ready: Callable[[], None] = lambda: None
+        self._bound, self._host, self._ready = bound, config.host, ready
 
     @property
     def url(self) -> str:
@@ -113,33 +132,7 @@ class HttpServer(Server):
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(address, self._host)  # noqa: S104
         return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
 
-    @property
-    def unanswered(self) -> int:
-        """The number of requests that were dropped at the end."""
-        return int(self._application.state.unanswered)
-
-    @property
-    def is_local(self) -> bool:
-        """Whether only this machine reaches the server."""
-        host = str(self._bound.getsockname()[0])
-        return host.startswith("127.") or host == "::1"
-
-    def serve_until_stopped(self, ready: Callable[[], None]) -> None:
-        """Serves; calls `ready` as soon as requests are answered."""
-        self._ready = ready
-        with self._bound:
-            self.run(sockets=[self._bound])
-
-    def stop(self) -> None:
-        """Accepts no more connections, answers what waits, and ends; another thread or a signal may call this."""
-        self.should_exit = True
-
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begins to listen."""
+    async def startup(self, sockets: Any = None) -> None:
+        """Begins to answer."""
         await super().startup(sockets)
         self._ready()
-
-    @contextlib.contextmanager
-    def capture_signals(self) -> Iterator[None]:
-        """Leaves signals to the caller."""
-        yield

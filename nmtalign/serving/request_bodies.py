@@ -11,8 +11,8 @@ from starlette.requests import Request
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import ServeConfig
 from nmtalign.settings.definition import byte_count
-from nmtalign.translating.inputs import checked_text, parse_line
-from nmtalign.translating.translation import Request as Line
+from nmtalign.translating.file_translation import checked_text, parse_line
+from nmtalign.translating.requests import Request as Line
 
 T = TypeVar("T")
 
@@ -131,27 +131,26 @@ def json_body(body: bytes, limits: BodyLimits, make: Callable[[Any, str], T]) ->
     `make` turns a value into what the caller needs; it gets the place for messages, too. A blank line is a blank text.
     One value may extend over several lines.
     """
-    text = _decoded(body)
+    text = _decoded(body).removesuffix("\n")
+    lines = text.split("\n")
     if not text.strip():
         raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
-    if text.lstrip().startswith("["):
-        found = parse_line(text, "the body")
-        limits.check_count(len(found))
-        return JsonBody([make(value, f"entry {number}") for number, value in enumerate(found, 1)], is_list=True)
-    text = text.removesuffix("\n")
-    count = text.count("\n") + 1
-    if text != text.strip():  # a blank line at an end is no part of a value
-        limits.check_count(count)
     try:
-        limits.check_count(count)
-        lines = [(f"line {number}", line) for number, line in enumerate(text.split("\n"), 1)]
-        values = [(place, parse_line(line, place) if line.strip() else {"text": ""}) for place, line in lines]
-    except (InputError, HTTPException) as error:
-        try:
-            values = [("the body", parse_line(text, "the body"))]
-        except InputError:
-            raise error from None
-    return JsonBody([make(value, place) for place, value in values], is_list=False)
+        if text != text.strip() and not text.lstrip().startswith("["):  # a blank line at an end is a line
+            raise InputError("several lines")
+        value = parse_line(text, "the body" if len(lines) > 1 else "line 1")
+    except InputError:
+        if len(lines) == 1 or text.lstrip().startswith("["):
+            raise
+        limits.check_count(len(lines))
+        places = [(f"line {number}", line) for number, line in enumerate(lines, 1)]
+        values = [(place, parse_line(line, place) if line.strip() else {"text": ""}) for place, line in places]
+    else:
+        values = [("line 1", value)]
+        if isinstance(value, list):
+            limits.check_count(len(value))
+            values = [(f"entry {number}", one) for number, one in enumerate(value, 1)]
+    return JsonBody([make(one, place) for place, one in values], text.lstrip().startswith("["))
 
 
 def pair_of(value: Any, where: str) -> tuple[str, str]:

@@ -15,9 +15,9 @@ from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import resolve, select
 from nmtalign.settings.workspace import check_keys
 from nmtalign.text.languages import language_code, language_name
-from nmtalign.translating.output_formats import OutputFormat
-from nmtalign.translating.translation import Request, Translation
-from nmtalign.translating.translator import Translator
+from nmtalign.translating.file_translation import OutputFormat
+from nmtalign.translating.requests import Request
+from nmtalign.translating.translator import Translation, Translator
 
 AUTO = "auto"  # the source language of each text is the one whose vocabulary covers it best
 _WIDEST = 100  # beam and translations per line, unless the settings of the server are larger
@@ -43,13 +43,10 @@ class LineTranslator:
 
     def __init__(self, translator: Translator, usual_beam: int) -> None:
         """`usual_beam` is that of the server."""
-        config = dataclasses.replace(translator.config, format="json")
-        wanted = config.alignment != "none"
-        if wanted and not translator.alignments:
-            raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment")
-        self._translator = Translator(translator.models, config, wanted, translator.scorer)
+        config = translator.config
+        self._translator, self._soft = translator, config.alignment == "soft"
         self._format = OutputFormat(config, translator.loaded.tokenizers)
-        self.matrices = config.n_best if wanted else 0  # of weights, per line
+        self.matrices = config.n_best if translator.alignments else 0  # of weights, per line
         rows, usual = config.n_best if config.sample else config.beam, TranslateConfig().beam
         self.work = max(1.0, rows / max(usual, usual_beam))  # of a search, as a multiple of the usual one
 
@@ -59,16 +56,14 @@ class LineTranslator:
             return list(self._translator.translate([line for _, line in lines]))
         found = list[Translation]()
         for _, group in groupby(enumerate(lines), lambda placed: placed[1][0] - placed[0]):  # consecutive numbers
-            (first, _), *_ = run = [numbered for _, numbered in group]
-            found += self._translator.translate_rest([line for _, line in run], first=first)
+            numbers, run = zip(*(numbered for _, numbered in group), strict=True)
+            found += self._translator.translate_numbered(run, numbers[0])
         return found
 
     def weights(self, translation: Translation) -> int:
         """The number of weights in the JSON of a translation, which contains the best one twice."""
-        if self._translator.config.alignment != "soft":
-            return 0
-        first = translation.n_best[:1]
-        return sum(each.alignment.size for each in first + translation.n_best if each.alignment is not None)
+        entries = (*translation.n_best[:1], *translation.n_best) if self._soft else ()
+        return sum(each.alignment.size for each in entries if each.alignment is not None)
 
     def json_line(self, number: int, translation: Translation) -> str:
         """The translation of a line of a request as `nmtalign translate --format json` prints it."""
@@ -95,7 +90,7 @@ class PairAligner:
 
     def json_lines(self, records: Sequence[AlignmentRecord]) -> list[str]:
         """The records as `nmtalign export --format json` writes them."""
-        return [json_line(record, self._config.weights) for record in records]
+        return [json_line(record, self._config.alignment_type) for record in records]
 
 
 class ServedModel:
@@ -112,11 +107,14 @@ class ServedModel:
         """The translator with the settings of a request; raises UsageError for settings that cannot be."""
         base = self._translator.config
         values = _typed(settings, type(base))
-        changed = self._translator.changed(values, _REQUEST)
+        wanted = values.get("alignment", base.alignment) != "none"
+        changed = self._translator.changed({**values, "format": "json"}, _REQUEST, alignments=wanted)
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
             if getattr(changed.config, name) > most:
                 raise UsageError(f"{_REQUEST}: {name} = {getattr(changed.config, name)}: must be at most {most}")
+        if wanted and not changed.alignments:
+            raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment")
         return LineTranslator(changed, base.beam)
 
     def _pairs(self, settings: Settings) -> PairAligner:
@@ -172,6 +170,10 @@ class ServedModels:
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
+
+    def notices(self) -> list[str]:
+        """What a user should know about the settings."""
+        return next(iter(self))._translator.notices()
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""

@@ -139,6 +139,9 @@ class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
     weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL)
+    entries: Literal["best", "all"] | None = setting(
+        None, "Of n-best lists: one line per sentence, or per entry.", TEXT, unset="all for json, else best"
+    )
 
 
 class TranslateConfig(Settings, section="translate"):
@@ -190,6 +193,17 @@ class TranslateConfig(Settings, section="translate"):
         False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
     )
     glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
+    save_alignments_of: Literal["best", "n-best"] = setting(
+        "best",
+        "Translations with saved alignments: the best of each line, or all of n_best.",
+        TEXT,
+        affects="printing",
+        server_only=True,
+        since="0.3.0",
+    )
+    weights: Literal["float16", "float32"] = setting(
+        "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
+    )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
     max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1, server_only=True)
     max_memory: str = setting(
@@ -287,7 +301,7 @@ class ScoreConfig(Settings, section="score"):
 class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
-    links: LinkMethod | None = common(
+    links: LinkMethod | None = setting(
         None, "How weights become links.", ALIGNMENT, unset="threshold if a threshold is given, else argmax"
     )
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
@@ -312,10 +326,15 @@ class AlignConfig(Settings, section="align"):
         server_only=True,
     )
     batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1, affects="machine")
-    weights: Literal["float16", "float32"] = setting("float16", "Type of the stored weights.", TEXT, affects="printing")
+    alignment_type: Literal["float16", "float32"] = setting(
+        "float16", "Type of the stored weights.", TEXT, affects="printing"
+    )
+    which: Literal["best", "last"] = setting(
+        "best", "Weights of the best validation, or the last ones.", MODEL, affects="machine", loading=True
+    )
     device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
-    threads: int = threads_setting(common=True, loading=True)
+    threads: int = threads_setting(loading=True)
     tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
 
 
@@ -331,7 +350,7 @@ class LinkConfig(Settings, section="link"):
         unset="as long as the corpus needs",
         affects="budget",
     )
-    quick: bool = common(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
+    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
     tokenized: bool = common(
         False,
         "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
@@ -348,7 +367,7 @@ class AerConfig(Settings, section="aer"):
     links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
     reverse_links: bool = setting(False, "LINKS have the target first.", TEXT)
-    links_method: LinkMethod | None = setting(
+    links: LinkMethod | None = setting(
         None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
     )
     threshold: float | None = setting(
@@ -358,8 +377,6 @@ class AerConfig(Settings, section="aer"):
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
     )
-    by_type: bool = common(False, "Also compare by type: monotone, many-to-one, NULL, ...", TABLES)
-    worst: int = common(0, "Also print the N sentences with the highest AER.", TABLES)
     alpha: float | None = setting(
         None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
     )
@@ -367,34 +384,24 @@ class AerConfig(Settings, section="aer"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        both = self.threshold is not None and self.links_method == "argmax"
-        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links_method")
+        both = self.threshold is not None and self.links == "argmax"
+        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links")
 
 
-class LexiconConfig(Settings, section="lexicon"):
-    """How `lexicon` makes a translation table (section [lexicon])."""
+class ViewConfig(Settings, section="view"):
+    """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
 
-    iterations: int = common(5, "Iterations of IBM Model 1.", MODEL, at_least=1)
-    top: int = common(20, "Largest number of translations per source word.", TABLES, at_least=1)
-    min_probability: float = common(0.001, "Smallest probability of a translation.", TABLES, below=1, metavar="P")
-    reverse: bool = common(False, "Translate from target to source.", TABLES)
-    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
-    every: int = common(1, "Use only every N-th pair.", TEXT, at_least=1)
-    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE)
-
-
-class PlotConfig(Settings, section="plot"):
-    """How `plot` draws alignments and learning curves (section [plot])."""
-
-    rank: int = common(0, "Place in the n-best list, if the file has one.", TABLES)
-    hard_links: bool = common(False, "Also draw the hard links of the file.", ALIGNMENT, flags="--links/--no-links")
     gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(
         False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
     )
-    end: bool = common(True, "Draw the row and the column of </s>.", ALIGNMENT)
-    colorbar: bool = setting(False, "Draw a scale of grey beside the picture.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours", "words"] = common("updates", "The x axis of learning curves.", MEASURES)
+    rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
+    limit: int | None = common(
+        None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
+    )
+    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT)
+    hard_links: bool = setting(False, "Also draw the hard links of the file.", ALIGNMENT)
     width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
 
 
@@ -451,10 +458,10 @@ class ServeConfig(Settings, section="serve"):
         metavar="NAME,...",
         unset="localhost, 127.0.0.1, [::1] and the host",
     )
-    max_body: str = common("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
-    max_lines: int = common(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
+    max_body: str = setting("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
+    max_lines: int = setting(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
     max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
-    max_queue: int = common(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
+    max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
     time_limit: str = common("60s", "Longest time of a request.", LIMITS, form=seconds, metavar="TIME")
     shutdown_time: str = setting(
         "20s",

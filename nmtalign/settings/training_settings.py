@@ -1,5 +1,6 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -136,37 +137,29 @@ class ModelConfig(Settings, section="train"):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        attends, local = self.attention != "none", self.attention_span != "global"
-        covers, fed = self.coverage != "none", self.input_feeding == "attentional"
-        additive, in_luongs_order = self.attention in ("additive", "concat"), self.order == "update-look-generate"
-        self.forbid(covers and not additive, "coverage needs additive attention", "coverage attention")
-        unable = local or not attends
-        self.forbid(self.copy and unable, "copying needs global attention", "copy attention attention_span")
-        windowed = self.attention_window != 10
-        self.forbid(windowed and not local, "global attention has no window", "attention_window attention_span")
-        rule = "local attention needs attention without coverage"
-        self.forbid(local and (covers or not attends), rule, "attention_span attention coverage")
-        self._check_kind()
-        rule = "only a unidirectional encoder can read from the last word to the first"
-        self.forbid(self.reverse_source and self.bidirectional, rule, "reverse_source bidirectional")
-        if self.architecture == "transformer":
-            self._check_transformer()
-        else:
-            self.forbid(
-                self.layers > 1 and not in_luongs_order, "the orders of the paper have one layer", "layers order"
-            )
-        attentional = self.readout == "attentional"
-        self.forbid(attentional and not attends, "attentional vectors need attention", "readout attention")
-        rule = "only the attentional readout has vectors that can be fed"
-        self.forbid(fed and not attentional, rule, "input_feeding readout")
-        rule = "attentional vectors are fed in Luong's order"
-        self.forbid(fed and not in_luongs_order, rule, "input_feeding order")
+        for name, values, needed in _NEEDS:
+            for other, allowed in needed.items() if getattr(self, name) in values else ():
+                rule = f"needs {other} = {' or '.join(map(str, allowed))}".replace("True", "true").replace(
+                    "False", "false"
+                )
+                self.forbid(getattr(self, other) not in allowed, rule, f"{name} {other}")
+        windowed, positioned = self.attention_window != 10, self.attention_positions != 6
+        rule = "global attention has no window"
+        self.forbid(windowed and self.attention_span == "global", rule, "attention_window attention_span")
+        rule = "soft attention sums over all positions"
+        self.forbid(positioned and self.attention_kind == "soft", rule, "attention_positions attention_kind")
+        stacked, fed = self.layers > 1, self.input_feeding == "attentional"
+        in_luongs_order = self.order == "update-look-generate" or self.architecture == "transformer"
+        self.forbid(stacked and not in_luongs_order, "the orders of the paper have one layer", "layers order")
         rule = "attentional vectors are fed where the last layer attends"
-        first = self.attention_layer == "first" and self.layers > 1
-        self.forbid(fed and first, rule, "input_feeding attention_layer")
+        self.forbid(fed and stacked and self.attention_layer == "first", rule, "input_feeding attention_layer")
         size = self.softmax_size
-        rule = f"the softmax has vectors of {size} units; --output-rank {self.embedding} makes them equal"
+        rule = f"the softmax has vectors of {size} units; output_rank = {self.embedding} makes them equal"
         self.forbid(self.shared_embeddings and size != self.embedding, rule, "shared_embeddings embedding")
+        if self.architecture == "transformer":
+            self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
+            self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
+            self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
 
     @property
     def softmax_size(self) -> int:
@@ -174,28 +167,35 @@ class ModelConfig(Settings, section="train"):
         state_size = self.embedding if self.architecture == "transformer" else self.hidden
         return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
 
-    def _check_kind(self) -> None:
-        """Raises SettingError for settings that do not go with the kind of attention."""
-        kind = self.attention_kind
-        wrong = kind == "soft" and self.attention_positions != 6
-        self.forbid(wrong, "soft attention sums over all positions", "attention_positions attention_kind")
-        # The word must depend on the context through the readout, and the weights must be the factors of the context.
-        needed = {"architecture": "recurrent", "attention_span": "global", "readout": "maxout"}
-        others = [name for name, value in needed.items() if getattr(self, name) != value]
-        rule = f"{kind} attention needs a recurrent model with global attention and the maxout readout"
-        names = " ".join(["attention_kind", *(others or ["attention"])])
-        self.forbid(kind != "soft" and (self.attention == "none" or bool(others)), rule, names)
 
-    def _check_transformer(self) -> None:
-        """Raises SettingError for settings that a Transformer cannot have."""
-        needed = {"readout": "direct", "output_rank": 0, "order": "update-look-generate", "coverage": "none"}
-        for name, value in {**needed, "attention_span": "global", "copy": False}.items():
-            rule = f"a Transformer needs {name} = {value}"
-            self.forbid(getattr(self, name) != value, rule, f"{name} architecture")
-        self.forbid(self.attention == "none", "a Transformer has attention", "attention architecture")
-        self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
-        self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
-        self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
+_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
+_LUONG = ("update-look-generate",)
+# A setting, its values, and the values that other settings need then.
+_NEEDS: tuple[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]], ...] = (
+    ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
+    ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
+    ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
+    # The word must depend on the context through the readout, and the weights must be the factors of the context.
+    (
+        "attention_kind",
+        ("marginal", "hard"),
+        {
+            "attention": _ATTENDING,
+            "architecture": ("recurrent",),
+            "attention_span": ("global",),
+            "readout": ("maxout",),
+        },
+    ),
+    ("reverse_source", (True,), {"bidirectional": (False,)}),
+    ("readout", ("attentional",), {"attention": _ATTENDING}),
+    ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
+    (
+        "architecture",
+        ("transformer",),
+        {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
+    ),
+    ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
+)
 
 
 class TrainingConfig(Settings, section="train"):

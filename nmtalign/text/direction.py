@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from nmtalign.errors import UsageError
-from nmtalign.model_files import SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
 from nmtalign.text.letters import bare
 from nmtalign.text.lines import shown

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_files import kind_of
+from nmtalign.files import kind_of
 from nmtalign.text.conversion import converted
 
 STDIN = STDOUT = Path("-")

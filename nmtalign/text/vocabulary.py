@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from nmtalign.errors import FormatError, InputError
-from nmtalign.files import atomic_text, read_regular
-from nmtalign.model_files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY, atomic_text, read_regular
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.lines import read_lines
 
@@ -16,6 +15,7 @@ EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
 COPIES_NOTHING = -1  # the id that a copying model copies from a place that equals no target word
+LEXICON = "lexicon.tsv"  # in the folder of `nmtalign link`
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 
 
@@ -143,12 +143,20 @@ def pair_ids(
     return words.encode(source), others.encode(target, source), others.encode(source, source)
 
 
+def lexicon_file(path: Path) -> Path:
+    """The lexicon of a folder of `nmtalign link`; any other path itself."""
+    return path / LEXICON if path.is_dir() else path
+
+
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     """Source word, target word and probability of each line of a lexicon, in the order of the file.
+
+    `path` may be the folder of `nmtalign link`.
 
     Spaces or tabs separate the fields. A probability may be a logarithm; a line without one counts as certain. Lines
     for "no word" are skipped. Raises FormatError naming file and line.
     """
+    path = lexicon_file(path)
     try:
         for number, line in enumerate(read_lines(path), 1):
             entry = _entry(path, number, line)

@@ -1,23 +1,61 @@
-"""The budget of a training (updates, epochs, time), advice on it, intervals, and the schedule of the learning rate.
+"""The budget of a training (updates, epochs, time), advice on it, intervals, and the learning rate.
 
 This module needs no PyTorch.
 """
 
 import math
-from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
-from nmtalign.model_files import with_first_model
+from nmtalign.model_directory import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
 from nmtalign.settings.presets import fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
 
-if TYPE_CHECKING:
-    from nmtalign.training.checkpoints import Position
+SOON = 10.0  # seconds of a run after which its speed is known
+_FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
+_POOR = 10.0  # BLEU on dev
+_RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are chance
+
+
+def count_words(corpus: Corpus) -> int:
+    """The target words of the training text, `</s>` included."""
+    train = corpus.splits["train"]
+    return int(train.target_lengths.sum()) + len(train)
+
+
+def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:
+    """The layers of the settings of a training: the preset `name`, then `layers`.
+
+    Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
+    size of the corpus in `data`, if it is there.
+    """
+    layers = with_first_model(((f"preset {name}", preset(name)), *layers), folder)
+    is_there = data.is_file() or (data / CORPUS_FILE).is_file()
+    return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
+
+
+def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:
+    """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
+
+    A training that starts from another model gets no such settings: this model has learned from another corpus before.
+    """
+    words = count_words(corpus)
+    values = fitted_to_corpus(preset, words)
+    if not values or any(layer.get("init_from") for _, layer in layers):
+        return layers
+    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
+
+
+def updates_needed(words: int, updates_in_epoch: int) -> int:
+    """About how many updates a useful model needs on a corpus with `words` target words.
+
+    A rule of thumb from measurements (tests/bench/README.md): the smaller the corpus, the more often it must be seen,
+    and no model is useful before 1,000 updates.
+    """
+    return max(_FEWEST, math.ceil(_PASSES / math.sqrt(max(1, words)) * updates_in_epoch))
 
 
 @dataclass(frozen=True)
@@ -31,11 +69,8 @@ class TrainingBudget:
     @classmethod
     def of(cls, config: TrainingConfig) -> "TrainingBudget":
         """The limits of a configuration; the first one that is reached ends the training."""
-        return cls(
-            config.max_updates or math.inf,
-            config.epochs or math.inf,
-            seconds("max_time", config.max_time) if config.max_time else math.inf,
-        )
+        limit = seconds("max_time", config.max_time) if config.max_time else math.inf
+        return cls(config.max_updates or math.inf, config.epochs or math.inf, limit)
 
     def done(self, update: int, epoch: float, elapsed: float) -> float:
         """The share of the nearest limit that is used up, 0 to 1."""
@@ -47,9 +82,7 @@ class TrainingBudget:
             return f"{update} updates"
         if epoch >= self.epochs:
             return f"{self.epochs:g} epochs"
-        if elapsed >= self.seconds:
-            return f"{self.seconds:g} s"
-        return None
+        return f"{self.seconds:g} s" if elapsed >= self.seconds else None
 
     def total_updates(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float:
         """The updates that fit into the nearest limit, after `update` updates and `elapsed` seconds.
@@ -77,56 +110,10 @@ class TrainingBudget:
         return (" or ".join(limits) or "no limit") + early
 
 
-def count_words(corpus: Corpus) -> int:
-    """The target words of the training text, `</s>` included."""
-    train = corpus.splits["train"]
-    return int(train.target_lengths.sum()) + len(train)
-
-
-def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:
-    """The layers of the settings of a training: the preset `name`, then `layers`.
-
-    Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
-    size of the corpus in `data`, if it is there.
-    """
-    layers = with_first_model(((f"preset {name}", preset(name)), *layers), folder)
-    is_there = data.is_file() or (data / CORPUS_FILE).is_file()
-    return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
-
-
-def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:
-    """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
-
-    A training that starts from another model gets no such settings: this model has learned from another corpus before.
-    """
-    words = count_words(corpus)
-    values = fitted_to_corpus(preset, words)
-    if not values or any(given.get("init_from") for _, given in layers):
-        return layers
-    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
-
-
-def updates_needed(words: int, updates_in_epoch: int) -> int:
-    """About how many updates a useful model needs on a corpus with `words` target words.
-
-    A rule of thumb from measurements (tests/bench/README.md): the smaller the corpus, the more often it must be seen,
-    and no model is useful before 1,000 updates.
-    """
-    return max(_FEWEST, math.ceil(_PASSES / math.sqrt(max(1, words)) * updates_in_epoch))
-
-
 def _duration(seconds: float) -> str:
     """A time as the settings have it, rounded up: 90s, 40m, 3h."""
-    for unit, size in (("s", 1), ("m", 60)):
-        if seconds < 180 * size:
-            return f"{math.ceil(seconds / size)}{unit}"
-    return f"{math.ceil(seconds / 3600)}h"
-
-
-_FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
-SOON = 10.0  # seconds of a run after which its speed is known
-_POOR = 10.0  # BLEU on dev
-_RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are chance
+    unit, size = next(((unit, size) for unit, size in (("s", 1), ("m", 60)) if seconds < 180 * size), ("h", 3600))
+    return f"{math.ceil(seconds / size)}{unit}"
 
 
 class BudgetAdvice:
@@ -136,8 +123,8 @@ class BudgetAdvice:
         self, config: TrainingConfig, preset: str, words: int, updates_in_epoch: int, notice: Callable[[str], None]
     ) -> None:
         """`notice` is called with one line of advice."""
-        self._config, self._preset, self._updates_in_epoch = config, preset, updates_in_epoch
-        self._budget, self._notice = TrainingBudget.of(config), notice
+        self._preset, self._updates_in_epoch, self._notice = preset, updates_in_epoch, notice
+        self._budget = TrainingBudget.of(config)
         # Weights of another model need an unknown, smaller number of further updates.
         self._needed = 0 if config.init_from else updates_needed(words, updates_in_epoch)
         self._losses: dict[bool, list[float]] = {False: [], True: []}  # whether on dev
@@ -159,9 +146,9 @@ class BudgetAdvice:
         if timed := self._budget.seconds < math.inf:
             update_seconds = update_seconds if is_known else 0.0
         total = self._budget.total_updates(update, seconds, self._updates_in_epoch, update_seconds)
-        self._known = total < self._needed or not timed or update_seconds > 0
-        if total < self._needed:
-            self._short = True
+        self._short = total < self._needed
+        self._known = self._short or not timed or update_seconds > 0
+        if self._short:
             passes, needed = (number / self._updates_in_epoch for number in (total, self._needed))
             faster = " or the faster --preset tiny" if timed and self._preset != "tiny" else ""
             self._notice(
@@ -212,74 +199,28 @@ class Every:
             return epoch_ended
         if self.unit == "updates":
             return update % self.amount == 0
-        if elapsed - self._last < self.amount:
-            return False
-        self._last = elapsed
-        return True
+        if is_due := elapsed - self._last >= self.amount:
+            self._last = elapsed
+        return is_due
 
 
-def learning_rate(config: TrainingConfig, update: int, done: float, warmup: int) -> float:
-    """The rate of update 1, 2, ...: a linear rise over `warmup` updates, then the schedule.
+def warm_up(config: TrainingConfig, update: int, done: float) -> float:
+    """The share of the highest rate at update 1, 2, ...; `done` is the share of the budget after this update.
 
-    `warmup` is the setting, shortened to fit the budget (`Schedule`). `done` is the share of the budget that is used
-    up (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no budget.
+    The share rises over `warmup` updates, or over a tenth of the budget if that is shorter.
     """
-    rise = min(1.0, update / warmup) if warmup else 1.0
+    return min(1.0, max(update / config.warmup, 10 * done)) if config.warmup else 1.0
+
+
+def learning_rate(config: TrainingConfig, update: int, done: float, rise: float) -> float:
+    """The rate of update 1, 2, ...: `rise` (see `warm_up`) times that of the schedule.
+
+    `done` is the share of the budget that is used up (0 to 1): "linear" falls with it to 0; "inverse-sqrt" needs no
+    budget.
+    """
+    rate = config.learning_rate * rise
     if config.schedule == "linear":
-        return config.learning_rate * rise * max(0.0, 1.0 - done)
+        return rate * max(0.0, 1.0 - done)
     if config.schedule == "inverse-sqrt":
-        return config.learning_rate * rise * math.sqrt(max(1, warmup) / max(update, warmup, 1))
-    return config.learning_rate * rise
-
-
-class Schedule:
-    """The learning rate of each update of a run; the warm-up takes at most a tenth of the budget.
-
-    With a limit of updates or epochs the rate depends only on these, also in a resumed run. With a time limit the tenth
-    is estimated from the time of an update until the warm-up has ended. The position keeps the length of the warm-up: a
-    larger budget does not start it again.
-    """
-
-    _MEASURED = 50  # the latest update times, whose lower quartile counts: the first ones can be very slow
-    _ENOUGH = 3  # update times that it takes to estimate the number of updates within a time limit
-
-    def __init__(self, config: TrainingConfig, budget: TrainingBudget, notice: Callable[[str], None]) -> None:
-        """`notice` is called with one line when the warm-up was shorter than the setting."""
-        self._config, self._budget, self._notice = config, budget, notice
-        self._times = deque[float](maxlen=self._MEASURED)
-        self.last_rate = 0.0
-
-    def measure(self, seconds: float) -> None:
-        """Adds the time of one update."""
-        self._times.append(seconds)
-
-    def rate(self, position: "Position", done: float, batches_in_epoch: int) -> float:
-        """The learning rate of the update of the position, whose time and epoch are those before the update."""
-        warmup = self._warmup(position, math.ceil(batches_in_epoch / self._config.accumulate))
-        self.last_rate = learning_rate(self._config, position.update, done, warmup)
-        return self.last_rate
-
-    def _warmup(self, position: "Position", updates_in_epoch: int) -> int:
-        """The current estimate of the length of the warm-up; it is fixed when the warm-up has ended."""
-        setting = self._config.warmup
-        if position.warmup or not setting:
-            return position.warmup
-        before = position.update - 1
-        total = self._budget.total_updates(before, position.seconds, updates_in_epoch, self.update_seconds(position))
-        tenth = total / 10
-        warmup = setting if tenth >= setting else max(1, math.floor(tenth))
-        if position.update >= warmup:
-            position.warmup = warmup
-            if warmup < setting:
-                self._notice(
-                    f"the learning rate rose until update {warmup}, a tenth of the budget, not until update {setting} "
-                    "(warmup)"
-                )
-        return warmup
-
-    def update_seconds(self, position: "Position") -> float:
-        """The time of an update; 0 where too few have been measured."""
-        before = position.update - 1
-        if len(self._times) >= self._ENOUGH:
-            return sorted(self._times)[len(self._times) // 4]
-        return position.seconds / before if before >= self._ENOUGH else 0.0  # a resumed run knows no more at first
+        return rate * math.sqrt(max(1, config.warmup) / max(update, config.warmup, 1))
+    return rate

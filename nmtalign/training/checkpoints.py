@@ -6,43 +6,50 @@ one of the two is complete; the newest complete one is used.
 """
 
 import contextlib
-import dataclasses
 import hashlib
 import json
 import math
+import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import disk_errors, free_space, parse_json, sweep
-from nmtalign.model_directory import create_model_directory
-from nmtalign.model_files import (
+from nmtalign.files import (
+    CONFIG,
+    SOURCE_VOCABULARY,
+    TARGET_VOCABULARY,
+    atomic_path,
+    disk_errors,
+    free_space,
+    make_folder,
+    parse_json,
+    sha256_of,
+    sweep,
+)
+from nmtalign.model_directory import (
     BEST,
     CALIBRATION,
-    CONFIG,
     LAST,
     PREVIOUS_BEST,
     PREVIOUS_STATE,
-    SOURCE_VOCABULARY,
     STATE,
-    TARGET_VOCABULARY,
     check_files,
     find_weights,
     model_config,
     read_settings,
+    write_settings,
 )
-from nmtalign.scoring.metrics import has_tokenizer
 from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
+from nmtalign.text.tokenizer import MODEL_FILES
 from nmtalign.text.vocabulary import Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 
@@ -72,8 +79,7 @@ class Position:
     best_update: int = -1  # of the best validation; -1 = unknown
     since_best: int = 0
     finished: str | None = None
-    warmup: int = 0  # length of the warm-up in updates; 0 until it has ended
-    tokenizer: str = "13a"  # of dev BLEU
+    rise: float = 0.0  # the share of the highest learning rate that the warm-up has reached
     excess: float | None = None  # nats per word of the last report above the loss of guessing among all words
     lowest_excess: float | None = None
 
@@ -97,7 +103,7 @@ class Checkpoint:
     path: Path
     position: Position
     fingerprint: str  # of the run that wrote it
-    damage: str | None = None  # the defect of a newer one, which cannot be used
+    damage: str = ""  # the defect of a newer one, which cannot be used
 
 
 def fingerprint_of(
@@ -119,34 +125,53 @@ def create_run(
     preset: str,
     model: ModelConfig,
     config: TrainingConfig,
-    restart: bool,
-    given: Mapping[str, str],
+    restart: bool = False,
+    files: Mapping[str, str] | None = None,
 ) -> None:
-    """Creates the directory of a new run, without weights; `given` as in `create_model_directory`.
+    """Creates the model directory of a new run, without weights; config.json, which makes it complete, comes last.
 
-    With `restart` it first removes the weights of an earlier run. Raises UsageError if training should start from them.
+    `files` are the hashes of the files with which the training begins, by setting. Checkpoints of another run and
+    incomplete files are removed, with `restart` all weights. Raises UsageError if training should start from them.
     """
-    if restart:
-        if config.init_from and Path(config.init_from).resolve() == folder.resolve():
-            rule = "training anew would remove this folder; give another folder for the new model"
-            raise SettingError(rule, init_from=config.init_from)
-        with disk_errors(folder):
-            for name in _WEIGHTS:
-                (folder / name).unlink(missing_ok=True)
-    create_model_directory(folder, corpus, preset, model, config, given)
+    if restart and config.init_from and Path(config.init_from).resolve() == folder.resolve():
+        rule = "training anew would remove this folder; give another folder for the new model"
+        raise SettingError(rule, init_from=config.init_from)
+    make_folder(folder)
+    with disk_errors(folder):
+        for name in _WEIGHTS if restart else (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
+            (folder / name).unlink(missing_ok=True)
+    sweep(folder)
+    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
+    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
+    for name in names if corpus.folder != folder else ():
+        with atomic_path(folder / name, follow=False) as temporary:
+            shutil.copyfile(corpus.folder / name, temporary)
+            if name in hashes and sha256_of(temporary) != hashes[name]:
+                raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
+    for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
+        (folder / name).unlink(missing_ok=True)
+    write_settings(
+        folder,
+        {
+            "preset": preset,
+            "source_language": corpus.source_language,
+            "target_language": corpus.target_language,
+            "model": asdict(model),
+            "training": asdict(config),
+            "prep": dict(corpus.settings),
+            "corpus": corpus.hash,
+            "given": dict(files or {}),
+            "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
+        },
+    )
 
 
 def find_run(
-    folder: Path,
-    fingerprint: str,
-    corpus: Corpus,
-    model: ModelConfig | None = None,
-    config: TrainingConfig | None = None,
+    folder: Path, fingerprint: str, corpus: Corpus, model: ModelConfig, config: TrainingConfig
 ) -> Checkpoint | None:
     """The checkpoint from which the run in a folder resumes with these settings; None for a folder without a run.
 
-    Raises UsageError if the folder contains another run; the message names the differences, if model and config are
-    given.
+    Raises UsageError if the folder contains another run, with the differences.
     """
     if not (folder / CONFIG).exists():
         return None
@@ -156,29 +181,27 @@ def find_run(
             f"{folder}: an exported model has no training state, so its training cannot be resumed; a new training can "
             f"begin with it: give --init-from {folder}, and another folder with -o"
         )
-    if any({*settings[key]} != {*field_names(cls)} for key, cls in _CLASSES.items()):
+    sections = ("model", ModelConfig), ("training", TrainingConfig)
+    if any({*settings[key]} != {*field_names(cls)} for key, cls in sections):
         raise UsageError(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
-            "another folder with -o, or replace it with --restart"
+            "another folder with -o, or replace it with --force"
         )
-    found = find_checkpoint(folder, fingerprint)
-    held = found.fingerprint if found else _run_of_weights(folder)
-    if held is None or (found is None and held == fingerprint):
+    checkpoint = find_checkpoint(folder, fingerprint)
+    owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
+    if owner is None or (checkpoint is None and owner == fingerprint):
         return None  # it ended before its first checkpoint, so nothing can be lost
     check_files(folder, settings)
-    if held == fingerprint:
-        return found
-    changes = _changes_of_settings(settings, model, config)
+    if owner == fingerprint:
+        return checkpoint
+    changes = _changes(settings["model"], asdict(model)) + _changes(settings["training"], asdict(config))
     what = "with other settings"
     if settings.get("corpus") != corpus.hash:
-        what, changes = "on another corpus", [*_changes_of_corpus(folder, settings, corpus), *changes]
+        what, changes = "on another corpus", _changes_of_corpus(folder, settings, corpus) + changes
     raise UsageError(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
-        "what it was trained with; else give another folder with -o, or replace it with --restart"
+        "what it was trained with; else give another folder with -o, or replace it with --force"
     )
-
-
-_CLASSES = {"model": ModelConfig, "training": TrainingConfig}  # by the key of config.json
 
 
 def _run_of_weights(folder: Path) -> str | None:
@@ -189,42 +212,40 @@ def _run_of_weights(folder: Path) -> str | None:
     return None
 
 
-def _changes_of_settings(
-    settings: Mapping[str, Any], model: ModelConfig | None, config: TrainingConfig | None
-) -> list[str]:
+def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
     """The settings that prevent resuming, such as "learning_rate was 0.002, is 0.001"."""
     changes = []
-    for there, given in ((settings["model"], model), (settings["training"], config)):
-        for name, value in {} if given is None else asdict(given).items():
-            if name in _FILES and there[name] == value and value:
-                changes.append(f"{name} may name other content now")
-            elif name not in _MAY_CHANGE and not name.endswith("_vocabulary_size") and there[name] != value:
-                changes.append(f"{name} was {toml(there[name])}, is {toml(value)}")
+    for name, value in now.items():
+        if name in _FILES and before[name] == value and value:
+            changes.append(f"{name} may name other content now")
+        elif name not in _MAY_CHANGE and not name.endswith("_vocabulary_size") and before[name] != value:
+            changes.append(f"{name} was {toml(before[name])}, is {toml(value)}")
     return changes
 
 
 def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus) -> list[str]:
     """The properties in which the corpus differs from that of a model directory."""
-    languages = f"{settings['source_language']}-{settings['target_language']}"
-    is_now = f"{corpus.source_language}-{corpus.target_language}"
-    changes = [] if languages == is_now else [f"languages were {languages}, are {is_now}"]
+    before = f"{settings['source_language']}-{settings['target_language']}"
+    now = f"{corpus.source_language}-{corpus.target_language}"
+    changes = [] if before == now else [f"languages were {before}, are {now}"]
     prep = settings.get("prep", {})
     changes += [
         f"{name} of prep was {toml(prep[name])}, is {toml(value)}"
         for name, value in corpus.settings.items()
         if name in prep and prep[name] != value
     ]
-    for name, words in _vocabularies(corpus):
-        held = Vocabulary.load(folder / name)
-        if held != words:
-            sizes = f" ({len(held):,} words, now {len(words):,})" if len(held) != len(words) else ""
-            changes.append(f"the {name.partition('.')[0]} vocabulary is another{sizes}")
+    for name, old, new in _other_words(folder, corpus):
+        sizes = f" ({len(old):,} words, now {len(new):,})" if len(old) != len(new) else ""
+        changes.append(f"the {name.partition('.')[0]} vocabulary is another{sizes}")
     return changes or ["the pairs are others"]
 
 
-def _vocabularies(corpus: Corpus) -> tuple[tuple[str, Vocabulary], ...]:
-    """(file name, vocabulary) of both sides."""
-    return (SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)
+def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary, Vocabulary]]:
+    """Yields (file name, vocabulary of the model directory, vocabulary of the corpus) for each side that differs."""
+    sides = (SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)
+    for name, new in sides:
+        if (old := Vocabulary.load(folder / name)) != new:
+            yield name, old, new
 
 
 def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
@@ -233,48 +254,27 @@ def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
     Checkpoints with this `fingerprint` come before those of other runs; None accepts any run. Raises FormatError if all
     checkpoints are damaged.
     """
-    wrong: list[str] = []
-    others: list[Checkpoint] = []
-    for path in (folder / STATE, folder / PREVIOUS_STATE):
-        if not path.exists():
-            continue
+    wrong, others = list[str](), list[Checkpoint]()
+    for path in filter(Path.exists, (folder / STATE, folder / PREVIOUS_STATE)):
         try:
             metadata, _ = check_tensors(path)
-            found = Checkpoint(
-                path, _position(path, metadata), metadata.get("fingerprint", ""), "; ".join(wrong) or None
-            )
+            known = field_names(Position)  # other versions may have stored others
+            values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
+            position = resolve(Position, (str(path), values))
         except FormatError as error:
             wrong.append(str(error))
             continue
-        if fingerprint in (found.fingerprint, None):
-            return found
-        others.append(found)
+        except (AttributeError, KeyError, UsageError, ValueError):
+            wrong.append(f"{path}: not a checkpoint of a training")
+            continue
+        checkpoint = Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
+        if fingerprint in (checkpoint.fingerprint, None):
+            return checkpoint
+        others.append(checkpoint)
         wrong.append(f"{path}: belongs to another run")
-    if others:
-        return others[0]
-    if wrong:
-        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --restart")
-    return None
-
-
-def _position(path: Path, metadata: dict[str, str]) -> Position:
-    try:
-        return resolve(Position, (str(path), parse_json(metadata["position"])))
-    except (AttributeError, KeyError, UsageError, ValueError):
-        raise FormatError(f"{path}: not a checkpoint of a training") from None
-
-
-def restore_run(folder: Path, found: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
-    """Restores model, optimiser and folder as they were when a checkpoint was written; only rank 0 calls it.
-
-    Raises UsageError if the tokeniser of its dev BLEU does not work here: other BLEU cannot be compared with it.
-    """
-    name = found.position.tokenizer
-    if not has_tokenizer(name):
-        rule = f"dev BLEU uses the tokeniser {name}, which does not work here; install sacrebleu[{name[:2]}]"
-        raise UsageError(f"{folder}: {rule}")
-    restore_folder(folder, found)
-    return load_state(found, model, optimizer)
+    if wrong and not others:
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
+    return others[0] if others else None
 
 
 def restore_folder(folder: Path, checkpoint: Checkpoint) -> None:
@@ -307,65 +307,52 @@ def _update_of(path: Path) -> int:
 
 def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
     """Restores weights and optimiser; returns the position."""
-    path, state = checkpoint.path, defaultdict[int, dict[str, Tensor]](dict)
-    weights = model.state_dict()
+    weights, values = dict[str, Tensor](), defaultdict[int, dict[str, Tensor]](dict)
     try:
-        for name, tensor in load_tensors(path)[0].items():
+        for name, tensor in load_tensors(checkpoint.path)[0].items():
             part, _, key = name.partition(".")
-            if part == "model":
-                _copy(weights.pop(key), tensor, key)
-            elif part == "optimizer":
+            if part == "optimizer":
                 number, _, key = key.partition(".")
-                state[int(number)][key] = tensor
+                values[int(number)][key] = tensor
             else:
-                raise KeyError(name)
-        if weights:
-            raise KeyError(next(iter(weights)))
-        optimizer.restore(state)
-    except (KeyError, ValueError, TypeError, AttributeError, RuntimeError) as error:
-        raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
-    return dataclasses.replace(checkpoint.position)
-
-
-def _copy(weight: Tensor, value: Tensor, name: str) -> None:
-    if weight.shape != value.shape:
-        raise ValueError(f"{name} is {tuple(value.shape)}, not {tuple(weight.shape)}")
-    weight.copy_(value)
+                weights[key] = tensor
+        model.load_state_dict(weights)
+        optimizer.restore(values)
+    except (ValueError, RuntimeError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise FormatError(f"{checkpoint.path}: does not fit this model: {reason}") from None
+    return replace(checkpoint.position)
 
 
 def save_state(
     folder: Path, model: TranslationModel, optimizer: Optimizer, position: Position, fingerprint: str
 ) -> Path:
     """Writes a complete checkpoint or none, and keeps the one before it; `fingerprint` identifies the run."""
-    tensors: dict[str, Tensor] = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
+    tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, values in optimizer.values().items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
     metadata = {"position": json.dumps(asdict(position)), "fingerprint": fingerprint}
-    with _naming_what_is_kept(folder):
-        save_tensors(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
+    _save(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
     return folder / STATE
 
 
 def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
     """Writes the current weights."""
-    with _naming_what_is_kept(folder):
-        save_tensors(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
+    _save(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
 
 
 def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "") -> None:
     """Writes the weights of the best validation and their calibration; keeps the previous ones (`restore_folder`)."""
     metadata = {"update": str(update), "fingerprint": fingerprint} | ({CALIBRATION: calibration} if calibration else {})
-    with _naming_what_is_kept(folder):
-        save_tensors(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
+    _save(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
 
 
-@contextlib.contextmanager
-def _naming_what_is_kept(folder: Path) -> Iterator[None]:
-    """Adds to a disk error that the last checkpoint is kept."""
+def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None) -> None:
+    """Writes a file; an error of the disk also tells that the last checkpoint is kept."""
     try:
-        yield
+        save_tensors(path, tensors, metadata, keep)
     except ResourceError as error:
-        if not any((folder / name).exists() for name in (STATE, PREVIOUS_STATE)):
+        if not any(path.with_name(name).exists() for name in (STATE, PREVIOUS_STATE)):
             raise
         raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 
@@ -375,15 +362,15 @@ def check_space(folder: Path, model: TranslationModel) -> None:
 
     Quotas are not considered.
     """
-    weights = sum(tensor.numel() * tensor.element_size() for tensor in model.state_dict().values())
-    slots = VALUES_PER_WEIGHT * sum(weight.numel() * weight.element_size() for weight in model.parameters())
+    weights = sum(tensor.nbytes for tensor in model.state_dict().values())
+    state = weights + VALUES_PER_WEIGHT * sum(weight.nbytes for weight in model.parameters())
     # The last weights, the best and the previous best ones, and three checkpoints while one is written.
-    needed = 3 * weights + 3 * (weights + slots) + 6 * _OVERHEAD
-    there = sum((folder / name).stat().st_size for name in _WEIGHTS if (folder / name).is_file())
+    needed = 3 * weights + 3 * state + 6 * _OVERHEAD
+    needed -= sum((folder / name).stat().st_size for name in _WEIGHTS if (folder / name).is_file())
     free = free_space(folder)
-    if free is not None and free < needed - there:
+    if free is not None and free < needed:
         raise ResourceError(
-            f"{folder}: the checkpoints of this training need {(needed - there) / 1e6:,.1f} MB more on the disk, "
+            f"{folder}: the checkpoints of this training need {needed / 1e6:,.1f} MB more on the disk, "
             f"and {free / 1e6:,.1f} MB are free; make room, or give another folder with -o"
         )
 
@@ -395,28 +382,24 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     """
     settings = read_settings(folder)
     check_files(folder, settings)
-    there = model_config(folder, settings)
-    for name in select(ModelConfig, lambda one: not one.adaptable):
-        if getattr(there, name) != getattr(model, name):
+    first = model_config(folder, settings)
+    for name in select(ModelConfig, lambda setting: not setting.adaptable):
+        if getattr(first, name) != getattr(model, name):
             raise UsageError(
-                f"init_from: {name} is {getattr(there, name)} in {folder} and {getattr(model, name)} here; "
+                f"init_from: {name} is {getattr(first, name)} in {folder} and {getattr(model, name)} here; "
                 "give a model with the same settings"
             )
-    for name, words in _vocabularies(corpus):
-        if Vocabulary.load(folder / name) != words:
-            raise UsageError(
-                f"init_from: {folder / name} has other words than {corpus.folder / name}; "
-                f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
-            )
+    for name, _, _ in _other_words(folder, corpus):
+        raise UsageError(
+            f"init_from: {folder / name} has other words than {corpus.folder / name}; "
+            f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
+        )
     return find_weights(folder, "best")
 
 
-@torch.no_grad()
 def load_first_weights(path: Path, model: TranslationModel) -> None:
-    """Gives a model the weights of another one; raises FormatError where the sizes differ."""
-    given, present = load_tensors(path)[0], model.state_dict()
-    sizes, expected = ({name: tuple(x.shape) for name, x in part.items()} for part in (given, present))
-    if sizes != expected:
-        name = min(name for name in sizes | expected if sizes.get(name) != expected.get(name))
-        raise FormatError(f"{path}: {name} is {sizes.get(name)} there and {expected.get(name)} here")
-    model.load_state_dict(given)
+    """Gives a model the weights of another one; raises FormatError if they do not fit."""
+    try:
+        model.load_state_dict(load_tensors(path)[0])
+    except RuntimeError as error:
+        raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None

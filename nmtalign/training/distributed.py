@@ -28,8 +28,7 @@ from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
 T = TypeVar("T")
-TIMEOUT_VARIABLE = "NMTALIGN_COLLECTIVE_TIMEOUT"  # seconds that a collective operation waits for the other processes
-TIMEOUT = "21600"
+TIMEOUT = timedelta(hours=6)  # until a collective operation fails because another process does not answer
 ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
 ANSWER = timedelta(seconds=10)  # until torchrun's store answers whether another process has failed
 TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports one that all have
@@ -51,29 +50,35 @@ class World:
     """A single process, which does all the work, or one of several processes, connected by torch.distributed."""
 
     def __init__(self, device: torch.device, rank: int = 0, size: int = 1, store: Any = None) -> None:
-        """`store` is that of torchrun; it tells whether another process has failed."""
+        """`store` is that of torchrun; it tells whether another process has failed. Without it nothing is sent."""
         self.device, self.rank, self.size, self._store = device, rank, size, store
+        self.is_main = rank == 0  # this process writes files and emits events
         self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
-    @property
-    def is_main(self) -> bool:
-        """Whether this is the process that writes files and emits events."""
-        return self.rank == 0
-
     def connect(self, device: Device) -> None:
-        """Chooses the device and connects all processes.
+        """Chooses the device, one GPU for each process of a machine or the CPU, and connects all processes.
 
-        Raises UsageError for a wrong timeout, ResourceError if the processes cannot connect or have too few GPUs.
+        Raises ResourceError if the processes cannot connect or have too few GPUs.
         """
         from torch.distributed.distributed_c10d import PrefixStore
 
-        self.device = _local_device(device)
-        cuda, timeout = self.device.type == "cuda", _timeout()
+        self.device = pick_device(device)
+        if self.device.type == "mps":
+            raise ResourceError("device mps: several processes cannot train on it; choose the device cpu")
+        if cuda := self.device.type == "cuda":
+            number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
+            if number >= count:
+                raise ResourceError(
+                    f"PyTorch sees {count} GPU{'s' * (count > 1)} here, too few for process {number + 1} of this "
+                    f"machine; give torchrun --nproc-per-node {count}, or --device cpu"
+                )
+            torch.cuda.set_device(number)
+            self.device = torch.device("cuda", number)
         with _connecting():
             distributed.init_process_group(
                 "cpu:gloo,cuda:nccl" if cuda else "gloo",
-                timeout=timeout,
+                timeout=TIMEOUT,
                 store=PrefixStore("group", self._store),
                 rank=self.rank,
                 world_size=self.size,
@@ -99,11 +104,10 @@ class World:
         return self._all_reduce(values, distributed.ReduceOp.MAX)
 
     def _all_reduce(self, values: Sequence[float], operation: Any) -> list[float]:
-        if self._store is None:
-            return list(values)
         numbers = torch.tensor(list(values), dtype=torch.float64)
-        with self._connected():
-            distributed.all_reduce(numbers, operation)
+        if self._store is not None:
+            with self._connected():
+                distributed.all_reduce(numbers, operation)
         return numbers.tolist()
 
     def all_gather(self, value: T) -> list[T]:
@@ -120,22 +124,21 @@ class World:
         if self._store is None:
             return
         # The state of an optimiser is made when it is first needed: the others make theirs like that of rank 0.
-        like = {
-            number: {name: (value.device.type, value.to("meta")) for name, value in values.items()}
+        own = {
+            number: {name: (value.device.type == "cpu", value.to("meta")) for name, value in values.items()}
             for number, values in optimizer.values().items()
         }
-        told: list[Any] = [like]
-        with self._connected():
-            distributed.broadcast_object_list(told, 0)
+        first = self.all_gather(own)[0]
         if not self.is_main:
-            state = {
-                number: {
-                    name: torch.zeros_like(value, device="cpu" if kind == "cpu" else self.device)
-                    for name, (kind, value) in values.items()
+            optimizer.restore(
+                {
+                    number: {
+                        name: torch.zeros_like(value, device="cpu" if on_cpu else self.device)
+                        for name, (on_cpu, value) in values.items()
+                    }
+                    for number, values in first.items()
                 }
-                for number, values in told[0].items()
-            }
-            optimizer.restore(state)
+            )
         kept = [value for _, values in sorted(optimizer.values().items()) for _, value in sorted(values.items())]
         with self._connected():
             for tensor in [*model.state_dict().values(), *kept]:
@@ -152,7 +155,7 @@ class World:
         torch.cat(parts, out=self._flat)
         with self._connected():
             distributed.all_reduce(self._flat)
-        for weight, part in zip(parameters, self._flat.split([weight.numel() for weight in parameters]), strict=True):
+        for weight, part in zip(parameters, self._flat.split([len(part) for part in parts]), strict=True):
             weight.grad = part.view_as(weight)
 
     @contextlib.contextmanager
@@ -179,7 +182,9 @@ class World:
         except BaseException as error:
             if self._store is None:
                 raise
-            code = _exit_code(error)
+            code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
+            if isinstance(error, SystemExit):
+                code = error.code if isinstance(error.code, int) else 1
             if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
             if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
@@ -231,15 +236,6 @@ def open_world(device: Device) -> World:
     return world
 
 
-def _timeout() -> timedelta:
-    """How long a process waits for the others; raises UsageError if the variable is no number of seconds."""
-    text = os.environ.get(TIMEOUT_VARIABLE, TIMEOUT)
-    try:
-        return timedelta(seconds=float(text))
-    except (ValueError, OverflowError):
-        raise UsageError(f"{TIMEOUT_VARIABLE} = {text!r}: must be a number of seconds") from None
-
-
 @contextlib.contextmanager
 def _connecting() -> Iterator[None]:
     """Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect."""
@@ -251,26 +247,3 @@ def _connecting() -> Iterator[None]:
         place = f"{os.environ.get('MASTER_ADDR')}:{os.environ.get('MASTER_PORT')}"
         reason = " ".join(str(error).split())[:200]
         raise ResourceError(f"cannot connect to the other processes at {place}: {reason}") from None
-
-
-def _local_device(name: Device) -> torch.device:
-    """One GPU for each process of a machine, or the CPU."""
-    device = pick_device(name)
-    if device.type == "mps":
-        raise ResourceError("device mps: several processes cannot train on it; choose the device cpu, or one process")
-    if device.type != "cuda":
-        return device
-    number, count = int(os.environ.get("LOCAL_RANK", "0")), torch.cuda.device_count()
-    if number >= count:
-        raise ResourceError(
-            f"PyTorch sees {count} GPU{'s' * (count > 1)} here, too few for process {number + 1} of this machine; "
-            f"give torchrun --nproc-per-node {count}, or --device cpu"
-        )
-    torch.cuda.set_device(number)
-    return torch.device("cuda", number)
-
-
-def _exit_code(error: BaseException) -> int:
-    if isinstance(error, SystemExit):
-        return error.code if isinstance(error.code, int) else 1
-    return 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)

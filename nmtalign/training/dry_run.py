@@ -2,19 +2,15 @@
 
 import math
 import time
-import weakref
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median_high
-from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_leaves
 
+from nmtalign.core.devices import keeping_generators
 from nmtalign.data.batches import Indices, load_batches
 from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
@@ -50,16 +46,17 @@ class DryRun:
 def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
     """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`."""
     config, advice = setup.config, list[str]()
-    found = None if restart else setup.find_run()
-    setup.build(advice.append)
-    advice += [setup.guide.note] if setup.guide and setup.guide.note else []
-    begun = _process_peak()
-    position = load_state(found, setup.model, setup.optimizer) if found else Position()
-    plan = setup.plan(position.epoch)
-    setup.model.train()
-    times = _update_times(setup, plan, seconds)
+    checkpoint = None if restart else setup.find_run()
+    before = _process_peak()
+    with keeping_generators(setup.device, config.threads):
+        setup.build(advice.append)
+        advice += [setup.guide.note] if setup.guide and setup.guide.note else []
+        position = load_state(checkpoint, setup.model, setup.optimizer) if checkpoint else Position()
+        plan = setup.plan(position.epoch)
+        setup.model.train()
+        times = _update_times(setup, plan, seconds)
+        memory = _memory(setup, plan, before)
     update_seconds = median_high(times)
-    memory = _memory(setup, plan, begun)
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
@@ -67,11 +64,13 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     if position.diverged:
         advice.append(setup.describe_divergence(position))
     else:
-        words = count_words(setup.corpus)
-        adviser = BudgetAdvice(config, preset, words, updates_in_epoch, advice.append)
+        adviser = BudgetAdvice(config, preset, count_words(setup.corpus), updates_in_epoch, advice.append)
         adviser.check_budget(position.update, position.seconds, update_seconds, is_known=True)
+    parameters = Counter[str]()
+    for name, weight in setup.model.named_parameters():
+        parameters[name.partition(".")[0].replace("_", " ")] += weight.numel()
     return DryRun(
-        _parameters(setup),
+        parameters,
         memory,
         budget.describe(updates_in_epoch, setup.patience),
         position,
@@ -84,75 +83,38 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
     )
 
 
-def _memory(setup: TrainingSetup, plan: Sequence[Indices], begun: int) -> Mapping[str, int]:
-    """The bytes at the peak of an update with the largest minibatch, by use; other updates were made before.
+def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mapping[str, int]:
+    """The bytes at the peak of an update with the largest minibatch, by use.
 
-    On a processor they are those of the process, on a GPU those of the GPU. `begun` is the peak before all updates.
+    On a processor they are those of the process, on a GPU those of the GPU. `before` is the peak of the process before
+    the model was made.
     """
-    by_size = sorted(plan, key=lambda indices: _positions(setup, indices))
-    largest = [by_size[-1]] * min(2, setup.config.accumulate)  # the second one of a group finds gradients
+    source, target = setup.pairs.source_lengths, setup.pairs.target_lengths
+    by_size = sorted(plan, key=lambda pairs: len(pairs) * int(source[pairs].max() + target[pairs].max() + 2))
     # Memory that is kept from smaller minibatches is too small for larger ones, as in a training, where they alternate.
-    for share in (0.5, 0.9, 1.0):
-        _update(setup, [by_size[int(share * (len(plan) - 1))]] * len(largest))
-    weights = list(setup.model.parameters())
+    for share in (0.5, 0.9, 1.0):  # the second minibatch of a group finds gradients
+        _update(setup, [by_size[int(share * (len(plan) - 1))]] * min(2, setup.config.accumulate))
     values = [value for kept in setup.optimizer.values().values() for value in kept.values()]
+    memory = {
+        "Python and PyTorch": before or _PROCESS,
+        "parameters": sum(weight.nbytes for weight in setup.model.parameters()),
+        "optimiser": sum(value.nbytes for value in values),
+    }
     if setup.device.type == "cuda":
-        process = torch.cuda.max_memory_reserved(setup.device) + _PROCESS
-        tensors = torch.cuda.max_memory_allocated(setup.device)
+        memory["Python and PyTorch"] = _PROCESS
+        peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device)
     else:
-        process = _process_peak()  # before the memory of tensors is followed, which takes more than 100 MB itself
-        with TensorMemory([*weights, *values]) as followed:
-            _update(setup, largest)
-        tensors = followed.peak
-    memory = {"parameters": _bytes(weights), "optimiser": _bytes(values)}
-    memory["activations and gradients of the largest batch"] = tensors - sum(memory.values())
-    memory["Python and PyTorch"] = process - tensors if process > tensors else _PROCESS
+        peak = _process_peak()
+    memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
-        memory["Python and PyTorch"] = begun - memory["parameters"] if begun else _PROCESS
-        memory["kernels in bf16"] = max(_KERNELS, process - tensors - memory["Python and PyTorch"])
+        memory["kernels in bf16"] = _KERNELS
     return memory
-
-
-def _bytes(tensors: Iterable[Tensor]) -> int:
-    return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
 
 def _process_peak() -> int:
     """The largest memory of this process so far, in bytes; 0 where the system does not report it."""
-    found = [line.split()[1] for line in lines_of(Path("/proc/self/status")) if line.startswith("VmHWM:")]
-    return int(found[0]) * 1024 if found else 0
-
-
-class TensorMemory(TorchDispatchMode):
-    """Follows the bytes of tensors on a processor: the given ones, and all that operations make while it is active."""
-
-    def __init__(self, given: Iterable[Tensor]) -> None:
-        super().__init__()  # type: ignore[no-untyped-call]
-        self.bytes = self.peak = 0
-        self._known: set[int] = set()
-        for tensor in given:
-            self._add(tensor)
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Does an operation, also of a hand-written pass or of the gradient, and adds its results."""
-        made = func(*args, **(kwargs or {}))
-        for tensor in tree_leaves(made):
-            if isinstance(tensor, Tensor) and tensor.layout is torch.strided:  # the parts of others are strided
-                self._add(tensor)
-        return made
-
-    def _add(self, tensor: Tensor) -> None:
-        storage = tensor.untyped_storage()
-        place, size = storage.data_ptr(), storage.nbytes()
-        if size and place not in self._known:
-            self._known.add(place)
-            self.bytes += size
-            self.peak = max(self.peak, self.bytes)
-            weakref.finalize(storage, self._free, place, size)
-
-    def _free(self, place: int, size: int) -> None:
-        self._known.discard(place)
-        self.bytes -= size
+    peaks = [line.split()[1] for line in lines_of(Path("/proc/self/status")) if line.startswith("VmHWM:")]
+    return int(peaks[0]) * 1024 if peaks else 0
 
 
 def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> list[float]:
@@ -169,20 +131,6 @@ def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float)
 
 def _update(setup: TrainingSetup, plan: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
-    for group in cut_groups(setup.pairs, plan, len(plan)):
-        batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete)
-        _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU
-
-
-def _positions(setup: TrainingSetup, indices: Indices) -> int:
-    """The positions of a batch on both sides, padding included."""
-    longest = (int(lengths[indices].max()) for lengths in (setup.pairs.source_lengths, setup.pairs.target_lengths))
-    return len(indices) * (sum(longest) + 2)
-
-
-def _parameters(setup: TrainingSetup) -> Mapping[str, int]:
-    """The number of parameters of each part of the model, for example of the encoder."""
-    counts = Counter[str]()
-    for name, weight in setup.model.named_parameters():
-        counts[name.partition(".")[0].replace("_", " ")] += weight.numel()
-    return counts
+    (group,) = cut_groups(setup.pairs, plan, len(plan))
+    batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete)
+    _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU

@@ -7,8 +7,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
-from nmtalign.files import atomic_text, disk_errors, parse_json
-from nmtalign.model_files import LOG
+from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
 
 
 @dataclass(frozen=True)
@@ -22,8 +21,12 @@ class Event:
 
     def as_dict(self) -> Mapping[str, Any]:
         """The event as JSON fields; "event" is its name in lower case, and a number that is not finite is null."""
-        fields = {name: None if _is_no_number(value) else value for name, value in asdict(self).items()}
-        return {"event": type(self).__name__.lower(), **fields}
+        fields = asdict(self).items()
+        finite = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields}
+        return {"event": type(self).__name__.lower(), **finite}
+
+
+Listener = Callable[[Event], None]
 
 
 @dataclass(frozen=True)
@@ -138,13 +141,6 @@ class Finished(Event):
     diverged: bool = False  # the loss is far above that of guessing, or far above its lowest value
 
 
-def _is_no_number(value: object) -> bool:
-    return isinstance(value, float) and not math.isfinite(value)
-
-
-Listener = Callable[[Event], None]
-
-
 def perplexity(loss: float) -> float:
     """exp of a loss per word, limited where it would overflow."""
     return math.exp(min(loss, 700.0))
@@ -156,11 +152,9 @@ class EventLog:
     def __init__(self, folder: Path, update: int, validation_due: bool = False) -> None:
         """`update` is that of the checkpoint; `validation_due` tells that its validation is made again."""
         self._path = folder / LOG
-        kept = [line for line in _lines(self._path) if _update_of(line) <= update] if update else []
-        if validation_due:
-            kept = [line for line in kept if _update_of(line) < update or b'"event": "validated"' not in line]
+        lines = self._path.read_bytes().split(b"\n") if update and self._path.is_file() else []
         with atomic_text(self._path, follow=False) as stream:
-            stream.writelines(f"{line.decode()}\n" for line in kept)
+            stream.writelines(f"{line.decode()}\n" for line in lines if _is_before(line, update, validation_due))
 
     def write(self, event: Event) -> None:
         """Appends one event as a complete line."""
@@ -168,14 +162,11 @@ class EventLog:
             stream.write(json.dumps(event.as_dict(), ensure_ascii=False) + "\n")
 
 
-def _lines(path: Path) -> list[bytes]:
-    if not path.is_file():
-        return []
-    return [line for line in path.read_bytes().split(b"\n") if line]
-
-
-def _update_of(line: bytes) -> float:
+def _is_before(line: bytes, update: int, validation_due: bool) -> bool:
+    """Whether a line of the log was written before the checkpoint of this update; False for a line that was cut off."""
     try:
-        return float(parse_json(line.decode())["update"])
-    except (ValueError, KeyError, TypeError, OverflowError):  # an incomplete line, perhaps cut within a character
-        return float("inf")
+        event = parse_json(line.decode())
+        again = validation_due and event["event"] == "validated"
+        return bool(event["update"] < update + (not again))
+    except (ValueError, KeyError, TypeError):
+        return False

@@ -35,13 +35,10 @@ class BatchBucket:
     target: int
 
     @classmethod
-    def of(cls, batch: Batch, lengths: int = LENGTHS, rows: int = ROWS) -> "BatchBucket":
+    def of(cls, batch: Batch) -> "BatchBucket":
         """The smallest bucket into which the batch fits."""
-        return cls(
-            _round_up(len(batch.source), rows),
-            _round_up(batch.source.shape[1], lengths),
-            _round_up(batch.target.shape[1], lengths),
-        )
+        sizes = (len(batch.source), ROWS), (batch.source.shape[1], LENGTHS), (batch.target.shape[1], LENGTHS)
+        return cls(*(-(-size // multiple) * multiple for size, multiple in sizes))
 
     def pad(self, batch: Batch) -> Batch:
         """The batch padded to this shape; a row of padding has one real source word, `</s>`, and no target word."""
@@ -54,12 +51,8 @@ class BatchBucket:
         if guide is not None:
             guide = F.pad(guide, (0, self.source - guide.shape[2], 0, self.target - guide.shape[1], 0, more))
         copies = None if copies is None else _pad(copies, self.source, more)
-        batch = replace(batch, source=source, source_mask=source_mask, copies=copies)
-        return replace(batch, target=target, target_mask=target_mask, guide=guide)
-
-
-def _round_up(count: int, multiple: int) -> int:
-    return -(-count // multiple) * multiple
+        padded = {"source": source, "source_mask": source_mask, "target": target, "target_mask": target_mask}
+        return replace(batch, **padded, guide=guide, copies=copies)  # type: ignore[arg-type]
 
 
 def _pad(tensor: Tensor, length: int, rows: int) -> Tensor:
@@ -105,15 +98,15 @@ class GraphedLoss:
         loss: Objective,
         eager: Callable[[Batch, float], Tensor],
         notice: Callable[[str], None],
-        *,
         recorder: CudaRecorder | None = None,
-        limit: int = LIMIT,
     ) -> None:
         """`eager` computes a batch without a graph. `notice` is called with one line where graphs are given up."""
         self._model, self._loss, self._eager, self._notice = model, loss, eager, notice
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
-        self._recorder, self._limit = recorder or CudaRecorder(self._device), limit
+        self._recorder, self._generator = recorder or CudaRecorder(self._device), torch.default_generator
+        if self._device.type == "cuda":
+            self._generator = torch.cuda.default_generators[torch.cuda.current_device()]
         self._recordings = OrderedDict[tuple[BatchBucket, bool], tuple[Sequence[Tensor], Callable[[], None]]]()
         self._met: set[tuple[BatchBucket, bool]] = set()
         self._given_up = False
@@ -148,13 +141,13 @@ class GraphedLoss:
         inputs = tuple(tensor.to(self._device, copy=True) for tensor in key[0].pad(batch).inputs())
         self._weight.fill_(weight)
         self._share_gradients()
-        drawn = _random_state(self._device)
+        drawn = self._generator.get_state()
         try:
             replay = self._recorder.record(lambda: self._compute(inputs))
             expected = self._results()
             self._remove_gradients()
             self._share_gradients()
-            _set_random_state(self._device, drawn)
+            self._generator.set_state(drawn)
             replay()
             distance = _distance(self._results(), expected)
             problem = "" if distance <= TOLERANCE else f"a graph's results differ by {distance:.1e}"
@@ -164,12 +157,12 @@ class GraphedLoss:
             self._given_up = True
             self._recordings.clear()
             self._remove_gradients()
-            _set_random_state(self._device, drawn)
+            self._generator.set_state(drawn)
             self._notice(f"CUDA graphs are off: {problem}; training continues without them, slower")
             return False
         if all(bool(part.isfinite().all()) for part in expected):  # else nothing was compared
             self._recordings[key] = inputs, replay
-            if len(self._recordings) > self._limit:
+            if len(self._recordings) > LIMIT:
                 self._recordings.popitem(last=False)
         return True
 
@@ -208,14 +201,3 @@ def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest relative distance of a pair of tensors; 0 if there is nothing finite to compare."""
     pairs = zip(found, expected, strict=True)
     return max(float(((one - other).norm() / other.norm().clamp_min(1e-30)).nan_to_num()) for one, other in pairs)
-
-
-def _random_state(device: torch.device) -> Tensor:
-    return torch.cuda.get_rng_state(device) if device.type == "cuda" else torch.get_rng_state()
-
-
-def _set_random_state(device: torch.device, state: Tensor) -> None:
-    if device.type == "cuda":
-        torch.cuda.set_rng_state(state, device)
-    else:
-        torch.set_rng_state(state)

@@ -132,6 +132,7 @@ class Adadelta(Optimizer):
         scale = float(scale)
         if not math.isfinite(scale):
             return
+        share = (1 - self._rho) * scale**2
         for weight in self.weights():
             if weight.grad is None:
                 continue
@@ -142,28 +143,11 @@ class Adadelta(Optimizer):
             flat = [x.view(-1) for x in (weight, weight.grad.contiguous(), *means)]
             piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
             buffers = weight.new_empty(2, piece)
-            for parts in zip(*(x.split(piece) for x in flat), strict=True):
-                self._update(*parts, *buffers[:, : len(parts[0])], rate=rate, scale=scale)
-
-    def _update(
-        self,
-        weight: Tensor,
-        gradient: Tensor,
-        square: Tensor,
-        delta: Tensor,
-        move: Tensor,
-        scratch: Tensor,
-        *,
-        rate: float,
-        scale: float,
-    ) -> None:
-        """The equations of Adadelta, in place.
-
-        The constants contain the scale, so that no operation scales the gradient. `move` and `scratch` are buffers.
-        """
-        share = (1 - self._rho) * scale**2
-        square.mul_(self._rho).addcmul_(gradient, gradient, value=share)
-        torch.add(delta, self._epsilon, out=move)
-        move.div_(torch.add(square, self._epsilon, out=scratch)).sqrt_().mul_(gradient)
-        delta.mul_(self._rho).addcmul_(move, move, value=share)
-        weight.add_(move, alpha=-rate * scale)
+            for w, g, square, delta in zip(*(x.split(piece) for x in flat), strict=True):
+                # The constants contain the scale, so that no operation scales the gradient.
+                move, scratch = buffers[:, : len(w)]
+                square.mul_(self._rho).addcmul_(g, g, value=share)
+                torch.add(delta, self._epsilon, out=move)
+                move.div_(torch.add(square, self._epsilon, out=scratch)).sqrt_().mul_(g)
+                delta.mul_(self._rho).addcmul_(move, move, value=share)
+                w.add_(move, alpha=-rate * scale)

@@ -88,6 +88,7 @@ class UpdateOutcome:
     """An update, and the norm of its gradient, which a GPU copies to the host later; reading `norm` waits for it."""
 
     def __init__(self, group: MinibatchGroup, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
+        """`minibatches` are those of this process, each with the sums of its loss."""
         self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
         if norm.is_cuda:
             self._norm = torch.empty(norm.shape, dtype=norm.dtype, pin_memory=True).copy_(norm, non_blocking=True)
@@ -127,7 +128,7 @@ class Updater:
 
         Minibatches without such rows are left out: a minibatch may have fewer pairs than there are processes.
         """
-        return (mine for indices in plan if len(mine := indices[self._world.rank :: self._world.size]))
+        return filter(len, map(self._world.share, plan))
 
     def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
         """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
@@ -135,14 +136,11 @@ class Updater:
         return UpdateOutcome(group, minibatches, descend(self._optimizer, rate, self._config.clip_norm))
 
     def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
-        """Adds the gradient of the group to that of the parameters.
-
-        Returns the minibatches of this process, each with the sums of its loss.
-        """
+        """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""
         counts = {"sentences": group.sentences, "tokens": group.words, "sum": 1}
         weight = 1 / counts[self._config.loss_normalization]
-        mine = sum(len(indices) > self._world.rank for indices in group.plan)  # minibatches with rows for this process
-        minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, mine)]
+        own = sum(len(indices) > self._world.rank for indices in group.plan)  # minibatches with rows for this process
+        minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, own)]
         if self._world.size > 1:
             self._world.reduce_gradients(self._parameters)
         return minibatches

@@ -24,7 +24,7 @@ from nmtalign.text.vocabulary import pair_ids
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
-from nmtalign.translating.confidence import Calibration, mean_probability
+from nmtalign.translating.translator import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
@@ -35,12 +35,11 @@ T = TypeVar("T")
 class Validation:
     """The results of one validation."""
 
-    nll: float
-    words: int
-    sentences: int
+    loss: float  # nats per word
+    loss_sentence: float
     score: Score | None
     sample: tuple[str, str, str]  # source, translation, reference
-    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.confidence)
+    probabilities: Sequence[float] = ()  # of the translations (see nmtalign.translating.translator)
     translations: Sequence[str] = ()
     references: Sequence[str] = ()
 
@@ -52,14 +51,32 @@ class Validation:
         (chrf,) = measure(self.translations, [self.references], options, processes=1)
         return str(Calibration.fit(self.probabilities, np.clip(chrf.values(chrf.rows) / 100, 0, 1).tolist()) or "")
 
-    @property
-    def loss(self) -> float:
-        """Nats per word."""
-        return self.nll / max(1, self.words)
+    def judge(self, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
+        """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-    def value(self, config: TrainingConfig) -> float:
-        """The value that is compared with other validations; higher is better."""
-        return self.score.value if config.metric == "bleu" and self.score is not None else -self.loss
+        If BLEU is equal, as at the beginning, where it is 0, the lower loss is better.
+        """
+        bleu = self.score.value if self.score else None
+        value = bleu if config.metric == "bleu" and bleu is not None else -self.loss
+        least = math.inf if position.best_loss is None else position.best_loss
+        best = math.isfinite(value) and (position.best is None or (value, -self.loss) > (position.best, -least))
+        position.since_best = 0 if best else position.since_best + 1
+        if best:
+            position.best, position.best_loss, position.best_bleu = value, self.loss, bleu
+            position.best_update = position.update
+        return Validated(
+            *when,
+            loss=self.loss,
+            loss_sentence=self.loss_sentence,
+            perplexity=perplexity(self.loss),
+            bleu=bleu,
+            signature=self.score.signature if self.score else None,
+            best=best,
+            patience_left=config.patience - position.since_best if config.patience else None,
+            sample_source=self.sample[0],
+            sample_translation=self.sample[1],
+            sample_reference=self.sample[2],
+        )
 
 
 class Validator:
@@ -78,10 +95,12 @@ class Validator:
         """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
         self._model, self._corpus, self._config, self._dtype = model, corpus, config, dtype
         self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
+        lines = [self._dev.target_text(index) for index in range(min(len(self._dev), 100))]
+        self._tokenizer = tokenizer_for(corpus.target_language, lines)  # of dev BLEU
 
     @torch.no_grad()
-    def validate(self, position: Position) -> Validation:
-        """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; the update selects the sample.
+    def validate(self, update: int) -> Validation:
+        """Loss of all dev pairs, and greedy BLEU of the first `bleu_sentences`; `update` selects the sample.
 
         Raises Abandoned in all processes soon after one was asked to stop.
         """
@@ -95,13 +114,14 @@ class Validator:
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
         references = [dev.target_text(index) for index in range(count)]
-        score = bleu(translations, references, tokenize=position.tokenizer) if count else None
+        score = bleu(translations, references, tokenize=self._tokenizer) if count else None
         sample = ("", "", "")
         if count:
-            pick = position.update * 7919 % count
+            pick = update * 7919 % count
             sample = (dev.source_text(pick), translations[pick], references[pick])
         self._model.train(training)
-        return Validation(nll, int(words), int(sentences), score, sample, probabilities, translations, references)
+        losses = nll / max(1, words), nll / max(1, sentences)
+        return Validation(*losses, score, sample, probabilities, translations, references)
 
     def in_step(self, parts: Iterable[T], count: int) -> Iterator[T]:
         """Yields the `count` parts of this process; before each and after the last, all processes agree to continue.
@@ -118,14 +138,14 @@ class Validator:
     def _loss(self, share: float) -> tuple[float, int, int]:
         """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
         nll, words, sentences, dev = 0.0, 0, 0, self._dev
-        mine = self._world.share(_by_length(dev, eligible(dev, 0)))
+        own = self._world.share(_by_length(dev, eligible(dev, 0)))
         policy = BatchPolicy(self._config.batch_size, self._config.batch_unit, 1000, "once")
-        plan = plan_epoch(dev, mine, policy, 0) if len(mine) else []
+        plan = plan_epoch(dev, own, policy, 0) if len(own) else []
         complete = CopyIds(self._corpus, dev) if self._model.config.copy else None
         for batch in self.in_step(load_batches(dev, plan, complete=complete), len(plan)):
             loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)
             nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
-            self._progress(share * sentences / len(mine))
+            self._progress(share * sentences / len(own))
         return nll, words, sentences
 
     def _translate_greedily(self, count: int, done: float) -> tuple[list[str], list[float]]:
@@ -134,74 +154,36 @@ class Validator:
         Beam 1, `<unk>` allowed. An empty sentence has an empty translation. `done` is the share of the earlier work.
         """
         corpus, dev, world = self._corpus, self._dev, self._world
+        vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
         order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
         scorer, options = ModelScorer(Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
-        mine, found = world.share(order), list[tuple[str, float]]()
-        starts = range(0, len(mine), BATCH)
+        own, translated = world.share(order), list[tuple[str, float]]()
+        starts = range(0, len(own), BATCH)
         for start in self.in_step(starts, len(starts)):
-            self._progress(done + (1 - done) * start / len(mine))
-            part = mine[start : start + BATCH]
-            tokens, ids, copied = zip(*(self._source(int(index)) for index in part), strict=True)
-            source, mask = (each.to(world.device) for each in make_source(ids))
-            copies = make_source(copied)[0].to(world.device) if self._model.config.copy else None
+            self._progress(done + (1 - done) * start / len(own))
+            part = own[start : start + BATCH].tolist()
+            tokens: list[list[str]] = [[] for _ in part]
+            ids: list[Ids] = [dev.pair(index)[0] for index in part]
+            columns = None
+            if self._model.config.copy:
+                tokens = [corpus.tokenizers.source.tokenize(dev.source_text(index)) for index in part]
+                triples = [pair_ids(vocabularies, words, copy=True) for words in tokens]
+                ids, columns = [each[0] for each in triples], make_source([each[2] for each in triples])[0]
+                columns = columns.to(world.device)
+            source, mask = (tensor.to(world.device) for tensor in make_source(ids))
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
-                for own, hypotheses in zip(
-                    tokens, beam_search(scorer, source, mask, options, copies=copies), strict=True
-                ):
-                    words = corpus.target_vocabulary.decode(hypotheses[0].tokens, own)
-                    found.append((corpus.tokenizers.target.detokenize(words), mean_probability(hypotheses[0])))
+                found = beam_search(scorer, source, mask, options, copies=columns)
+                for words, hypotheses in zip(tokens, found, strict=True):
+                    decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)
+                    text = corpus.tokenizers.target.detokenize(decoded)
+                    translated.append((text, mean_probability(hypotheses[0])))
         texts, probabilities = [""] * count, [1.0] * count
-        for rank, translations in enumerate(world.all_gather(found)):
+        for rank, translations in enumerate(world.all_gather(translated)):
             for index, (text, probability) in zip(order[rank :: world.size], translations, strict=True):
                 texts[index], probabilities[index] = text, probability
         return texts, probabilities
-
-    def _source(self, index: int) -> tuple[Sequence[str], Ids, Ids]:
-        """(tokens, ids, copied ids) of a source sentence; a model that does not copy needs only the ids."""
-        if not self._model.config.copy:
-            return (), self._dev.pair(index)[0], ()
-        corpus = self._corpus
-        tokens = corpus.tokenizers.source.tokenize(self._dev.source_text(index))
-        ids, _, copied = pair_ids((corpus.source_vocabulary, corpus.target_vocabulary), tokens, copy=True)
-        return tokens, ids, copied
 
 
 def _by_length(dev: Split, indices: Indices) -> Indices:
     order: Indices = indices[np.argsort(dev.source_lengths[indices], kind="stable")]
     return order
-
-
-def tokenizer_of(corpus: Corpus) -> str:
-    """The tokeniser of dev BLEU, by the target language."""
-    dev = corpus.splits.get("dev")
-    lines = [dev.target_text(index) for index in range(min(len(dev), 100))] if dev else []
-    return tokenizer_for(corpus.target_language, lines)
-
-
-def judge(found: Validation, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
-    """Records in the position whether this validation is the best so far; returns its event at `when`.
-
-    If BLEU is equal, as at the beginning, where it is 0, the lower loss is better.
-    """
-    loss, score, value = found.loss, found.score, found.value(config)
-    least = math.inf if position.best_loss is None else position.best_loss
-    best = math.isfinite(value) and (position.best is None or (value, -loss) > (position.best, -least))
-    if best:
-        position.best, position.best_loss, position.since_best = value, loss, 0
-        position.best_update = position.update
-        position.best_bleu = score.value if score else None
-    else:
-        position.since_best += 1
-    return Validated(
-        *when,
-        loss=loss,
-        loss_sentence=found.nll / max(1, found.sentences),
-        perplexity=perplexity(loss),
-        bleu=score.value if score else None,
-        signature=score.signature if score else None,
-        best=best,
-        patience_left=config.patience - position.since_best if config.patience else None,
-        sample_source=found.sample[0],
-        sample_translation=found.sample[1],
-        sample_reference=found.sample[2],
-    )

@@ -1,95 +1,145 @@
-"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in."""
+"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in.
 
-import contextlib
-import dataclasses
-import itertools
+| format | used for                                                    | entry for a line of input               |
+|--------|-------------------------------------------------------------|-----------------------------------------|
+| text   | everything else                                             | one line: the best translation          |
+| Moses  | several translations, word scores or alignments, as text    | one line per translation, after its id  |
+| JSON   | format json                                                 | one line: an object with all results    |
+
+An output file is called FILE.partial until it is complete. FILE.partial.json contains the origin of its lines: the
+hash of the model, the settings, and the hashes of the files. A later run can resume it if its origin is the same.
+"""
+
+import gzip
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
-from functools import partial
+import re
+import shutil
+import stat
+import struct
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from dataclasses import asdict, dataclass
+from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO, Literal, NoReturn
 
 import numpy as np
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.links import merge_log_probs, merge_pieces
-from nmtalign.errors import InputError, NmtalignError, with_more
-from nmtalign.files import PartialFile, disk_errors, sha256_of, stays_in_place, stream_number
+from nmtalign.alignment.alignment_file import AlignmentWriter
+from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
+from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
+from nmtalign.files import (
+    PartialFile,
+    atomic_path,
+    atomic_text,
+    disk_errors,
+    keep_mode,
+    parse_json,
+    read_json,
+    sha256_of,
+    stays_in_place,
+    stream_number,
+)
+from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import select
+from nmtalign.text.conversion import is_converted
 from nmtalign.text.direction import InputCheck
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.translating.inputs import InputRequest, Inputs
-from nmtalign.translating.keeping import hashes_of_files
-from nmtalign.translating.output_formats import OutputFormat, writes_lists
-from nmtalign.translating.resume import ResumableOutput
-from nmtalign.translating.translation import Translation
-from nmtalign.translating.translator import Translator
+from nmtalign.text.lines import STDIN, decode_lenient, escaped_breaks, finite, open_bytes, raw_lines, reading, shown
+from nmtalign.text.shard import Shard
+from nmtalign.text.tokenizer import Subwords, Tokenizers
+from nmtalign.translating.requests import Request
+from nmtalign.translating.translator import Alternative, Translation, Translator
 
 _BUG = "this is a bug of nmtalign"
+_BLOCK = 1 << 20  # bytes
+_GZIP_MAGIC = b"\x1f\x8b"
+_MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
+_TEXT_KEYS = ("text", "source")  # the first that exists counts
+_PHRASES_KEYS = ("phrases", "constraints")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
+# Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
+# describe the earlier translation.
+_OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces", "confidence"))
+
+
+@dataclass(frozen=True, kw_only=True)
+class InputRequest(Request):
+    """A line of an input file as a request."""
+
+    place: str  # the file and the number of the line in it, for messages
+    index: int  # its number among all lines, from 0
+    end: int  # the number of bytes of the lines to translate up to its end
+    valid: bool  # whether all of its bytes were UTF-8
 
 
 @dataclass(frozen=True)
-class SavedAlignments:
-    """The HDF5 file of a run: the alignments of the best or of all translations, as float16 or float32."""
+class Inputs:
+    """The files to translate, one after the other; `-` is stdin.
 
-    path: Path
-    n_best: bool = False
-    weights: str = "float16"
+    In format `json` each line is an object. With a `shard` only its block of the lines is translated.
+    """
 
-    def has_all(self, sentences: int) -> bool:
-        """Whether the file contains this number of sentences, and no interrupted run has left another to resume."""
-        written = PartialFile(self.path)
-        if written.partial.exists() or not written.path.is_file():
-            return False
-        with AlignmentFile(written.path) as file:
-            return file.sentence_count() == sentences
+    paths: tuple[Path, ...]
+    format: Literal["text", "json"] = "text"
+    shard: Shard | None = None
 
-    def attributes(self, translator: Translator, inputs: Inputs) -> dict[str, object]:
-        """The origin of the file, as the file records it."""
-        loaded, settings = translator.loaded, translator.config
-        options = {
-            "command": "translate",
-            "alignments_of": "n-best" if self.n_best else "best",
-            **dataclasses.asdict(settings),
-            "prefix_file": str(inputs.prefixes or ""),
-            "phrase_file": str(inputs.phrases or ""),
-            **({"shard": str(inputs.shard)} if inputs.shard else {}),
-        }
-        return {
-            "model_hash": "+".join(model.hash for model in translator.models),
-            "direction": f"{loaded.source_language}-{loaded.target_language}",
-            "made_by": "sampling" if settings.sample else "beam search",
-            "options": json.dumps(options),
-            "files_sha256": json.dumps(
-                hashes_of_files(settings, prefix_file=inputs.prefixes, phrase_file=inputs.phrases)
-            ),
-            "seed": settings.seed if settings.sample else 0,
-            "source_file": ", ".join(map(str, inputs.paths)),
-            "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in inputs.paths),
-        }
+    def __iter__(self) -> Iterator[InputRequest]:
+        """The lines; only `\\n` and the end of a file end a line. Bytes that are not UTF-8 become U+FFFD.
 
-    def add(self, writer: AlignmentWriter, number: int, translation: Translation, tokenizers: Tokenizers) -> None:
-        """Adds the alignments between words of the translations of a line; no model has read a blank line."""
-        source = translation.source_tokens
-        source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
-        for rank, entry in enumerate(translation.n_best if self.n_best else translation.n_best[:1]):
-            if entry.alignment is None:
-                raise NmtalignError(f"the search kept no weights; {_BUG}")
-            target_index = tokenizers.target.word_index(entry.tokens)
-            writer.append(
-                source_words,
-                tokenizers.target.words(entry.tokens),
-                merge_pieces(entry.alignment, source_index, target_index),
-                entry.log_prob if source else math.nan,
-                number,
-                token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index) if source else None,
-                rank=rank,
-            )
+        Raises InputError for a file that cannot be read, for a line that is not the expected JSON, and for a line
+        longer than `LONGEST_LINE`.
+        """
+        index, end = -1, 0
+        for path in self.paths:
+            for number, raw in enumerate(raw_lines(path), 1):
+                index += 1
+                if index >= self.block.stop:
+                    return
+                if index < self.block.start:
+                    continue
+                text, replaced = decode_lenient(raw)
+                place = f"{shown(path)}: line {number}"
+                found = read_request(text, place) if self.format == "json" else Request(text)
+                end += len(raw)
+                yield InputRequest(**vars(found), place=place, index=index, end=end, valid=not replaced)
+
+    @property
+    def name(self) -> str:
+        """The names of all files, for messages."""
+        return " and ".join(map(shown, self.paths))
+
+    @property
+    def at_hand(self) -> bool:
+        """Whether all files are regular files, read without waiting; raises InputError for a missing file."""
+        return are_files(*self.paths)
+
+    @cached_property
+    def block(self) -> range:
+        """The numbers of the lines to translate, from 0; raises UsageError for a shard of what is not a file."""
+        if self.shard is None:
+            return range(sys.maxsize)
+        for path in self.paths:
+            if not are_files(path):
+                raise UsageError(f"{shown(path)}: a shard needs a regular file, because its lines are counted first")
+        return self.shard.block(sum(map(_count_lines, self.paths)))
+
+    def count(self) -> int:
+        """The number of lines to translate. Reads all files; stdin must be a regular file and is rewound."""
+        return len(self.block) if self.shard is not None else sum(map(_count_lines, self.paths))
+
+    def size(self) -> int | None:
+        """The number of bytes of the lines to translate, for the display of progress; None if it is not known."""
+        if self.shard is not None or not self.at_hand:
+            return None
+        sizes = [unpacked_size(path) for path in self.paths]
+        return None if None in sizes else sum(size or 0 for size in sizes)
 
 
 class FileTranslation:
@@ -97,186 +147,570 @@ class FileTranslation:
 
     Streams are an open stream, and the path of something that cannot be replaced, such as /dev/null or a named pipe.
     `lines`, `tokens`, `words` and `unknown` count what this run has translated: lines, source tokens, those that are
-    words, and unknown words. `done` counts the lines that earlier runs have translated.
+    words, and unknown words. `done` counts the lines that earlier runs have translated. `end` is the number of bytes of
+    the input up to the last translated line, `size` that of all bytes, or None. `str` gives a summary.
     """
 
     def __init__(
         self,
         inputs: Inputs,
         output: Path | BinaryIO,
-        settings: TranslateConfig,
+        config: TranslateConfig,
         resume: bool = False,
-        alignments: SavedAlignments | None = None,
+        alignments: Path | None = None,
         notify: Callable[[str], None] = lambda message: None,
     ) -> None:
-        """`notify` receives one line of text for each thing that a user should know about a line or a file."""
-        self.lines = self.tokens = self.words = self.unknown = self.done = 0
-        self._inputs, self._settings, self._resume = inputs, settings, resume
+        """The best translations, or all of `config.n_best`, have their attention weights saved in `alignments` (HDF5).
+
+        `notify` receives one line of text for each thing that a user should know about a line or a file.
+        """
+        self.lines = self.tokens = self.words = self.unknown = self.done = self.end = 0
+        self.size = inputs.size()
+        self._inputs, self._config, self._resume = inputs, config, resume
         self._alignments, self._notify = alignments, notify
-        self._available, self._read = inputs.at_hand, 0
-        self._output: BinaryIO | Path | ResumableOutput = output
+        self._stream, self._summary = output, ""
+        self._file: ResumableOutput | None = None
         if isinstance(output, Path) and not stays_in_place(output):
-            n_best = settings.n_best if writes_lists(settings) else 0
-            self._output = file = ResumableOutput(output, n_best, inputs.block.start)
-            if resume:
-                file.look_back()
-            self.done = file.done
+            self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
+        elif resume:
+            name = output if isinstance(output, Path) else "standard output"
+            raise UsageError(f"--resume continues a file, and {name} is none; give -o FILE")
+
+    def __str__(self) -> str:
+        return self._summary
 
     def is_done(self) -> bool:
-        """Whether an earlier run has translated all lines; a complete FILE.partial is renamed to FILE.
+        """Whether an earlier run has translated all lines.
 
-        Raises InputError if the output has more lines than the inputs.
+        Raises UsageError if a complete output belongs to another input: to resume, there must be FILE.partial.
         """
-        file = self._output
-        if not isinstance(file, ResumableOutput) or file.found is None or not self._available:
+        file = self._file
+        if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
-        lines = self._inputs.count()
-        if self.done > lines:
-            raise self._too_many(lines)
-        if self._alignments is not None:
-            return self.done == lines and file.found == file.path and self._alignments.has_all(lines)
-        if self.done == lines and file.found == file.partial:
-            file.begin()
-            file.finish()
-        return self.done == lines
+        self.done, lines = file.count(), self._inputs.count() if self._inputs.at_hand else None
+        missing = self._alignments is not None and not self._alignments.exists()
+        if self.done != lines or missing:
+            has = f"the input has {lines}" if lines is not None else "the lines of the input cannot be counted"
+            has = f"{self._alignments} does not exist" if missing else has
+            raise UsageError(
+                f"{file.path}: is complete, with the translations of {self.done} lines, but {has}; "
+                "leave out --resume to translate all lines again"
+            )
+        self._summary = f"{file.path}: already done: it contains the translations of all {self.done:,} lines"
+        return True
 
     def left(self) -> str:
         """The end of a message about an interruption: what the output contains."""
-        if not isinstance(self._output, ResumableOutput):
+        if self._file is None:
             return f" after {self.lines:,} lines"
-        lines = self.done + self.lines if self._output.partial.exists() else 0
-        return f"; {self._output.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
+        lines = self.done + self.lines if self._file.partial.exists() else 0
+        return f"; {self._file.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
 
     def run(
         self,
         translator: Translator,
-        report: Callable[[InputRequest], None] = lambda request: None,
+        progress: Callable[["FileTranslation"], None] = lambda run: None,
         guard: Callable[[], AbstractContextManager[None]] = nullcontext,
     ) -> None:
-        """Translates the lines that are left, and calls `report` after each line that was written.
+        """Translates the lines that are left; calls `progress` at the start, and after each line that was written.
 
         Output is written inside `guard()`, which may delay an interruption until the line is complete. Raises
-        NmtalignError if a line has no translation.
+        UsageError for alignments of a model without attention, NmtalignError if a line has no translation.
         """
+        if not translator.alignments and (self._alignments is not None or self._config.alignment != "none"):
+            option = "--alignment" if self._alignments is None else "--save-alignments"
+            raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
         for notice in translator.notices():
             self._notify(notice)
+        origin = self._origin(translator) if self._file is not None or self._alignments is not None else {}
+        progress(self)
+        started = time.monotonic()
         try:
-            check = InputCheck(translator.loaded.text_fit(0, self._settings.tokenized), self._inputs.name, self._notify)
-            with self._opened_alignments(translator) as add_alignments, self._opened() as write:
-                for request, translation, text in self._translations(translator):
+            with ExitStack() as outputs:
+                check = InputCheck(
+                    translator.loaded.text_fit(0, self._config.tokenized), self._inputs.name, self._notify
+                )
+                write = self._open(outputs, origin)
+                with self._opened_alignments(translator, origin) as add_alignments:
+                    for request, translation, text in self._translations(translator):
+                        with guard():
+                            write(text)
+                            self.lines += 1
+                            self.tokens += len(translation.source_tokens)
+                            words, unknown = translator.loaded.source_vocabulary.count_words(translation.source_tokens)
+                            self.words, self.unknown = self.words + words, self.unknown + unknown
+                            add_alignments(request.index, translation)
+                        self.end = request.end
+                        check.add(request.text)
+                        progress(self)
+                    check.finish(self.words, self.unknown)
+                if self._file is not None:
                     with guard():
-                        write(text)
-                        self.lines += 1
-                        self.tokens += len(translation.source_tokens)
-                        words, unknown = translator.loaded.source_vocabulary.count_words(translation.source_tokens)
-                        self.words, self.unknown = self.words + words, self.unknown + unknown
-                        add_alignments(request.index, translation)
-                    check.add(request.text)
-                    report(request)
-                check.finish(self.words, self.unknown)
-                if isinstance(self._output, ResumableOutput):
-                    with guard():
-                        self._output.finish()
+                        self._file.finish()
         except NmtalignError as error:
-            if self.lines and isinstance(self._output, ResumableOutput):
+            if self.lines and self._file is not None:
                 raise with_more(error, self.left()) from None
             raise
+        self._summary = self._report(translator, max(time.monotonic() - started, 1e-3))
 
-    @contextlib.contextmanager
-    def _opened_alignments(self, translator: Translator) -> Iterator[Callable[[int, Translation], None]]:
-        """Opens the file of alignments; when resuming, both outputs continue after the last line that both have."""
-        saved, tokenizers = self._alignments, translator.loaded.tokenizers
-        if saved is None:
-            yield lambda number, translation: None
-            return
-        attributes, at_most = saved.attributes(translator, self._inputs), self.done if self._resume else None
-        with AlignmentWriter(saved.path, attributes, saved.weights, resume=self._resume, at_most=at_most) as writer:
-            if writer.kept is not None:
-                self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
-            if self._resume and isinstance(self._output, ResumableOutput) and writer.sentences < self.done:
-                self._notify(
-                    f"{self._output.found} contains {self.done:,} lines, and there are alignments of "
-                    f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
-                )
-                self._output.keep(writer.sentences)
-                self.done = writer.sentences
-            yield lambda number, translation: saved.add(writer, number, translation, tokenizers)
-
-    @contextlib.contextmanager
-    def _opened(self) -> Iterator[Callable[[bytes], None]]:
-        """Opens the output; yields a function that writes complete lines at once. An error leaves FILE.partial."""
-        output = self._output
-        if isinstance(output, ResumableOutput):
-            if output.begin():
-                self._notify(f"{output.partial} existed; renamed to {output.old}; --resume would have continued it")
-            try:
-                yield output.write
-            finally:
-                output.close()
-        elif isinstance(output, Path):
-            number = stream_number(output)
-            with disk_errors(output), open(output if number is None else os.dup(number), "wb") as stream:  # noqa: PTH123
-                yield partial(_write, stream)
-        else:
-            yield partial(_write, output)
-
-    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
-        """The lines that are left, in order and without a gap, with their translations and the text to write.
-
-        Lines of a window that was interrupted are translated again, and compared with what the earlier run wrote.
-        """
-        output, number = OutputFormat(self._settings, translator.loaded.tokenizers), None
-        earlier: Iterator[bytes] = iter(())
-        first = self._inputs.block.start
-        for translation in translator.translate_rest(self._requests(), self.done, self._available, first):
-            request = translation.request
-            if not isinstance(request, InputRequest):
-                raise NmtalignError(f"{request.text!r} was never read; {_BUG}")
-            place = request.index - first
-            if number is None:
-                number = min(place, self.done)
-                if isinstance(self._output, ResumableOutput):
-                    earlier = itertools.islice(self._output.entries(), number, self.done)
-            if place != number:
-                raise NmtalignError(f"line {first + number + 1} of the input has no translation; {_BUG}")
-            number += 1
-            text = output.lines(request.index, translation).encode()
-            if place >= self.done:
-                self._describe(request, translation)
-                yield request, translation, text
-            elif text != next(earlier, text):
-                self._notify(f"{request.place}: was translated differently before: by another model, or other options?")
-                earlier = iter(())
-        if self._read != (self.done if number is None else number):
-            raise NmtalignError(f"{self._read} lines were read, but {number or 0} translated; {_BUG}")
-
-    def _requests(self) -> Iterator[InputRequest]:
-        for request in self._inputs:
-            self._read += 1
-            yield request
-        if self._read < self.done:
-            raise self._too_many(self._read)
-
-    def _describe(self, request: InputRequest, translation: Translation) -> None:
-        """Notifies of a line that is unusual."""
-        if not request.valid:
-            self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
-        if translation.pieces > translation.sentences:
-            tokens = f"{len(translation.source_tokens)} tokens, more than"
-            size = tokens if translation.sentences == 1 else "a sentence has more tokens than"
-            self._notify(
-                f"{request.place}: {size} max_source_length = {self._settings.max_source_length}: "
-                f"translated in {translation.pieces} pieces"
-            )
-
-    def _too_many(self, lines: int) -> InputError:
-        where = self._output.found if isinstance(self._output, ResumableOutput) else None
-        return InputError(
-            f"{where}: contains the translations of {self.done} lines, but the input has {lines}; "
-            "to continue, give the input that belongs to it; to start again, leave out --resume"
+    def _report(self, translator: Translator, seconds: float) -> str:
+        kind = translator.loaded.tokenizers.kind
+        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(kind, "words")
+        before = f" after the {self.done:,} of an earlier run" if self.done else ""
+        return (
+            f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
+            f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
+            f"{translator.precision}); {self.unknown / max(self.words, 1):.2%} of the source "
+            f"{unit if kind == 'bytes' else 'words'} are unknown"
         )
 
+    def _origin(self, translator: Translator) -> dict[str, Any]:
+        """All that the output depends on; streams, which can be read only once, have no hash."""
+        config = translator.config
+        files = {name: Path(getattr(config, name)) for name in select(TranslateConfig, lambda one: one.is_path)}
+        return {
+            "model_hash": "+".join(model.hash for model in translator.models),
+            "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),
+            "files_sha256": {name: sha256_of(path) for name, path in files.items() if path.is_file()},
+            "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in self._inputs.paths),
+        }
 
-def _write(stream: BinaryIO, lines: bytes) -> None:
-    stream.write(lines)
-    stream.flush()
+    def _open(self, outputs: ExitStack, origin: Mapping[str, Any]) -> Callable[[bytes], None]:
+        """Opens the output; returns a function that writes complete lines at once. An error leaves FILE.partial."""
+        if self._file is not None:
+            outputs.callback(self._file.close)
+            self.done = self._file.begin(origin, self._resume, self._notify)
+            return self._file.write
+        stream = self._stream
+        if isinstance(stream, Path):
+            outputs.enter_context(disk_errors(stream))
+            number = stream_number(stream)
+            stream = outputs.enter_context(open(stream if number is None else os.dup(number), "wb"))  # noqa: PTH123, SIM115
+
+        def write(lines: bytes) -> None:
+            stream.write(lines)
+            stream.flush()
+
+        return write
+
+    @contextmanager
+    def _opened_alignments(
+        self, translator: Translator, origin: Mapping[str, Any]
+    ) -> Iterator[Callable[[int, Translation], None]]:
+        """Opens the file of alignments; when resuming, both outputs continue after the last line that both have."""
+        loaded, config, path = translator.loaded, self._config, self._alignments
+        if path is None:
+            yield lambda number, translation: None
+            return
+        attributes = {
+            "model_hash": origin["model_hash"],
+            "direction": f"{loaded.source_language}-{loaded.target_language}",
+            "made_by": "sampling" if config.sample else "beam search",
+            "options": json.dumps({"command": "translate", **origin["options"]}),
+            "files_sha256": json.dumps(origin["files_sha256"]),
+            "seed": config.seed if config.sample else 0,
+            "source_file": ", ".join(map(str, self._inputs.paths)),
+            "source_sha256": origin["source_sha256"],
+        }
+        at_most = self.done if self._resume else None
+        with AlignmentWriter(path, attributes, config.weights, resume=self._resume, at_most=at_most) as writer:
+            if writer.kept is not None:
+                self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
+            if self._resume and self._file is not None and writer.sentences < self.done:
+                self._notify(
+                    f"{self._file.partial} contains {self.done:,} lines, and there are alignments of "
+                    f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
+                )
+                self.done = self._file.keep(writer.sentences)
+
+            def add(number: int, translation: Translation) -> None:
+                source = translation.source_tokens  # a blank line has none: no model has read it
+                source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
+                entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
+                for rank, entry in enumerate(entries):
+                    if entry.alignment is None:
+                        raise NmtalignError(f"the search kept no weights; {_BUG}")
+                    target_index = tokenizers.target.word_index(entry.tokens)
+                    writer.append(
+                        source_words,
+                        tokenizers.target.words(entry.tokens),
+                        merge_pieces(entry.alignment, source_index, target_index),
+                        entry.log_prob if source else math.nan,
+                        number,
+                        token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index)
+                        if source
+                        else None,
+                        rank=rank,
+                    )
+
+            tokenizers = loaded.tokenizers
+            yield add
+
+    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+        """The lines that are left, in order and without a gap, with their translations and the text to write."""
+        output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
+        read = deque[InputRequest]()
+
+        def requests() -> Iterator[InputRequest]:
+            for number, request in enumerate(self._inputs):
+                if number >= self.done:
+                    read.append(request)
+                    yield request
+
+        available = self._inputs.at_hand
+        for translation in translator.translate_numbered(requests(), first + self.done, available):
+            request = read.popleft() if read else None
+            if request is None or translation.request is not request:
+                raise NmtalignError(f"line {self.lines + self.done + 1} of the input has no translation; {_BUG}")
+            if not request.valid:
+                self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
+            if translation.pieces > translation.sentences:
+                tokens = f"{len(translation.source_tokens)} tokens, more than"
+                size = tokens if translation.sentences == 1 else "a sentence has more tokens than"
+                self._notify(
+                    f"{request.place}: {size} max_source_length = {self._config.max_source_length}: "
+                    f"translated in {translation.pieces} pieces"
+                )
+            yield request, translation, output.lines(request.index, translation).encode()
+        if read:
+            raise NmtalignError(f"{len(read)} lines were read, but not translated; {_BUG}")
+
+
+class ResumableOutput(PartialFile):
+    """An output FILE with one entry per input line, written as FILE.partial; each entry is written at once.
+
+    `finish` renames FILE.partial to FILE, compressed if the name ends in .gz. Without `finish` FILE.partial and its
+    origin, FILE.partial.json, remain, and a later run can resume after the complete entries.
+    """
+
+    def __init__(self, path: Path, lists: bool = False, first: int = 0) -> None:
+        """With `lists` an entry is a Moses n-best list; their ids count from `first`."""
+        super().__init__(path)
+        self._record = self.partial.with_name(f"{self.partial.name}.json")
+        self._lists, self._first = lists, first
+
+    def begin(self, origin: Mapping[str, Any], resume: bool, notify: Callable[[str], None]) -> int:
+        """Opens FILE.partial and returns the number of its entries, which the next ones follow.
+
+        Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. Raises
+        UsageError naming the difference if the file was begun with another origin.
+        """
+        without = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
+        options = {name: value for name, value in origin["options"].items() if name not in without}
+        origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
+        self.open()
+        if resume and not self.is_empty():
+            record = _read_record(self._record)
+            for name in record.keys() | origin.keys():
+                if record.get(name) != origin.get(name):
+                    self.close()
+                    raise UsageError(
+                        f"{self.partial}: was begun with {name} = {record.get(name)!r}, not {origin.get(name)!r}; "
+                        "repeat that, or leave out --resume to start again"
+                    )
+            return self.keep()
+        if not self.is_empty():
+            self.set_aside()
+            notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")
+        with atomic_text(self._record, follow=False) as stream:
+            json.dump(origin, stream)
+        return 0
+
+    def keep(self, most: int = sys.maxsize) -> int:
+        """Removes all but the first entries, at most this number, and what is not complete; returns their number."""
+        with self.partial.open("rb") as lines:
+            count, size = self._entries(lines, most)
+        self.cut(size)
+        return count
+
+    def count(self) -> int:
+        """The number of entries of the complete FILE."""
+        with open_bytes(self.path) as lines:
+            count, _ = self._entries(lines)
+        return count + (self._lists and self.path.stat().st_size > 0)
+
+    def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int]:
+        """The number of complete entries and of their bytes; without the last list, which may have lines to come."""
+        count = size = offset = 0
+        for number, line in enumerate(lines, 1):
+            if count == most or not line.endswith(b"\n"):
+                break
+            match = _MOSES_ID.match(line) if self._lists else None
+            if self._lists and match is None:
+                raise FormatError(f"{self.path}: line {number}: not a line of an n-best list: other options?")
+            if match is None or int(match[1]) - self._first > count:
+                count, size = count + 1, offset if match else offset + len(line)
+            offset += len(line)
+        return count, size
+
+    def close(self, remove: bool = False) -> None:
+        """Closes FILE.partial; removes it, and its origin, if it is empty, or with `remove`."""
+        super().close(remove)
+        if not self.partial.exists():
+            self._record.unlink(missing_ok=True)
+
+    def finish(self) -> None:
+        """Renames FILE.partial to FILE."""
+        with disk_errors(self.path):
+            keep_mode(self.stream.fileno(), self.path)
+            if self.path.suffix == ".gz":
+                self._compress()
+                self.close(remove=True)
+            else:
+                self.rename(self.path)
+            self._record.unlink(missing_ok=True)
+            self.old.unlink(missing_ok=True)
+
+    def _compress(self) -> None:
+        """Compresses without name and time in the header, so that equal lines give equal bytes."""
+        with (
+            atomic_path(self.path) as temporary,
+            self.partial.open("rb") as lines,
+            temporary.open("wb") as raw,
+            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+        ):
+            shutil.copyfileobj(lines, packed, _BLOCK)
+
+
+def _read_record(path: Path) -> Mapping[str, Any]:
+    try:
+        record = read_json(path)
+    except (OSError, ValueError):
+        return {}
+    return record if isinstance(record, dict) else {}
+
+
+def writes_lists(config: TranslateConfig) -> bool:
+    """Whether the output is a Moses n-best list, which has one line per translation."""
+    return config.format == "text" and (config.n_best > 1 or config.word_scores or config.alignment != "none")
+
+
+class OutputFormat:
+    """The format that `config` requests; without the model's `tokenizers`, subword pieces count as words."""
+
+    def __init__(self, config: TranslateConfig, tokenizers: Tokenizers | None = None) -> None:
+        self._config = config
+        pieces = tokenizers is not None and isinstance(tokenizers.target, Subwords)
+        # Alignments are written between complete words, unless the output consists of pieces.
+        self._merging = tokenizers if pieces and not config.tokenized else None
+
+    def lines(self, number: int, translation: Translation) -> str:
+        """The output for a line of input, given its number from 0; it ends with `\\n`."""
+        if self._config.format == "json":
+            return self.json_line(number, translation) + "\n"
+        if writes_lists(self._config):
+            return "".join(self._moses_line(number, translation, each) + "\n" for each in translation.n_best)
+        return translation.text + "\n"
+
+    def _moses_line(self, number: int, translation: Translation, alternative: Alternative) -> str:
+        """A line `id ||| text ||| LogProb= -3.21 Length= 7 ||| score` of a Moses n-best list.
+
+        The id is the number of the input line, from 0; the length includes `</s>`. Three bars in a text are written
+        with spaces between them. With word scores there is a third feature, `WordScores= -0.1 -0.2`: the
+        log-probability of each token and of `</s>`. With alignments there is a fifth field: hard alignments as
+        `0-0 1-2` (source first, from 0), soft alignments as in `soft_text`.
+        """
+        features = f"LogProb= {fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
+        if self._config.word_scores:
+            features += " WordScores= " + " ".join(map(fixed, alternative.token_log_probs))
+        text = alternative.text.replace("|||", "| | |")
+        line = f"{number} ||| {text} ||| {features} ||| {fixed(alternative.score)}"
+        if self._config.alignment == "none":
+            return line
+        weights = self._weights(translation, alternative)
+        if weights is None:
+            return f"{line} ||| "
+        hard = self._config.alignment == "hard"
+        return f"{line} ||| {format_links(argmax_links(weights)) if hard else soft_text(weights)}"
+
+    def json_line(self, number: int, translation: Translation) -> str:
+        """One line of valid JSON: NaN and infinity become null, and no character is a line break.
+
+        | key                              | value                                                                 |
+        |----------------------------------|-----------------------------------------------------------------------|
+        | id                               | the id of the request; without one the number of the line, from 0     |
+        | source                           | the line                                                              |
+        | translation, score, log_prob     | those of the best translation                                         |
+        | confidence                       | the expected chrF / 100 of the best one, if the model is calibrated   |
+        | tokens                           | the tokens of the best translation, without `</s>`                    |
+        | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
+        | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
+        |                                  | token and for `</s>`, one column per source token and for `</s>`      |
+        | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
+        | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
+        | pieces                           | the number of pieces of a line that was split or cut                  |
+        | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
+
+        All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best
+        shows, none of these keys is taken from it.
+        """
+        entries = [self._entry(translation, alternative) for alternative in translation.n_best]
+        extra = translation.request.extra
+        results = {"source": translation.source, **entries[0]}
+        results |= {"source_tokens": list(translation.source_tokens), "source_unknown": translation.source_unknown}
+        if translation.confidence is not None:
+            results["confidence"] = round(translation.confidence, 4)
+        if translation.pieces > 1:
+            results["pieces"] = translation.pieces
+        results["n_best"] = entries
+        ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
+        passed = {key: value for key, value in extra.items() if key not in ours}
+        return one_line({"id": extra.get("id", number), **passed, **results})
+
+    def _entry(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
+        entry: dict[str, Any] = {
+            "translation": alternative.text,
+            "score": round(alternative.score, 6),
+            "log_prob": round(alternative.log_prob, 6),
+            "tokens": list(alternative.tokens),
+        }
+        if self._config.word_scores:
+            entry["token_log_probs"] = [round(float(value), 6) for value in alternative.token_log_probs]
+        if self._config.alignment != "none":
+            weights = self._weights(translation, alternative)
+            hard = self._config.alignment == "hard"
+            entry["alignment"] = None if weights is None else argmax_links(weights) if hard else _rounded(weights)
+            if self._merging is not None:
+                entry["words"] = self._merging.target.words(alternative.tokens)
+                entry["source_words"] = self._merging.source.words(translation.source_tokens)
+        return entry
+
+    def _weights(self, translation: Translation, alternative: Alternative) -> Array | None:
+        """The alignment (target words + 1, source words + 1), or None without attention."""
+        if self._merging is None or alternative.alignment is None:
+            return alternative.alignment
+        source = self._merging.source.word_index(translation.source_tokens)
+        return merge_pieces(alternative.alignment, source, self._merging.target.word_index(alternative.tokens))
+
+
+def soft_text(weights: Array) -> str:
+    """Weights (Ty+1, Tx+1) in Marian's format, such as `0.9,0.1,0 0.2,0.7,0.1`.
+
+    There is one group per target word and one for `</s>`; each has one number per source word and one for `</s>`.
+    """
+    return " ".join(",".join(f"{weight:.4g}" for weight in row) for row in _rounded(weights))
+
+
+def one_line(value: Mapping[str, Any]) -> str:
+    """An object as one line of valid JSON in UTF-8; NaN and infinity become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    # Surrogates, which UTF-8 cannot encode, and characters that some readers take for line breaks, are escaped.
+    if not text.isascii():
+        text = escaped_breaks(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
+    return text
+
+
+def _rounded(weights: Array) -> list[list[float]]:
+    rows: list[list[float]] = np.round(weights.astype(np.float64), 4).tolist()
+    return rows
+
+
+def fixed(value: float) -> str:
+    return f"{value:.6f}"
+
+
+def are_files(*paths: Path) -> bool:
+    """Whether all are regular files, read without waiting; raises InputError for a missing file."""
+    modes = [_status(path).st_mode for path in paths]
+    return all(map(stat.S_ISREG, modes))
+
+
+def read_request(line: str, where: str) -> Request:
+    """Reads a request from a line of JSON; a blank line is an empty request.
+
+    Raises InputError, which begins with `where` (file and line).
+    """
+    return make_request(parse_line(line, where), where) if line and not line.isspace() else Request("")
+
+
+def make_request(found: Any, where: str) -> Request:
+    """Makes a request of a JSON object with the source text under "text" or "source".
+
+    Optional keys are "prefix" (a text) and "phrases" or "constraints" (a list of texts); null is the same as a missing
+    key. All other keys become `extra`, so that the output of `json_line` can be read again. An escaped surrogate
+    becomes U+FFFD. Raises InputError, which begins with `where`.
+    """
+    if not isinstance(found, dict):
+        raise InputError(f'{where}: {_kind(found)}, not an object; write {{"text": "..."}}')
+    key = next((key for key in _TEXT_KEYS if key in found), None)
+    if key is None:
+        raise InputError(f'{where}: the object has no "text"; write {{"text": "..."}}, or the source under "source"')
+    phrases = next((key for key in _PHRASES_KEYS if found.get(key) is not None), "")
+    known = {*_TEXT_KEYS, *_PHRASES_KEYS, "prefix"}
+    return Request(
+        text=checked_text(found[key], f'{where}: "{key}"'),
+        prefix="" if found.get("prefix") is None else checked_text(found["prefix"], f'{where}: "prefix"'),
+        phrases=_phrases(found[phrases], f'{where}: "{phrases}"') if phrases else (),
+        extra={key: value for key, value in found.items() if key not in known},
+    )
+
+
+def parse_line(line: str, where: str) -> Any:
+    """Returns the value of a line of JSON; raises InputError, which begins with `where`."""
+    try:
+        return parse_json(line, parse_constant=_refuse)
+    except json.JSONDecodeError as error:
+        reason = f"{error.msg} at column {error.colno}"
+    except ValueError as error:
+        reason = str(error)
+    raise InputError(f'{where}: not JSON ({reason}); write one object per line, such as {{"text": "..."}}')
+
+
+def _refuse(name: str) -> NoReturn:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def checked_text(value: Any, what: str) -> str:
+    """Returns a text from JSON with U+FFFD for every surrogate; raises InputError, which begins with `what`."""
+    if not isinstance(value, str):
+        raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
+    return _SURROGATE.sub("\ufffd", value)
+
+
+def _phrases(value: Any, what: str) -> tuple[str, ...]:
+    if not isinstance(value, list):
+        raise InputError(f'{what} is {_kind(value)}; write a list of texts, such as ["..."]')
+    return tuple(checked_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
+
+
+def _kind(value: Any) -> str:
+    return _KINDS.get(type(value), "a number")
+
+
+def _status(path: Path) -> os.stat_result:
+    try:
+        return os.fstat(0) if path == STDIN else path.stat()
+    except OSError as error:
+        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
+
+
+def _count_lines(path: Path) -> int:
+    offset = os.lseek(0, 0, os.SEEK_CUR) if path == STDIN else 0
+    count, last = 0, b"\n"
+    with reading(path) as stream:
+        while block := stream.read(_BLOCK):
+            count += block.count(b"\n")
+            last = block[-1:]
+    if path == STDIN:
+        os.lseek(0, offset, os.SEEK_SET)
+    return count + (last != b"\n")
+
+
+def unpacked_size(path: Path) -> int | None:
+    """The number of bytes of a regular file as UTF-8, None if it is not known.
+
+    For a gzip file it is the size in its last bytes (modulo 2^32, of its last part).
+    """
+    size = _status(path).st_size
+    if path == STDIN or size < 18:
+        return size
+    with path.open("rb") as stream:
+        head = stream.read(6)
+        if not head.startswith(_GZIP_MAGIC):
+            return None if is_converted(head) else size
+        stream.seek(-4, os.SEEK_END)
+        unpacked: int = struct.unpack("<I", stream.read(4))[0]
+    return unpacked if unpacked >= size else None

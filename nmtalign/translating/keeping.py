@@ -24,7 +24,7 @@ from typing import Any
 
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.files import atomic_path, check_no_link, disk_errors, lock, read_json, read_regular, sha256_of, sweep
-from nmtalign.model_files import LAST, check_files, find_weights, hash_of, read_settings
+from nmtalign.model_directory import LAST, check_files, find_weights, hash_of, read_settings
 from nmtalign.processor import fastest_precision
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.version import __version__

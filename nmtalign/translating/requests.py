@@ -1,29 +1,67 @@
-"""Requests become lines of tokens, in the pieces that are searched: sentences, and parts of long sentences."""
+"""From lines to pieces: requests become tokens, cut into the pieces that are searched, with the text they must contain.
+
+A piece is a sentence, or a part of a long one. A translation must contain the prefix and the phrases of its request,
+and the translations of the terms of a glossary.
+"""
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
+from typing import Any
 
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import count_unspaced, has_no_spaces
+from nmtalign.text.letters import letters_of
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes, Tokenizer
+from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
-from nmtalign.translating.pieces import Piece, cut
-from nmtalign.translating.translation import Request
 
 Tokens = Sequence[str]
 _UNKNOWN = "\ufffd"  # the text of an unknown word, which no phrase contains
 _BYTES = {token: bytes([byte]).decode("utf-8", "surrogateescape") for byte, token in enumerate(BYTE_TOKENS)}
 _BYTES[WORD_START] = " "
+_ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
+_WIDE_MARKS = ("…", "。", "\uff01", "\uff1f")
+_WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark in _WIDE_MARKS))  # three bytes each
+
+
+@dataclass(frozen=True)
+class Request:
+    """A line to translate, and target text that its translation must contain.
+
+    The translation begins with `prefix` and contains each of `phrases`. `extra` is passed on to the result unchanged;
+    it contains the other keys of a JSON line.
+    """
+
+    text: str
+    prefix: str = ""
+    phrases: tuple[str, ...] = ()
+    extra: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A line, or a part of it, as it is searched: source and copied ids without `</s>` (`pair_ids`), prefix, phrases.
+
+    `number` is the number of the line in the complete input, `part` the number of the piece in its line. Samples depend
+    only on these two, the seed and the text. `sentence` is the number of the sentence in its line.
+    """
+
+    source: tuple[int, ...]
+    copies: tuple[int, ...] = ()  # of a copying model
+    prefix: tuple[int, ...] = ()
+    phrases: Phrases = NO_PHRASES
+    number: int = 0
+    part: int = 0
+    sentence: int = 0
 
 
 @dataclass(frozen=True)
@@ -40,103 +78,17 @@ class TokenizedLine:
     pieces: Sequence[Piece]  # none for a blank line
 
 
-class PhraseWriter:
-    """Writes phrases with the tokeniser and the words of a model."""
-
-    def __init__(self, tokenizer: Tokenizer, loaded: LoadedModel) -> None:
-        self._tokenizer, self._vocabulary = tokenizer, loaded.target_vocabulary
-        self._language = loaded.target_language
-
-    def phrases(self, texts: Sequence[str], beside: Sequence[str] = ()) -> list[GivenPhrase]:
-        """The phrases of one translation, which must also contain those `beside`."""
-        spaced, every = self._tokenizer.kind == "spaced", (*texts, *beside)
-        texts = [self._tokenizer.detokenize(self._tokenizer.tokenize(text)) if spaced else text for text in texts]
-        plain = {text: self.plain(self.tokens(text)) for text in texts}
-        return [
-            GivenPhrase.of(text, every, self._language, spaced).found_in(plain[text])
-            for text in texts
-            if plain[text].strip()
-        ]
-
-    def tokens(self, text: str) -> Tokens:
-        """The tokens of a phrase in the spelling of which the model knows most."""
-        quotes = text, text.replace("’", "'"), text.replace("'", "’")
-        spellings = (unicodedata.normalize(form, each) for each in quotes for form in ("NFC", "NFD"))
-        every = map(self._tokenizer.tokenize, dict.fromkeys((text, *spellings)))
-        return min(every, key=lambda tokens: len(self.unknown(tokens)))
-
-    def unknown(self, tokens: Tokens) -> list[str]:
-        """The tokens that the model does not know."""
-        return [token for token in tokens if token not in self._vocabulary]
-
-    def text(self, token: str) -> str:
-        """The text of a token with the space before it; the bytes of characters are escaped (see `Phrases`)."""
-        if isinstance(self._tokenizer, TextBytes):
-            return _BYTES.get(token, token)
-        return token.replace(WORD_START, " ") if isinstance(self._tokenizer, Subwords) else f" {token}"
-
-    def plain(self, tokens: Tokens) -> str:
-        """The text of tokens, before it is detokenised."""
-        return whole_characters("".join(map(self.text, tokens)))
-
-    def required(self, phrases: Sequence[GivenPhrase], prefix: Tokens, source: Tokens) -> Phrases:
-        """The phrases for the search, after a prefix; the tokens of the `source` can be copied."""
-        if not phrases:
-            return NO_PHRASES
-        unknown = dict[str, int]()
-
-        def symbols(tokens: Tokens) -> Symbols:
-            ids = zip(tokens, self._vocabulary.encode(tokens, source), strict=True)
-            return tuple(unknown.setdefault(word, -1 - len(unknown)) if n == UNK_ID else n for word, n in ids)
-
-        @cache
-        def text_of(symbol: int) -> str:
-            if symbol == UNK_ID:
-                return _UNKNOWN
-            return self.text(words[-1 - symbol] if symbol < 0 else self._vocabulary.decode([symbol], source)[0])
-
-        required = [self._required(phrase, symbols) for phrase in phrases]
-        begin = symbols(prefix)
-        words = [*unknown]
-        return Phrases(required, text_of, words, begin)
-
-    def _required(self, phrase: GivenPhrase, symbols: Callable[[Tokens], Symbols]) -> RequiredPhrase:
-        usual, capital = self.tokens(phrase.text), self.tokens(phrase.capital)
-        text, pattern = self.plain(usual), phrase.pattern
-        ways = [usual]
-        if pattern.search(self.plain(capital)) and len(self.unknown(capital)) <= len(self.unknown(usual)):
-            ways.append(capital)
-        joined = list[Tokens]()
-        unspaced = has_no_spaces(self._language) if self._language else count_unspaced(phrase.text[:1]) > 0
-        if isinstance(self._tokenizer, Subwords) and unspaced:
-            joined = [self._joined(usual)]
-        each, behind = (tuple(dict.fromkeys(map(symbols, own))) for own in (ways, joined))
-        return RequiredPhrase(pattern, 3 * max(len(text), len(phrase.text)), each, behind)
-
-    def _joined(self, tokens: Tokens) -> Tokens:
-        """The tokens of a phrase without the space before it."""
-        left, first = tokens[0].removeprefix(WORD_START), list[str]()
-        while left:
-            ends = (end for end in range(len(left), 1, -1) if left[:end] in self._vocabulary)
-            end = next(ends, 1)
-            first.append(left[:end])
-            left = left[end:]
-        return [*first, *tokens[1:]] if tokens[0].startswith(WORD_START) else tokens
-
-
 class RequestReader:
     """Tokenises requests, and cuts them as the settings require."""
 
     def __init__(self, loaded: LoadedModel, config: TranslateConfig) -> None:
         """Raises InputError for a glossary that cannot be read, UsageError if the sentence splitter is missing."""
-        self._loaded, self._limit = loaded, config.max_source_length
+        self._loaded, self._config, self._words = loaded, config, loaded.target_vocabulary
         spaced, tokenizers = SpacedWords(), loaded.tokenizers
         self._source = spaced if config.tokenized else tokenizers.source
         self._target = spaced if config.tokenized else tokenizers.target
-        self._writer = PhraseWriter(self._target, loaded)
         self._splitter = SentenceSplitter(loaded.source_language) if config.split_sentences else None
         self._glossary = Glossary.read(Path(config.glossary), config.tokenized) if config.glossary else None
-        self._glossary_file = config.glossary
 
     def read(self, number: int, line: str | Request) -> TokenizedLine:
         """The line with this number, from 0.
@@ -148,75 +100,140 @@ class RequestReader:
         if not isinstance(request.text, str):
             raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; give text or a Request")
         prefix = self._target.tokenize(request.prefix) if request.prefix else []
-        encode, copying = self._loaded.target_vocabulary.encode, self._loaded.model.config.copy
         tokens, ids, pieces = list[str](), list[int](), list[Piece]()
         phrases = list[tuple[int, GivenPhrase, bool]]()
-        for sentence, text, part, found in self._parts(request.text):
-            given = () if pieces else request.phrases
-            terms = _without(found, given)
-            required = self._writer.phrases(given, terms), self._writer.phrases(terms, given)
-            (own, _, copies), copied = self._loaded.ids(part), part if copying else ()
-            first = () if pieces else prefix
-            pieces.append(
-                Piece(
-                    tuple(own),
-                    tuple(copies),
-                    prefix=tuple(encode(first, copied)),
-                    phrases=self._writer.required([*required[0], *required[1]], first, copied),
-                    number=number,
-                    part=len(pieces),
-                    sentence=sentence,
-                )
-            )
+        for sentence, text, part, terms in self._parts(request.text):
+            (own, _, copies), copied = self._loaded.ids(part), part if self._loaded.model.config.copy else ()
+            first, required = () if pieces else prefix, NO_PHRASES
+            if given := () if pieces else request.phrases:
+                terms = _without(terms, given)
+            if given or terms:
+                of_request, of_terms = self._phrases(given, terms), self._phrases(terms, given)
+                required = self._required([*of_request, *of_terms], first, copied)
+                phrases += ((sentence, phrase, False) for phrase in of_request)
+                capital = not next(filter(str.isalpha, text), "").islower()
+                # A term that is not translated, such as `npm`, stays as it is.
+                phrases += ((sentence, phrase, capital and phrase.text not in text) for phrase in of_terms)
+            prefix_ids = tuple(self._words.encode(first, copied))
+            pieces.append(Piece(tuple(own), tuple(copies), prefix_ids, required, number, len(pieces), sentence))
             tokens.extend(part)
             ids.extend(own)
-            phrases += ((sentence, phrase, False) for phrase in required[0])
-            capital = not next(filter(str.isalpha, text), "").islower()
-            # A term that is not translated, such as `npm`, stays as it is.
-            phrases += ((sentence, phrase, capital and phrase.text not in text) for phrase in required[1])
-        begin = self._writer.phrases([request.prefix] if request.prefix else [])
+        begin = self._phrases([request.prefix]) if request.prefix else []
         return TokenizedLine(request, tokens, ids, prefix, begin, phrases, pieces)
 
     def _parts(self, line: str) -> Iterator[tuple[int, str, Tokens, list[str]]]:
         """For each piece of a line: the number of its sentence, its text, its tokens and the targets of its terms."""
-        tokenizer = self._loaded.tokenizers.source
+        limit = self._config.max_source_length
         for number, sentence in enumerate(self._splitter.split(line) if self._splitter else [line]):
             tokens = self._loaded.source_vocabulary.known_tokens(sentence, self._source.tokenize)
-            long = len(tokens) > self._limit
-            parts = cut(tokens, tokenizer.word_index(tokens), self._limit) if long else [slice(None)] if tokens else []
-            terms, start = self._glossary.targets(sentence) if self._glossary else [], 0
+            terms = self._glossary.targets(sentence) if self._glossary else []
+            if len(tokens) <= limit:
+                if tokens:
+                    yield number, sentence, tokens, [target for _, target in terms]
+                continue
+            start = 0
+            parts = cut(tokens, self._loaded.tokenizers.source.word_index(tokens), limit)
             for part in parts:
-                text = self._source.detokenize(tokens[part]) if long else sentence
+                text = self._source.detokenize(tokens[part])
                 end = start + len("".join(spelling(text).split()))
                 last = part is parts[-1]
                 own = [target for place, target in terms if start <= place and (place < end or last)]
                 yield number, text, tokens[part], own
                 start = end
 
+    def _phrases(self, texts: Sequence[str], beside: Sequence[str] = ()) -> list[GivenPhrase]:
+        """The phrases of one translation, which must also contain those `beside`."""
+        spaced, every = self._target.kind == "spaced", (*texts, *beside)
+        texts = [self._target.detokenize(self._target.tokenize(text)) if spaced else text for text in texts]
+        plain = {text: self._plain(self._tokens(text)) for text in texts}
+        language = self._loaded.target_language
+        return [
+            GivenPhrase.of(text, every, language, spaced).found_in(plain[text]) for text in texts if plain[text].strip()
+        ]
+
+    def _tokens(self, text: str) -> Tokens:
+        """The tokens of a phrase in the spelling of which the model knows most."""
+        quotes = text, text.replace("’", "'"), text.replace("'", "’")
+        spellings = (unicodedata.normalize(form, each) for each in quotes for form in ("NFC", "NFD"))
+        every = map(self._target.tokenize, dict.fromkeys((text, *spellings)))
+        return min(every, key=lambda tokens: len(self._unknown(tokens)))
+
+    def _unknown(self, tokens: Tokens) -> list[str]:
+        """The tokens that the model does not know."""
+        return [token for token in tokens if token not in self._words]
+
+    def _text(self, token: str) -> str:
+        """The text of a token with the space before it; the bytes of characters are escaped (see `Phrases`)."""
+        if isinstance(self._target, TextBytes):
+            return _BYTES.get(token, token)
+        return token.replace(WORD_START, " ") if isinstance(self._target, Subwords) else f" {token}"
+
+    def _plain(self, tokens: Tokens) -> str:
+        """The text of tokens, before it is detokenised."""
+        return whole_characters("".join(map(self._text, tokens)))
+
+    def _required(self, phrases: Sequence[GivenPhrase], prefix: Tokens, source: Tokens) -> Phrases:
+        """The phrases for the search, after a prefix; the tokens of the `source` can be copied."""
+        if not phrases:
+            return NO_PHRASES
+        unknown = dict[str, int]()
+
+        def symbols(tokens: Tokens) -> Symbols:
+            ids = zip(tokens, self._words.encode(tokens, source), strict=True)
+            return tuple(unknown.setdefault(word, -1 - len(unknown)) if n == UNK_ID else n for word, n in ids)
+
+        @cache
+        def text_of(symbol: int) -> str:
+            if symbol == UNK_ID:
+                return _UNKNOWN
+            return self._text(words[-1 - symbol] if symbol < 0 else self._words.decode([symbol], source)[0])
+
+        required = [self._ways(phrase, symbols) for phrase in phrases]
+        begin = symbols(prefix)
+        words = [*unknown]
+        return Phrases(required, text_of, words, begin)
+
+    def _ways(self, phrase: GivenPhrase, symbols: Callable[[Tokens], Symbols]) -> RequiredPhrase:
+        """The phrase with all ways to write it in symbols."""
+        usual, capital = self._tokens(phrase.text), self._tokens(phrase.capital)
+        ways, joined = [usual], list[Tokens]()
+        if phrase.pattern.search(self._plain(capital)) and len(self._unknown(capital)) <= len(self._unknown(usual)):
+            ways.append(capital)
+        language = self._loaded.target_language
+        unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
+        if isinstance(self._target, Subwords) and unspaced:
+            joined = [self._joined(usual)]
+        each, behind = (tuple(dict.fromkeys(map(symbols, own))) for own in (ways, joined))
+        return RequiredPhrase(phrase.pattern, 3 * max(len(self._plain(usual)), len(phrase.text)), each, behind)
+
+    def _joined(self, tokens: Tokens) -> Tokens:
+        """The tokens of a phrase without the space before it."""
+        left, first = tokens[0].removeprefix(WORD_START), list[str]()
+        while left:
+            end = next((end for end in range(len(left), 1, -1) if left[:end] in self._words), 1)
+            first.append(left[:end])
+            left = left[end:]
+        return [*first, *tokens[1:]] if tokens[0].startswith(WORD_START) else tokens
+
     def places(self, line: TokenizedLine, tokens: Tokens) -> set[int]:
         """The places of the words of a translation that belong to phrases of its line."""
-        starts = [*accumulate(map(len, map(self._writer.text, tokens)), initial=0)]
-        text = "".join(map(self._writer.text, tokens))
-        found = [match.span() for _, phrase, _ in line.phrases for match in phrase.pattern.finditer(text)]
-        places = enumerate(pairwise(starts))
-        return {place for place, (start, stop) in places if any(start < end and first < stop for first, end in found)}
+        texts = list(map(self._text, tokens))
+        spans = [match.span() for _, phrase, _ in line.phrases for match in phrase.pattern.finditer("".join(texts))]
+        places = enumerate(pairwise(accumulate(map(len, texts), initial=0)))
+        return {place for place, (start, stop) in places if any(start < end and first < stop for first, end in spans)}
 
     def notices(self) -> list[str]:
         """What a user should know before the first line: at most one line about the glossary."""
         if self._glossary is None:
             return []
         if not self._glossary.terms:
-            return [f"{self._glossary_file}: contains no term"]
-        unknown = list[tuple[int, str]]()
-        for term in self._glossary.terms.values():
-            missing = self._writer.unknown(self._writer.tokens(term.target))
-            unknown += [(term.line, word) for word in missing[:1]]
-        if not unknown:
-            return []
-        line, word = min(unknown)
+            return [f"{self._config.glossary}: contains no term"]
+        missing = ((term.line, self._unknown(self._tokens(term.target))) for term in self._glossary.terms.values())
+        unknown = sorted((line, words[0]) for line, words in missing if words)
         return [
-            f"{self._glossary_file}: {len(unknown):,} of {len(self._glossary.terms):,} translations have words that "
+            f"{self._config.glossary}: {len(unknown):,} of {len(self._glossary.terms):,} translations have words that "
             f"the model does not know, first in line {line}: {word!r}; it can only guess where such a word belongs"
+            for line, word in unknown[:1]
         ]
 
 
@@ -228,3 +245,28 @@ def _without(terms: Sequence[str], given: Sequence[str]) -> list[str]:
         if counts[spelling(phrase)] < 0:
             left.append(phrase)
     return left
+
+
+def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:
+    """Cuts tokens into pieces of at most `limit`.
+
+    A piece ends after the last sentence end in its second half, else after the last complete word, else at
+    the limit, but not inside a letter: not inside its bytes, nor before its marks.
+    """
+    pieces, start = [], 0
+    while len(tokens) - start > limit:
+        stop = start + limit
+        half = range(stop, start + limit // 2, -1)
+        words = [place for place in half if word_index[place] != word_index[place - 1]]
+        ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
+        ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
+        stop = max(ends, default=0) or max(words, default=0) or min(half, key=partial(_inside, tokens))
+        pieces.append(slice(start, stop))
+        start = stop
+    return [*pieces, slice(start, len(tokens))]
+
+
+def _inside(tokens: Sequence[str], place: int) -> int:
+    """2 for a place inside the bytes of a character (at most four), 1 between a letter and its marks, 0 for others."""
+    before, here = (TextBytes().detokenize(tokens[max(0, start) : start + 4]) for start in (place - 4, place))
+    return 2 if here.startswith("\ufffd") else int(before != "" and len(letters_of(before[-1:] + here[:1])) == 1)

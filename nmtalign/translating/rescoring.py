@@ -1,36 +1,62 @@
 """Scores of given translations: the log-probability of each target token of sentence pairs and of n-best lists."""
 
 import itertools
+import math
 import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
 
 from nmtalign.core.devices import in_halves
 from nmtalign.data.batches import make_source
-from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.errors import InputError, UsageError
+from nmtalign.files import atomic_text
 from nmtalign.search.beam_search import Array
 from nmtalign.search.scorer import force
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.direction import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import UNK_ID
-from nmtalign.translating.batching import Workers
-from nmtalign.translating.inputs import are_files
-from nmtalign.translating.stream import windows
-from nmtalign.translating.translation import ScoredPair
-from nmtalign.translating.translator import Translator, search_options
+from nmtalign.text.vocabulary import EOS, UNK_ID
+from nmtalign.translating.file_translation import are_files, fixed, one_line
+from nmtalign.translating.translator import Translator, Workers, windows
 
 _WINDOW_BATCHES = 10  # the size of a window, in batches; the pairs of a window are sorted by length
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word
 _ID = re.compile(r"\d{1,15}", re.ASCII)
-_NAME = re.compile(r"[^\s=|]+")
 
 Pair = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class ScoredPair:
+    """A sentence pair with the log-probability of its target.
+
+    token_log_probs: those of each target token and of `</s>`, len(target_tokens) + 1 numbers. log_prob: their sum.
+    score: the score that a search would give. `source_unknown` and `target_unknown` count unknown tokens.
+    """
+
+    number: int  # the number of the pair, from 0
+    source: str
+    target: str
+    source_tokens: tuple[str, ...]
+    target_tokens: tuple[str, ...]
+    source_unknown: int
+    target_unknown: int
+    log_prob: float
+    score: float
+    token_log_probs: tuple[float, ...]
+
+    @property
+    def blank(self) -> bool:
+        """Whether neither side has a token; the model does not score such a pair."""
+        return not (self.source_tokens or self.target_tokens)
 
 
 @dataclass(frozen=True)
@@ -46,21 +72,11 @@ class _TokenizedPair:
 
     def scored(self, log_probs: Array, score: float) -> ScoredPair:
         """The result, given the log-probabilities (Ty + 1,) of the target tokens and `</s>`."""
+        unknown = list(self.source).count(UNK_ID), list(self.target).count(UNK_ID)
+        token_log_probs = tuple(log_probs.tolist())
         return ScoredPair(
-            number=self.number,
-            source=self.texts[0],
-            target=self.texts[1],
-            source_tokens=self.tokens[0],
-            target_tokens=self.tokens[1],
-            source_unknown=list(self.source).count(UNK_ID),
-            target_unknown=list(self.target).count(UNK_ID),
-            log_prob=float(log_probs.sum()),
-            score=score,
-            token_log_probs=tuple(log_probs.tolist()),
+            self.number, *self.texts, *self.tokens, *unknown, float(log_probs.sum()), score, token_log_probs
         )
-
-    def length(self) -> int:
-        return max(len(self.source), len(self.target)) + 1
 
     def too_much(self) -> str:
         sizes = f"{len(self.source)} and {len(self.target)} tokens"
@@ -78,65 +94,61 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     Pairs are read as `Translator.translate` reads lines; `available` ones, such as those of files, in large windows.
     Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
-    scorer = _PairScorer(translator)
-    words = scorer.limits.words * _WINDOW_BATCHES
-    available = available or isinstance(pairs, Sequence)
-    with Workers(translator.loaded.device, available, translator.config.threads) as workers:
-        read = windows(checked_pairs(pairs), max(1, words // 4), words * _PAIR_CHARACTERS, _characters, available)
-        for results in workers.read_ahead(scorer.window(window, workers) for window in read):
+    loaded, available, numbers = translator.loaded, available or isinstance(pairs, Sequence), itertools.count()
+    tokenizers = (
+        [SpacedWords()] * 2 if translator.config.tokenized else (loaded.tokenizers.source, loaded.tokenizers.target)
+    )
+    sides = list(zip((loaded.source_vocabulary, loaded.target_vocabulary), tokenizers, strict=True))
+    limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
+
+    def read(texts: Pair) -> _TokenizedPair:
+        source, target = (
+            tuple(words.known_tokens(text, side.tokenize)) for text, (words, side) in zip(texts, sides, strict=True)
+        )
+        return _TokenizedPair(next(numbers), texts, (source, target), *loaded.ids(source, target))
+
+    def force_all(batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
+        return in_halves(lambda part: _force(translator, part), batch, _TokenizedPair.too_much)
+
+    def window(lines: Sequence[Pair]) -> Iterator[ScoredPair]:
+        """Starts the work on a window at once; the iterator then waits for its results."""
+        tokenized = [read(texts) for texts in lines]
+        with_tokens = [pair for pair in tokenized if any(pair.tokens)]
+        lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in with_tokens]
+        forced = workers.run(force_all, with_tokens, lengths, limits)
+        return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in tokenized)
+
+    words = limits.words * _WINDOW_BATCHES
+    with Workers(loaded.device, available, translator.config.threads) as workers:
+        cut = windows(
+            checked_pairs(pairs),
+            max(1, words // 4),
+            words * _PAIR_CHARACTERS,
+            lambda pair: sum(map(len, pair)),
+            available,
+        )
+        for results in workers.read_ahead(map(window, cut)):
             yield from results
 
 
-class _PairScorer:
-    def __init__(self, translator: Translator) -> None:
-        loaded = translator.loaded
-        self._pairs = 0  # that were read so far
-        self._device, self._scorer = loaded.device, translator.scorer
-        self._scoring = search_options(translator.config).scoring
-        spaced, tokenizers = SpacedWords(), (loaded.tokenizers.source, loaded.tokenizers.target)
-        self._tokenizers = [spaced] * 2 if translator.config.tokenized else tokenizers
-        self._vocabularies, self._ids = (loaded.source_vocabulary, loaded.target_vocabulary), loaded.ids
-        self._copies = loaded.model.config.copy
-        self.limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
-
-    def window(self, pairs: Sequence[Pair], workers: Workers) -> Iterator[ScoredPair]:
-        """Starts the work on a window at once; the iterator then waits for its results."""
-        read = [self._read(number, pair) for number, pair in enumerate(pairs, self._pairs)]
-        self._pairs += len(read)
-        with_tokens = [pair for pair in read if any(pair.tokens)]
-        forced = workers.run(self._force_all, with_tokens, [pair.length() for pair in with_tokens], self.limits)
-        return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in read)
-
-    def _read(self, number: int, texts: Pair) -> _TokenizedPair:
-        sides = zip(self._vocabularies, texts, self._tokenizers, strict=True)
-        source, target = (tuple(words.known_tokens(text, side.tokenize)) for words, text, side in sides)
-        return _TokenizedPair(number, texts, (source, target), *self._ids(source, target))
-
-    def _force_all(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
-        return in_halves(self._force, batch, _TokenizedPair.too_much)
-
-    @torch.inference_mode()
-    def _force(self, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
-        """Forces the targets of a batch, sorted by decreasing length for `force`."""
-        order = sorted(range(len(batch)), key=lambda place: -len(batch[place].target))
-        pairs = [batch[place] for place in order]
-        source, mask = (part.to(self._device) for part in make_source([pair.source for pair in pairs]))
-        target, _ = (part.to(self._device) for part in make_source([pair.target for pair in pairs]))
-        copies = None
-        if self._copies:  # also for sources without any token, which consist of `</s>`
-            copies = make_source([pair.copies for pair in pairs])[0].to(self._device)
-        lengths = [len(pair.target) + 1 for pair in pairs]
-        log_probs, coverage = force(self._scorer, source, mask, target, lengths, copies)
-        scored: dict[int, ScoredPair] = {}
-        for row, (place, pair) in enumerate(zip(order, pairs, strict=True)):
-            gains = log_probs[row, : len(pair.target) + 1]
-            covered = None if coverage is None else coverage[row, : len(pair.source)]
-            scored[place] = pair.scored(gains, self._scoring.score(float(gains.sum()), len(gains), covered))
-        return [scored[place] for place in range(len(batch))]
-
-
-def _characters(pair: Pair) -> int:
-    return sum(map(len, pair))
+@torch.inference_mode()
+def _force(translator: Translator, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
+    """Forces the targets of a batch, sorted by decreasing length for `force`."""
+    order = sorted(range(len(batch)), key=lambda place: -len(batch[place].target))
+    pairs, device = [batch[place] for place in order], translator.loaded.device
+    source, mask = (part.to(device) for part in make_source([pair.source for pair in pairs]))
+    target, _ = (part.to(device) for part in make_source([pair.target for pair in pairs]))
+    copies = None
+    if translator.loaded.model.config.copy:  # also for sources without any token, which consist of `</s>`
+        copies = make_source([pair.copies for pair in pairs])[0].to(device)
+    lengths = [len(pair.target) + 1 for pair in pairs]
+    log_probs, coverage = force(translator.scorer, source, mask, target, lengths, copies)
+    scored: dict[int, ScoredPair] = {}
+    for row, (place, pair) in enumerate(zip(order, pairs, strict=True)):
+        gains = log_probs[row, : len(pair.target) + 1]
+        covered = None if coverage is None else coverage[row, : len(pair.source)]
+        scored[place] = pair.scored(gains, translator.scoring.score(float(gains.sum()), len(gains), covered))
+    return [scored[place] for place in range(len(batch))]
 
 
 @dataclass(frozen=True)
@@ -146,44 +158,23 @@ class NBestLine:
     sentence: int  # the id: the number of the source line, from 0
     fields: tuple[str, ...]
 
-    @property
-    def text(self) -> str:
-        """The translation."""
-        return self.fields[1]
-
-    def with_feature(self, name: str, values: Sequence[float]) -> "NBestLine":
-        """The line with the feature `name= value ...` at the end of its features; it replaces one of the same name."""
-        fields = [*self.fields, *[""] * (3 - len(self.fields))]
-        kept = re.sub(rf"(?<!\S){re.escape(name)}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
-        feature = f"{name}= {' '.join(f'{value:.6f}' for value in values)}"
-        fields[2] = f"{kept} {feature}" if kept else feature
-        return NBestLine(self.sentence, tuple(fields))
-
-    def with_score(self, score: float) -> "NBestLine":
-        """The line with this score."""
-        fields = [*self.fields, *[""] * (4 - len(self.fields))]
-        fields[3] = f"{score:.6f}"
-        return NBestLine(self.sentence, tuple(fields))
-
-    def __str__(self) -> str:
-        """The line without a line break."""
-        return " ||| ".join(self.fields)
+    def scored(self, pair: ScoredPair, rescore: bool, word_scores: bool) -> str:
+        """The line with the features nmtalign= and WordScores=, and with `rescore` with the score of the model."""
+        fields = [*self.fields, *[""] * (3 + rescore - len(self.fields))]
+        for name, values in (
+            ("nmtalign", [pair.log_prob]),
+            ("WordScores", pair.token_log_probs if word_scores else ()),
+        ):
+            if values:
+                kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
+                fields[2] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
+        if rescore:
+            fields[3] = fixed(pair.score)
+        return " ||| ".join(fields)
 
 
-def parse_n_best(line: str, where: str) -> NBestLine:
-    """Splits a line into fields; raises InputError, which begins with `where` (file and line)."""
-    fields = tuple(field.removeprefix(" ").removesuffix(" ") for field in line.split("|||"))
-    number = fields[0].strip(" \t")
-    if len(fields) < 2 or not _ID.fullmatch(number):
-        raise InputError(
-            f"{where}: not a line of an n-best list; write `id ||| translation ||| features ||| score`, "
-            "the id the number of the source line, from 0"
-        )
-    return NBestLine(int(number), fields)
-
-
-def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, str]]:
-    """The lines of a list, each with its source; a source line may have no line in the list.
+def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, Pair]]:
+    """The lines of a list, each with its pair of texts; a source line may have no line in the list.
 
     Raises InputError with file and line for a line that is not an n-best line, for a decreasing id (the sources are
     read in parallel and not kept), and for an id without a source line.
@@ -192,71 +183,156 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, str]]:
     at, text = -1, ""
     for number, line in enumerate(read_lines(n_best), 1):
         where = f"{shown(n_best)}: line {number}"
-        parsed = parse_n_best(line, where)
-        if parsed.sentence < at:
+        fields = tuple(field.removeprefix(" ").removesuffix(" ") for field in line.split("|||"))
+        if len(fields) < 2 or not _ID.fullmatch(fields[0].strip(" \t")):
             raise InputError(
-                f"{where}: id {parsed.sentence} comes after id {at}; sort the list by id (sort -s -n -k 1,1)"
+                f"{where}: not a line of an n-best list; write `id ||| translation ||| features ||| score`, "
+                "the id the number of the source line, from 0"
             )
-        while at < parsed.sentence:
+        sentence = int(fields[0])
+        if sentence < at:
+            raise InputError(f"{where}: id {sentence} comes after id {at}; sort the list by id (sort -s -n -k 1,1)")
+        while at < sentence:
             before, (at, text) = at, next(sources, (-1, ""))
             if at < 0:
                 raise InputError(
-                    f"{where}: id {parsed.sentence} needs line {parsed.sentence + 1} of {shown(source)}, which has "
+                    f"{where}: id {sentence} needs line {sentence + 1} of {shown(source)}, which has "
                     f"{before + 1} lines; ids count its lines from 0"
                 )
-        yield parsed, text
+        yield NBestLine(sentence, fields), (text, fields[1])
 
 
-def score_files(
-    translator: Translator, source: Path, target: Path, notify: Callable[[str], object] = lambda message: None
-) -> Iterator[ScoredPair]:
-    """Scores two files line by line; see `score_pairs` and `read_pairs`. `notify` gets warnings on their languages.
+class FileScores:
+    """Scores given translations, the lines of a file or of a Moses n-best list, and writes a line for each.
 
-    Raises UsageError for files that are clearly exchanged.
+    `lines` counts them, and `tokens` their target tokens with `</s>`. `str` gives a summary.
     """
-    available = are_files(source, target)
-    fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
-    pairs = check_pairs(read_pairs(source, target), (source, target), fits, notify, ahead=available)
-    scored = score_pairs(translator, pairs, available)
-    for number, pair in enumerate(scored):
-        if pair.number != number:
-            raise NmtalignError(f"pair {number} came out as {pair.number}; this is a bug of nmtalign")
-        yield pair
+
+    end: int = 0
+    size: int | None = None  # as `FileTranslation` has them for the display of progress
+
+    def __init__(
+        self,
+        sources: Sequence[Path],
+        target: Path,
+        output: Path | BinaryIO,
+        config: TranslateConfig,
+        n_best: bool = False,
+        rescore: bool = False,
+        notify: Callable[[str], object] = lambda message: None,
+    ) -> None:
+        """With `n_best` the target is a list, and with `rescore` its lines are sorted by the scores of the models.
+
+        Raises UsageError for more than one source.
+        """
+        if len(sources) > 1:
+            raise UsageError(f"{target}: is scored with one source text; {len(sources)} are given")
+        self.lines = self.tokens = 0
+        self._source, self._target, self._output, self._config = sources[0], target, output, config
+        self._n_best, self._rescore, self._notify = n_best, rescore, notify
+        self._unknown, self._log_prob = 0, 0.0
+
+    def __str__(self) -> str:
+        mean = self._log_prob / max(self.tokens, 1)
+        perplexity = math.exp(-mean) if mean > -700 else math.inf
+        return (
+            f"{self.lines:,} pairs, {self.tokens:,} target tokens with </s>: log-probability {mean:.4f} per token, "
+            f"perplexity {perplexity:.2f}; {self._unknown / max(self.tokens, 1):.2%} of the tokens are unknown"
+        )
+
+    def is_done(self) -> bool:
+        """Whether there is nothing to do; scores are never resumed."""
+        return False
+
+    def left(self) -> str:
+        """The end of a message about an interruption."""
+        return "" if isinstance(self._output, Path) else f" after {self.lines:,} lines"
+
+    def run(
+        self,
+        translator: Translator,
+        progress: Callable[["FileScores"], None] = lambda run: None,
+        guard: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        """Scores all lines; calls `progress` at the start and after each line; a line is written inside `guard()`.
+
+        Raises InputError for files of unequal length, UsageError for files that are clearly exchanged.
+        """
+        for notice in translator.notices():
+            self._notify(notice)
+        progress(self)
+        opened: AbstractContextManager[Any] = (
+            atomic_text(self._output) if isinstance(self._output, Path) else nullcontext(self._output)
+        )
+        available = are_files(self._source, self._target)
+        results = (
+            self._scored_list(translator, available) if self._n_best else self._scored_lines(translator, available)
+        )
+        with opened as stream:
+            for text, pair in results:
+                with guard():
+                    stream.write(f"{text}\n" if isinstance(self._output, Path) else f"{text}\n".encode())
+                    if not available:
+                        stream.flush()
+                    self.lines += 1
+                if not pair.blank:
+                    self.tokens, self._unknown = (
+                        self.tokens + len(pair.token_log_probs),
+                        self._unknown + pair.target_unknown,
+                    )
+                    self._log_prob += pair.log_prob
+                progress(self)
+
+    def _scored_lines(self, translator: Translator, available: bool) -> Iterator[tuple[str, ScoredPair]]:
+        fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
+        paths = self._source, self._target
+        pairs = check_pairs(read_pairs(*paths), paths, fits, self._notify, ahead=available)
+        for pair in score_pairs(translator, pairs, available):
+            yield pair_json(pair) if self._config.format == "json" else pair_line(pair, self._config), pair
+
+    def _scored_list(self, translator: Translator, available: bool) -> Iterator[tuple[str, ScoredPair]]:
+        waiting = deque[NBestLine]()
+
+        def pairs() -> Iterator[Pair]:
+            for line, texts in read_n_best(self._target, self._source):
+                waiting.append(line)
+                yield texts
+
+        scored = ((waiting.popleft(), pair) for pair in score_pairs(translator, pairs(), available))
+        for _, group in itertools.groupby(scored, key=lambda entry: entry[0].sentence):
+            # Equal scores keep their order.
+            for line, pair in sorted(group, key=lambda entry: -entry[1].score) if self._rescore else group:
+                yield line.scored(pair, self._rescore, self._config.word_scores), pair
 
 
-def score_n_best_list(
-    translator: Translator, n_best: Path, source: Path, feature: str, sort: bool = False, word_scores: bool = False
-) -> Iterator[tuple[NBestLine, ScoredPair]]:
-    """Scores a Moses n-best list; each line gets the log-probability as the feature of this name.
+def pair_line(pair: ScoredPair, config: TranslateConfig) -> str:
+    """The log-probability of a given pair, or its score if `config` has another penalty than the default.
 
-    With `sort`, the models' scores replace those of the list, and the lines of each sentence are sorted, best first.
-    With `word_scores`, there is a second feature, WordScores. Raises UsageError for an impossible name, and InputError
-    as `read_n_best` does.
+    With word scores there are two more columns, separated by tabs: the log-probabilities of the tokens and `</s>`, and
+    these tokens, both separated by spaces.
     """
-    if not _NAME.fullmatch(feature):
-        raise UsageError(f"{feature!r} cannot name a feature: give a name without spaces, = and |")
-    found = _scored_lines(translator, read_n_best(n_best, source), are_files(source, n_best))
-    for line, pair in best_first(found) if sort else found:
-        line = line.with_feature(feature, [pair.log_prob])
-        if word_scores:
-            line = line.with_feature("WordScores", pair.token_log_probs)
-        yield line.with_score(pair.score) if sort else line, pair
+    penalties, usual = (
+        (one.length_penalty, one.word_penalty, one.coverage_penalty) for one in (config, TranslateConfig())
+    )
+    columns = [fixed(pair.log_prob if penalties == usual else pair.score)]
+    if config.word_scores:
+        columns += [" ".join(map(fixed, pair.token_log_probs)), " ".join((*pair.target_tokens, EOS))]
+    return "\t".join(columns)
 
 
-def _scored_lines(
-    translator: Translator, entries: Iterable[tuple[NBestLine, str]], available: bool
-) -> Iterator[tuple[NBestLine, ScoredPair]]:
-    waiting: deque[NBestLine] = deque()
-
-    def pairs() -> Iterator[Pair]:
-        for line, source in entries:
-            waiting.append(line)
-            yield source, line.text
-
-    return ((waiting.popleft(), pair) for pair in score_pairs(translator, pairs(), available))
-
-
-def best_first(found: Iterable[tuple[NBestLine, ScoredPair]]) -> Iterator[tuple[NBestLine, ScoredPair]]:
-    """Sorts the lines of each sentence by decreasing score of the models; equal scores keep their order."""
-    for _, group in itertools.groupby(found, key=lambda entry: entry[0].sentence):
-        yield from sorted(group, key=lambda entry: -entry[1].score)
+def pair_json(pair: ScoredPair) -> str:
+    """One line of JSON with all results for a given pair; keys as in `json_line`, with the given target as `target`."""
+    return one_line(
+        {
+            "id": pair.number,
+            "source": pair.source,
+            "target": pair.target,
+            "score": round(pair.score, 6),
+            "log_prob": round(pair.log_prob, 6),
+            "tokens": list(pair.target_tokens),
+            "token_log_probs": [round(value, 6) for value in pair.token_log_probs],
+            "source_tokens": list(pair.source_tokens),
+            "source_unknown": pair.source_unknown,
+            "target_unknown": pair.target_unknown,
+        }
+    )

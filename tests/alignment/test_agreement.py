@@ -7,28 +7,34 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment.agreement import HMM, LONGEST, MODEL_1, AgreeingModels, usable
+from nmtalign.alignment.agreement import (
+    HMM,
+    LONGEST,
+    MODEL_1,
+    AgreeingModels,
+    Sentences,
+    make_batches,
+    translation_probabilities,
+    usable,
+)
 from nmtalign.alignment.aligning import align
 from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
 from nmtalign.alignment.link_files import GoldFile
-from nmtalign.alignment.model1 import read_bitext
-from nmtalign.alignment.pair_batches import Sentences, make_batches, translation_probabilities
+from nmtalign.alignment.linking import read_sides
 from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load_aligner, save_aligner
 from nmtalign.errors import FormatError
-from nmtalign.model_files import ALIGNER
+from nmtalign.files import ALIGNER
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.lines import read_pairs
-from nmtalign.text.tokenizer import Tokenizers
 
 Sides = tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]
 
 
-def sides_of(pairs: list[tuple[str, str]], tokenized: bool = False) -> Sides:
-    bitext, pieces = read_bitext(pairs, Tokenizers.spaced()), Pieces(tokenized)
-    source, target = in_pieces(bitext.source, pieces), in_pieces(bitext.target, pieces)
-    return (source[0], target[0]), (source[1], target[1])
+def sides_of(pairs: list[tuple[str, str]]) -> Sides:
+    parts = [in_pieces(list(side.index), side.sentences(), Pieces(tokenized=False)) for side in read_sides(pairs)[0]]
+    return (parts[0][1], parts[1][1]), (parts[0][2], parts[1][2])
 
 
 def learned(sides: Sides, threads: int = 1, iterations: int = MODEL_1 + HMM) -> AgreeingModels:

@@ -16,9 +16,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.layout import DATASETS, DEFAULTS, format_attributes
+from nmtalign.alignment.alignment_file import DATASETS, DEFAULTS, AlignmentFile, AlignmentWriter, format_attributes
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import seal

@@ -4,13 +4,12 @@ import json
 from pathlib import Path
 from typing import Any
 
+import h5py
 import numpy as np
 import pytest
 
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
-from nmtalign.alignment.export_formats import json_line, text_lines, write_numpy
-from nmtalign.errors import ResourceError
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
+from nmtalign.alignment.export_formats import json_line, text_lines
 
 WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float32)
 
@@ -64,18 +63,13 @@ def test_numbers_that_are_not_finite_are_null(path: Path) -> None:
     assert (found["log_prob"], found["weights"][0][0]) == (None, None)
 
 
-def test_numpy_arrays_are_those_of_the_file(path: Path, tmp_path: Path) -> None:
-    with AlignmentFile(path) as file:
-        write_numpy(file, tmp_path / "a.npz")
-        write_numpy(file, tmp_path / "b.npz")
-        with np.load(tmp_path / "a.npz", allow_pickle=False) as arrays:
-            assert arrays["weights"].dtype == file.dtype
-            begin, end = arrays["weight_offsets"][:2]
-            np.testing.assert_array_equal(arrays["weights"][begin:end].reshape(3, 3), file[0].weights)
-            assert bytes(arrays["target_text"]).decode() == "le\na|||b\u2028\nrenard\n"
-            assert arrays["links"].tolist() == [[1, 0], [0, 1], [1, 0]]
-            assert arrays["rank"].tolist() == [0, 1, 0]
-            assert json.loads(str(arrays["attributes"]))["direction"] == "en-fr"
-        assert (tmp_path / "a.npz").read_bytes() == (tmp_path / "b.npz").read_bytes()
-        with pytest.raises(ResourceError, match="cannot make the folder"):
-            write_numpy(file, tmp_path / "a.npz" / "b.npz")
+def test_a_sentence_is_read_by_three_lines_of_h5py(path: Path) -> None:
+    with AlignmentFile(path) as records:
+        expected = list(records)
+    with h5py.File(path) as file:
+        for i, record in enumerate(expected):
+            part = lambda name, offsets: file[name][slice(*file[offsets][i : i + 2])]  # noqa: B023, E731
+            words = [bytes(part(f"{s}/text", f"{s}/text_offsets")).decode().split("\n") for s in ("source", "target")]
+            weights = part("weights", "weight_offsets").reshape(len(words[1]), len(words[0]))
+            assert words == [[*record.source, ""], [*record.target, ""]]
+            np.testing.assert_array_equal(weights, record.weights)

@@ -13,6 +13,7 @@ import torch
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion, shares, shifted, window_size
+from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.int8 import in_int8
 from nmtalign.core.model import TranslationModel
@@ -140,14 +141,14 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
         (tmp_path / name).write_text("".join(pair[side] + "\n" for pair in PAIRS))
     (tmp_path / "gold").write_text("0-0\n" + "\n" * (len(PAIRS) - 1))
     texts, output, models = (tmp_path / "in.en", tmp_path / "out.fr"), tmp_path / "a.h5", [make_loaded()]
-    config = AlignConfig(weights="float32")
+    config = AlignConfig(alignment_type="float32")
 
     def write(**options: Any) -> AlignmentSummary:
         with AlignmentRun(models, *texts, config, output=output, **options) as run:
             list(run)
         return run.summary
 
-    summary = write(gold=tmp_path / "gold")
+    summary = write(gold=GoldFile(tmp_path / "gold"))
     expected = list(align(models, PAIRS, config))
     with AlignmentFile(output) as file:
         for left, right in zip(file, expected, strict=True):
@@ -158,9 +159,10 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
     assert summary.rates is not None
     assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
-    again = write(resume=True, gold=tmp_path / "gold")
+    again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
-    assert "|pairs:0|" in again.signature
+    with pytest.raises(UsageError, match="would compare only the rest"):
+        write(resume=True, gold=GoldFile(tmp_path / "gold"))
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -171,7 +173,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
     for side, text in enumerate(("in.en", "out.fr")):
         (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
     for reading in ("current", "shifted", *(["posterior"] if loaded.model.has_posterior else [])):
-        config = AlignConfig(weights="float32", reading=reading)
+        config = AlignConfig(alignment_type="float32", reading=reading)
         with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
             list(run)
         with AlignmentFile(tmp_path / reading) as file:

@@ -8,10 +8,8 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
-from nmtalign.alignment.alignment_page import write_page
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
-from nmtalign.alignment.heatmap import read_panels
 from nmtalign.alignment.link_files import (
     NO_LINKS,
     ErrorRates,
@@ -20,23 +18,25 @@ from nmtalign.alignment.link_files import (
     LinkCounts,
     count_links,
     f_measure,
-    parse_gold,
+    parse_links,
     read_links,
 )
 from nmtalign.errors import InputError
+from nmtalign.viewing.alignment_page import write_page
+from nmtalign.viewing.heatmap import read_panels
 
 
 def test_gold_formats() -> None:
-    gold = parse_gold("0-0 1p2 3?1  2-2", "g: line 1")
+    gold = parse_links("0-0 1p2 3?1  2-2", "g: line 1", role="gold")
     assert gold.sure == {(0, 0), (2, 2)}
     assert gold.possible == {(0, 0), (2, 2), (1, 2), (3, 1)}
-    assert parse_gold("", "g: line 1").possible == frozenset()
+    assert parse_links("", "g: line 1").possible == frozenset()
 
 
 @pytest.mark.parametrize("text", ["0", "0:0", "0P0", "1-2-3", "x-1"])
 def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
     with pytest.raises(InputError, match="g: line 9: "):
-        parse_gold(text, "g: line 9")
+        parse_links(text, "g: line 9")
 
 
 NUMBERED = "0001 1 1 S\n0001 2 3 S 0.9\n\n1 3 2 P 1\n0003 2 1\n0003 1 2 .5\n0003 1 1 P\n0003 1 1 S\n"
@@ -63,7 +63,6 @@ def test_numbered_lines(tmp_path: Path) -> None:
     assert (pairs[0].sure, pairs[0].possible) == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
     assert pairs[1] == NO_LINKS
     assert pairs[2].sure == pairs[2].possible == {(1, 0), (0, 1), (0, 0)}
-    assert text.where(0, (2, 1)).endswith("links: line 4")
     assert text.where(1).endswith("links: sentence 2")
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
 
@@ -97,9 +96,9 @@ def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None
 
 def test_errors_call_links_that_are_not_gold_links_links() -> None:
     with pytest.raises(InputError, match=r"'0:0' is not a link; .*"):
-        parse_gold("0:0", "f: line 1", role="links")
+        parse_links("0:0", "f: line 1", role="links")
     with pytest.raises(InputError, match=r"give --links-base 0$"):
-        parse_gold("0-0", "f: line 1", base=1, role="links")
+        parse_links("0-0", "f: line 1", base=1, role="links")
 
 
 def test_gold_files_of_numbered_lines(tmp_path: Path) -> None:
@@ -114,7 +113,7 @@ def test_gold_files_of_numbered_lines(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="has 3 sentences, but there are 1 pairs: sentence 2 belongs to no pair"):
         gold.finish()
     gold = GoldFile(tmp_path / "links")
-    with pytest.raises(InputError, match=r"line 2: link 2-3 [(]counted from 1[)] points outside"):
+    with pytest.raises(InputError, match=r"sentence 1: link 2-3 [(]counted from 1[)] points outside"):
         gold.compare([], 3, 2)
 
 
@@ -225,4 +224,4 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
         with expected:
             read_panels([("", tmp_path / "a.h5")], [3], gold=read_links(path, "gold"))
         with expected:
-            write_page([tmp_path / "a.h5"], tmp_path / "page.html", gold=path)
+            write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))

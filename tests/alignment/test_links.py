@@ -5,14 +5,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, parse_links
+from nmtalign.alignment.link_files import parse_links
+from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import InputError
 
 
 def test_a_column_of_scores_is_ignored_and_other_columns_are_not() -> None:
-    assert parse_links("0-0 2-1\t0.9800 0.7143", "") == [(0, 0), (2, 1)]
-    assert parse_links("\t", "") == []
-    assert parse_links("0-0\t2-1", "") == [(0, 0), (2, 1)]
+    assert parse_links("0-0 2-1\t0.9800 0.7143", "").sure == {(0, 0), (2, 1)}
+    assert parse_links("\t", "").sure == set()
+    assert parse_links("0-0\t2-1", "").sure == {(0, 0), (2, 1)}
     with pytest.raises(InputError, match="'x' is not a link"):
         parse_links("0-0\tx", "links: line 1")
 
@@ -81,14 +82,14 @@ def test_many_words_are_merged_like_few() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 999), st.integers(0, 999))))
 def test_pharaoh_round_trip(links: list[tuple[int, int]]) -> None:
-    assert parse_links(format_links(links), "x: line 1") == links
+    assert parse_links(format_links(links), "x: line 1").sure == set(links)
 
 
 def test_pharaoh_is_source_first() -> None:
     assert format_links([(0, 0), (2, 1)]) == "0-0 2-1"
 
 
-@pytest.mark.parametrize("text", ["0", "0-", "a-b", "0-0-0", "-1-0", "1p1", "٣-٣"])
+@pytest.mark.parametrize("text", ["0", "0-", "a-b", "0-0-0", "-1-0", "٣-٣"])
 def test_an_error_names_what_is_not_a_link(text: str) -> None:
     with pytest.raises(InputError, match=r"links: line 4: .* is not a link"):
         parse_links(f"0-0 {text}", "links: line 4")

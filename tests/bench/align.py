@@ -22,8 +22,7 @@ from bench.texts import Texts, random_texts
 from bench.timing import spread, steady, take_turns
 from bench.workload import Size
 from nmtalign.alignment.aligning import align
-from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.alignment_writer import AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.core.devices import use_threads
 from nmtalign.data.batches import make_batch

@@ -32,7 +32,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.text.tokenizer import Tokenizer, Tokenizers
-from nmtalign.training.curves import read_curves
+from nmtalign.viewing.curves import read_curves
 
 EQUAL = "same optimiser"
 CELL = "cell=paper"

@@ -11,11 +11,11 @@ from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
 from nmtalign.files import atomic_text
-from nmtalign.model_directory import create_model_directory
-from nmtalign.model_files import BEST
+from nmtalign.model_directory import BEST
 from nmtalign.tensor_file import save_tensors
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.training.checkpoints import create_run
 
 SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even
 ENTRIES = 4  # of the lexicon, per source word
@@ -35,7 +35,7 @@ def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 
     languages = {"source_language": tokenizers.source_language, "target_language": tokenizers.target_language}
     facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": "{}"}}
     corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, **facts, **languages)
-    create_model_directory(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
+    create_run(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
     save_tensors(folder / "model" / BEST, model.state_dict(), {})
     return folder / "model"
 

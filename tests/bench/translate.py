@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from nmtalign.translating.batching import default_words
 
 from bench.cli import as_settings
 from bench.floor import Floor
@@ -27,7 +28,6 @@ from nmtalign.core.devices import inference_precision, pick_device, use_threads
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.translating.batching import default_words
 from nmtalign.translating.translator import Translator
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}

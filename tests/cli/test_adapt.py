@@ -10,9 +10,10 @@ import torch
 import nmtalign as api
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_files import read_settings
+from nmtalign.model_directory import read_settings
 from nmtalign.tensor_file import load_tensors
 from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.training.events import Started
 
 SIZES = {"hidden": 16, "embedding": 8, "attention_hidden": 12, "maxout": 8, "dropout": 0.3}
 QUICK = {"preset": "tiny", "epochs": 0, "bleu_sentences": 0, "metric": "loss", "device": "cpu", "threads": 1}
@@ -107,12 +108,12 @@ def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
     api.train(news, adapted, max_updates=2, **settings)
     shutil.rmtree(first)
     events: list = []
-    assert api.train(news, adapted, max_updates=4, events=events, **settings).update == 4
-    assert (events[0].resumed, events[0].update) == (True, 2)
+    assert api.train(news, adapted, max_updates=4, listen=events.append, **settings).update == 4
+    assert [(one.resumed, one.update) for one in events if isinstance(one, Started)] == [(True, 2)]
     assert read_settings(adapted)["model"]["dropout"] == 0.1
     for folder, again in (("other", False), ("adapted", True)):
         with pytest.raises(FormatError, match="first: no nmtalign model here"):
-            api.train(news, tmp_path / folder, max_updates=4, restart=again, **settings)
+            api.train(news, tmp_path / folder, max_updates=4, force=again, **settings)
     with pytest.raises(UsageError, match="with other settings"):
         api.train(news, adapted, max_updates=4, **{**settings, "seed": 5})
     assert api.train(news, adapted, max_updates=5, **settings).update == 5  # nothing was lost

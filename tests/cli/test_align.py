@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from helpers.command_line import run_nmtalign
 
-from nmtalign.alignment import alignment_writer
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.links import parse_links
+from nmtalign.alignment.link_files import parse_links
 from nmtalign.cli.app import main
 
 WORDS = {
@@ -59,7 +58,7 @@ def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) 
     assert set(figures) == {"pairs", "links", "end_mass", "precision", "recall", "aer", "f1", "signature"}
     assert "wrote a.h5" in done.stderr.decode()
     with AlignmentFile(texts / "a.h5") as file:
-        assert [record.links() for record in file] == [parse_links(line, "") for line in lines[:4]]
+        assert [set(record.links()) for record in file] == [parse_links(line, "").sure for line in lines[:4]]
         assert file[0].source == ("the", "fox", "sees", "a", "red", "boat", ".")
         assert file[2].target == ("l'", "aigrette")
         assert [record.sentence_id for record in file] == [0, 1, 2, 3]
@@ -101,8 +100,34 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
 
 
 def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path) -> None:
-    run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32", "--batch-size", "1", "--tokenized")
-    run(texts, "in.en", "out.fr", "-m", model, "-o", "b.h5", "--weights", "float32", "--tokenized", "--threads", "1")
+    run(
+        texts,
+        "in.en",
+        "out.fr",
+        "-m",
+        model,
+        "-o",
+        "a.h5",
+        "--set",
+        "alignment_type=float32",
+        "--set",
+        "batch_size=1",
+        "--tokenized",
+    )
+    run(
+        texts,
+        "in.en",
+        "out.fr",
+        "-m",
+        model,
+        "-o",
+        "b.h5",
+        "--set",
+        "alignment_type=float32",
+        "--tokenized",
+        "--set",
+        "threads=1",
+    )
     one, two = AlignmentFile(texts / "a.h5"), AlignmentFile(texts / "b.h5")
     assert one.info()["weights"] == "float32"
     assert one[0].source == ("the", "fox", "sees", "a", "red", "boat.")
@@ -111,7 +136,7 @@ def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path)
 
 
 def test_int8_is_an_option_and_a_key_of_the_workspace(texts: Path, model: Path, int8: None) -> None:
-    assert run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--precision", "int8").returncode == 0
+    assert run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "precision=int8").returncode == 0
     (texts / "nmtalign.toml").write_text(f'model = "{model}"\n[align]\nprecision = "int8"\n')
     assert run(texts, "in.en", "out.fr", "-o", "b.h5").returncode == 0
     for left, right in zip(AlignmentFile(texts / "a.h5"), AlignmentFile(texts / "b.h5"), strict=True):
@@ -120,7 +145,8 @@ def test_int8_is_an_option_and_a_key_of_the_workspace(texts: Path, model: Path, 
 
 def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
     (texts / "nmtalign.toml").write_text(
-        f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n[align]\nweights = "float32"\n'
+        f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n'
+        '[align]\nalignment_type = "float32"\n'
     )
     done = run(texts)
     assert done.returncode == 0, done.stderr.decode()
@@ -148,8 +174,8 @@ def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
 
 
 def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path) -> None:
-    """NaN in the file, null in JSON, and nothing in a picture."""
-    done = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32")
+    """NaN in the file, null in JSON."""
+    done = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
     assert done.returncode == 0, done.stderr.decode()
     with AlignmentFile(texts / "a.h5") as file:
         known = [record.log_prob > -1000 for record in file]
@@ -160,9 +186,9 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path
     lines = [json.loads(line, parse_constant=pytest.fail) for line in exported.stdout.splitlines()]
     assert [line["log_prob"] is None for line in lines] == [False, True, False, True]
     assert [set(line["token_log_probs"]) == {None} for line in lines] == [False, True, False, True]
-    drawn = run_nmtalign("plot", "a.h5", "--sentence", 3, cwd=texts)
+    drawn = run_nmtalign("view", "a.h5", "--sentence", 3, cwd=texts)
     assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
-    resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--weights", "float32", "--resume")
+    resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
 
 
@@ -185,7 +211,7 @@ MISTAKES = [
     (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
     (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "in.en: cannot make the folder"),
-    (("in.en", "out.fr", "--weights", "float8"), 2, "--weights float8: must be one of"),
+    (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "long.gold: has 5 lines, but there are 4 pairs"),
@@ -209,9 +235,9 @@ def test_mistakes_are_one_line_and_leave_no_file(
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
     random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
     monkeypatch.chdir(texts)
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 1e9)  # however slow the machine is, nothing is committed
     for arguments, code, message in MISTAKES:
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "align", "-m", str(model), *arguments])
+        given = [] if "-m" in arguments else ["-m", str(model)]
+        monkeypatch.setattr(sys, "argv", ["nmtalign", "align", *given, *arguments])
         with pytest.raises(SystemExit) as caught:
             main()
         streams = capsys.readouterr()

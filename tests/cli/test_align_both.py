@@ -69,7 +69,9 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureF
 
 
 def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> list[np.ndarray]:
-    code, _, err = run("align", *texts, "-m", model, "-o", "one.h5", "--weights", "float32", "--tokenized", *options)
+    code, _, err = run(
+        "align", *texts, "-m", model, "-o", "one.h5", "--set", "alignment_type=float32", "--tokenized", *options
+    )
     assert code == 0, err
     with AlignmentFile("one.h5") as file:
         return [record.weights for record in file]
@@ -77,7 +79,7 @@ def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> 
 
 def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
     forward, backward = models
-    of_both = ("--forward", forward, "--backward", backward, "--reading", "current")
+    of_both = ("-m", forward, "-m", backward, "--reading", "current")
     return ["align", "in.en", "out.fr", *of_both, "--tokenized", *options]
 
 
@@ -120,7 +122,7 @@ def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one
 ) -> None:
     forward, backward = models
     for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
-        options = ("--forward", forward, "--backward", backward, "--tokenized", "-o", "both.h5", *chosen)
+        options = ("-m", forward, "-m", backward, "--tokenized", "-o", "both.h5", *chosen)
         code, _, err = run("align", "in.en", "out.fr", *options)
         assert code == 0, err
         with AlignmentFile("both.h5") as file:
@@ -139,7 +141,19 @@ def test_a_threshold_without_a_method_selects_links_by_threshold(run: Run, model
 
 def test_end_is_dropped_and_its_mass_is_reported(run: Run, models: tuple[Path, Path]) -> None:
     weights = weights_of(run, models[0], ("in.en", "out.fr"))
-    options = ("-m", models[0], "--tokenized", "--weights", "float32", "--drop-end", "--format", "json", "-o", "a.h5")
+    options = (
+        "-m",
+        models[0],
+        "--tokenized",
+        "--set",
+        "alignment_type=float32",
+        "--set",
+        "drop_end=true",
+        "--format",
+        "json",
+        "-o",
+        "a.h5",
+    )
     code, out, err = run("align", "in.en", "out.fr", *options)
     assert code == 0, err
     words = [one[:-1, -1] for one in weights if min(one.shape) > 1]
@@ -154,7 +168,7 @@ def test_end_is_dropped_and_its_mass_is_reported(run: Run, models: tuple[Path, P
             # No word is NULL: each has exactly one link.
             words_with_links = [] if record.empty() else list(range(len(record.target)))
             assert [j for _, j in record.links()] == [j for _, j in record.links("argmax")] == words_with_links
-    code, _, err = run(*both_of(models, "--drop-end", "--symmetrize", "product", "-o", "both.h5"))
+    code, _, err = run(*both_of(models, "--set", "drop_end=true", "--symmetrize", "product", "-o", "both.h5"))
     assert code == 0, err
     with AlignmentFile("both.h5") as file:
         assert file[0].weights.shape == (7, 7)
@@ -162,7 +176,7 @@ def test_end_is_dropped_and_its_mass_is_reported(run: Run, models: tuple[Path, P
 
 def test_temperature_sharpens(run: Run, models: tuple[Path, Path]) -> None:
     plain = weights_of(run, models[0], ("in.en", "out.fr"))
-    sharp = weights_of(run, models[0], ("in.en", "out.fr"), "--temperature", "0.5")
+    sharp = weights_of(run, models[0], ("in.en", "out.fr"), "--set", "temperature=0.5")
     for one, other in zip(plain, sharp, strict=True):
         squares = one.astype(np.float64) ** 2
         np.testing.assert_allclose(other, squares / np.maximum(squares.sum(1, keepdims=True), 1e-30), atol=1e-5)
@@ -178,13 +192,13 @@ def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Pa
 
 
 def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
-    from nmtalign.alignment import alignment_writer
+    from nmtalign.alignment import alignment_file
     from nmtalign.core.model import TranslationModel
 
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0.0)  # all is brought to the disk at once
+    monkeypatch.setattr(alignment_file, "COMMIT", 1)  # all is brought to the disk at once
     for name, text in (("many.en", SOURCE * 10), ("many.fr", TARGET * 10)):
         Path(name).write_text(text)
-    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--batch-size", "1", "-q", "-o"]
+    arguments = ["align", "many.en", "many.fr", "-m", str(models[0]), "--set", "batch_size=1", "-q", "-o"]
     assert run(*arguments, "whole.h5")[0] == 0
     force, calls = TranslationModel.force, []
 
@@ -218,11 +232,11 @@ def test_settings_without_effect_are_not_recorded_and_may_change(run: Run, model
     with AlignmentFile("one.h5") as file:
         assert json.loads(file.attributes["options"])["symmetrize"] is None
     Path("nmtalign.toml").unlink()
-    code, _, err = run(*one, "--resume", "--batch-size", 3, "--threads", 1)
+    code, _, err = run(*one, "--resume", "--set", "batch_size=3", "--set", "threads=1")
     assert (code, "already complete" in err) == (0, True), err
     both = both_of(models, "--symmetrize", "product", "-o", "both.h5")
-    assert run(*both, "--links", "threshold")[0] == 0  # which no soft method reads
-    assert run(*both, "--links", "argmax", "--resume")[0] == 0
+    assert run(*both, "--set", "links=threshold")[0] == 0  # which no soft method reads
+    assert run(*both, "--set", "links=argmax", "--resume")[0] == 0
     assert "was begun with" in run(*both, "--resume", "--symmetrize", "union")[2]
 
 
@@ -231,15 +245,14 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
     Path("short.fr").write_text("le\n")
     Path("odd.fr").write_text(TARGET.replace("l' aigrette", "l'aigrette"))
     mistakes = [
-        (("--forward", forward), 2, "give --backward DIR too"),
         (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize joins two directions"),
-        (("-m", forward, "--forward", forward, "--backward", backward), 2, "leave out the other"),
-        (("--forward", forward, "--backward", forward), 2, "translates en-fr, and"),
-        (("--forward", backward, "--backward", forward), 2, "in.en comes first"),
-        (("-m", forward, "--backward", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
-        (("-m", forward, "--links", "best"), 2, "--links best"),
+        (("-m", forward, "-m", backward, "-m", forward), 2, "-m is given more than twice"),
+        (("-m", forward, "-m", forward), 2, "translates en-fr, and"),
+        (("-m", backward, "-m", forward), 2, "in.en comes first"),
+        (("-m", forward, "-m", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
+        (("-m", forward, "--set", "links=best"), 2, "--set links=best"),
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
-        (("-m", forward, "--temperature", "0"), 2, "--temperature 0: must be at least"),
+        (("-m", forward, "--set", "temperature=0"), 2, "--set temperature=0: must be at least"),
         (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
         (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would use only the rest"),
         (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold would use only the rest"),
@@ -253,21 +266,21 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
 
 def test_two_files_are_joined_as_two_models_are(run: Run, models: tuple[Path, Path]) -> None:
     forward, backward = models
-    options = ("--weights", "float32", "--tokenized", "-q")
+    options = ("--set", "alignment_type=float32", "--tokenized", "-q")
     assert run("align", "in.en", "out.fr", "-m", forward, "-o", "ahead.h5", *options)[0] == 0
     assert run("align", "out.fr", "in.en", "-m", backward, "-o", "back.h5", *options)[0] == 0
     for method in ("grow-diag", "product", "bayes-risk"):
-        code, out, err = run("symmetrize", "ahead.h5", "back.h5", "--method", method)
+        code, out, err = run("symmetrize", "ahead.h5", "back.h5", "--symmetrize", method)
         assert code == 0, err
         assert out == run(*both_of(models, "--symmetrize", method, "--pharaoh"))[1]
-        assert run("symmetrize", "ahead.h5", "back.h5", "--method", method, "-o", "one.h5", "-q") == (0, "", "")
-        run(*both_of(models, "--symmetrize", method, "-o", "both.h5", "--weights", "float32"))
+        assert run("symmetrize", "ahead.h5", "back.h5", "--symmetrize", method, "-o", "one.h5", "-q") == (0, "", "")
+        run(*both_of(models, "--symmetrize", method, "-o", "both.h5", "--set", "alignment_type=float32"))
         with AlignmentFile("one.h5") as one, AlignmentFile("both.h5") as both:
             for ours, theirs in zip(one, both, strict=True):
                 assert ours.links() == theirs.links()
                 np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-6)
             assert one.attributes["direction"] == "en-fr"
-    run("align", "in.en", "out.fr", "-m", forward, "-o", "dropped.h5", "--drop-end", "-q", "--tokenized")
+    run("align", "in.en", "out.fr", "-m", forward, "-o", "dropped.h5", "--set", "drop_end=true", "-q", "--tokenized")
     Path("few.en").write_text("the fox\n")
     Path("few.fr").write_text("le renard\n")
     run("align", "few.fr", "few.en", "-m", backward, "-o", "few.h5", "-q")
@@ -283,9 +296,9 @@ def test_two_files_are_joined_as_two_models_are(run: Run, models: tuple[Path, Pa
         (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
         (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is also an input"),
         (
-            ("ahead.h5", "back.h5", "--method", "best"),
+            ("ahead.h5", "back.h5", "--symmetrize", "best"),
             2,
-            "Invalid value for '--method': 'best' is not one of 'intersection', 'union', 'grow-diag'",
+            "Invalid value for '--symmetrize': 'best' is not one of 'intersection', 'union', 'grow-diag'",
         ),
     ]
     for arguments, code, message in mistakes:
@@ -299,8 +312,8 @@ def test_texts_of_links_are_joined(run: Run) -> None:
     Path("back").write_text("0-0 1-1 3-1\n\n0-1 1-1\n")  # target first
     Path("turned").write_text("0-0 1-1 1-3\n\n1-0 1-1\n")
     expected = "0-0 1-1 2-1 1-3\n\n1-0 0-1 1-1\n"
-    assert run("symmetrize", "ahead", "back", "--method", "union", "-q") == (0, expected, "")
-    turned = ("symmetrize", "ahead", "turned", "--backward-order", "source-target", "--method")
+    assert run("symmetrize", "ahead", "back", "--symmetrize", "union", "-q") == (0, expected, "")
+    turned = ("symmetrize", "ahead", "turned", "--backward-order", "source-target", "--symmetrize")
     assert run(*turned, "union", "-o", "out.txt") == (0, "", "nmtalign: 3 pairs, 7 links in out.txt\n")
     assert Path("out.txt").read_text() == expected
     assert run(*turned, "intersection")[1] == "0-0 1-1\n\n1-0\n"
@@ -312,7 +325,7 @@ def test_texts_of_links_are_joined(run: Run) -> None:
         (("ahead", "bad"), 3, "bad: line 3: '0:0' is not a link"),
         (("ahead", "missing"), 3, "missing"),
         (("-", "-"), 2, "only one of FORWARD and BACKWARD"),
-        (("ahead", "back", "--method", "product"), 2, "--method product needs weights"),
+        (("ahead", "back", "--symmetrize", "product"), 2, "--symmetrize product needs weights"),
         (("ahead", "back", "--threshold", "0.5"), 2, "--threshold is for weights"),
         (("ahead", "back", "-o", "x.h5"), 2, "x.h5: HDF5 also needs weights"),
     ]

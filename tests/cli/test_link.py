@@ -14,9 +14,8 @@ from helpers.command_line import run_nmtalign
 
 import nmtalign
 from nmtalign.alignment import linking
-from nmtalign.alignment.link_files import read_links
+from nmtalign.alignment.link_files import parse_links, read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
-from nmtalign.alignment.links import parse_links
 from nmtalign.files import read_json, sha256_of
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import LinkConfig
@@ -38,7 +37,7 @@ def texts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]:
     variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
-    return run_nmtalign("link", "--threads", "1", *arguments, cwd=folder, variables=variables)
+    return run_nmtalign("link", "--set", "threads=1", *arguments, cwd=folder, variables=variables)
 
 
 @pytest.fixture(scope="module")
@@ -72,7 +71,7 @@ def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, by
     assert len(rows) == len(pairs) == 40 + len(ODD)
     assert [rows[place] for place, pair in enumerate(pairs) if not all(pair)] == [["", ""]] * 3
     for (links, scores), pair in zip(rows, pairs, strict=True):
-        found = parse_links(links, "")
+        found = parse_links(links, "").sure
         assert all(i < len(pair[0].split(" ")) and j < len(pair[1].split(" ")) for i, j in found)
         assert len(found) == len(scores.split())
         assert all(0 <= float(score) <= 1 for score in scores.split())
@@ -106,6 +105,7 @@ def test_an_incomplete_file_of_a_killed_run_is_no_foreign_file(linked: tuple[Pat
     assert (done.returncode, done.stdout) == (0, output)
     assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
         "aligner.safetensors",
+        "lexicon.tsv",
         "link.json",
         "links.tsv",
     ]
@@ -128,7 +128,7 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
 
 OF_MODELS = [
     (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
-    (("align", "new.en", "new.fr", "--forward", "aligner", "--backward", "aligner"), "has both directions"),
+    (("align", "new.en", "new.fr", "-m", "aligner", "-m", "aligner"), "has both directions"),
     (("align", "new.fr", "new.en", "-m", "aligner"), "aligner: reads en and writes fr, and new.fr comes first"),
     (
         ("translate", "new.en", "-m", "aligner"),
@@ -166,14 +166,9 @@ def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> Non
     (folder / "scored").write_bytes(b"0-0\t0.5000\n" + output.partition(b"\n")[2])
     (folder / "plain.links").write_text("".join(f"{row[0]}\n" for row in [["0-0"], *rows_of(output)[1:]]))
     assert read_links(folder / "scored").pairs == read_links(folder / "plain.links").pairs
-    for command in (
-        ("symmetrize", "scored", "scored"),
-        ("lexicon", "train.en", "train.fr", "--tokenized", "--links", "scored"),
-    ):
-        one = run_nmtalign(*command, "-q", cwd=folder)
-        other = run_nmtalign(*(word.replace("scored", "plain.links") for word in command), "-q", cwd=folder)
-        assert one.returncode == 0, one.stderr.decode()
-        assert one.stdout == other.stdout
+    one, other = (run_nmtalign("symmetrize", name, name, "-q", cwd=folder) for name in ("scored", "plain.links"))
+    assert one.returncode == 0, one.stderr.decode()
+    assert one.stdout == other.stdout
 
 
 @pytest.fixture(scope="module")
@@ -205,6 +200,7 @@ def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(texts: Path, t
     assert run_link(texts, tmp_path / "made") == whole
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
         "aligner.safetensors",
+        "lexicon.tsv",
         "link.json",
         "links.tsv",
     ]
@@ -244,7 +240,7 @@ def test_a_short_time_limit_and_quick_use_fewer_pairs(
 def test_killed_runs_resume_with_the_same_links(texts: Path, tmp_path: Path) -> None:
     """More pairs, so that there is time to kill the run in the middle of its learning."""
     write_sample(tmp_path, 4000, 1, force=False)
-    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--threads", "1", "--scores", "-o"]
+    arguments = ["link", tmp_path / "train.en", tmp_path / "train.fr", "--set", "threads=1", "--scores", "-o"]
     command = [sys.executable, "-m", "nmtalign", *map(str, arguments)]
     whole = subprocess.run([*command, str(tmp_path / "whole")], capture_output=True, check=True)
     made = tmp_path / "made"
@@ -282,7 +278,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
 def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
     for name in ("en", "fr"):
         (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
-    options = ("--quick", "--tokenized", "-o", "made", "-q")
+    options = ("--set", "quick=true", "--tokenized", "-o", "made", "-q")
     done = link(tmp_path, "en.txt.gz", "fr.txt.gz", *options)
     assert (done.returncode, done.stderr) == (0, b"")
     assert done.stdout.count(b"\n") == 40 + len(ODD)

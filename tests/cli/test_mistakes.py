@@ -15,8 +15,9 @@ from helpers.commands import COMMANDS, call
 
 import nmtalign
 from nmtalign.cli.app import main
-from nmtalign.errors import FormatError, NmtalignError, UsageError
-from nmtalign.settings.definition import SECTIONS
+from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.settings.definition import SECTIONS, Settings, resolve
+from nmtalign.settings.workspace import load_workspace
 
 
 @pytest.fixture(scope="module")
@@ -69,29 +70,19 @@ def run(folder, monkeypatch, capfd):
 
 ERRORS = [
     # Options of other programs, and of other commands.
-    ("train --lr 0.1", 2, "no such option: --lr; nmtalign calls it --learning-rate"),
+    ("train --lr 0.1", 2, "no such option: --lr; nmtalign calls it --set learning_rate="),
     ("translate -b 5", 2, "no such option: -b; nmtalign calls it --beam"),
-    ("translate --beam-size 5", 2, "no such option: --beam-size; nmtalign calls it --beam"),
     ("translate --beam_size=5", 2, "no such option: --beam_size; nmtalign calls it --beam"),
-    ("translate -n 5", 2, "no such option: -n; nmtalign calls it --n-best"),
-    ("translate --n-best-size 5", 2, "nmtalign calls it --n-best"),
-    ("translate --src in.en", 2, "no such option: --src; give the source text as an argument"),
+    ("translate --src in.en", 2, "no such option: --src; "),
     ("align --tgt in.fr", 2, "no such option: --tgt; give the translation as the second argument"),
     ("score --src in.en", 2, "no such option: --src; nmtalign calls it --source"),
     ("translate --checkpoint model", 2, "no such option: --checkpoint; nmtalign calls it --model"),
-    ("train --model model", 2, "no such option: --model; nmtalign calls it --output"),
-    ("train --gpu", 2, "no such option: --gpu; nmtalign calls it --device cuda"),
-    ("translate --cpu", 2, "no such option: --cpu; nmtalign calls it --device cpu"),
-    ("train --epoch 3", 2, "no such option: --epoch; nmtalign calls it --epochs"),
+    ("train --gpu", 2, "no such option: --gpu; nmtalign calls it --device"),
     ("train --max-epochs 3", 2, "nmtalign calls it --epochs"),
-    ("train --max-steps 3", 2, "nmtalign calls it --max-updates"),
-    ("train --steps 3", 2, "nmtalign calls it --max-updates"),
-    ("train --workers 3", 2, "nmtalign calls it --threads"),
     ("train --seeds 3", 2, "nmtalign calls it --seed"),
-    ("train --learning_rate 3", 2, "nmtalign calls it --learning-rate"),
-    ("train --n-best 5", 2, "no such option: --n-best; --n-best belongs to `nmtalign translate`"),
-    ("prep --lr 5", 2, "no such option: --lr; --learning-rate belongs to `nmtalign train`"),
-    ("train --hiden 5", 2, "No such option: --hiden"),
+    ("train --n-best 5", 2, "no such option: --n-best; this is a setting of `nmtalign translate`"),
+    ("train --hiden 5", 2, "no such option: --hiden; the nearest setting is --set hidden="),
+    ("train --help-all", 2, "no such option: --help-all; --help lists the options, --show-settings the settings that"),
     # Arguments.
     (
         "prep train.en train.fr --dev dev.en -o x",
@@ -104,20 +95,19 @@ ERRORS = [
     ("train data model", 2, "model: one argument too many: nmtalign train takes only DATA"),
     ("train data --max-time 90", 2, "--max-time 90: give a time such as 60s, 15m, 2h or 1h30m"),
     # Numbers with which nothing can be computed.
-    (f"translate test.en --max-memory {'9' * 400}", 2, "give a size such as 500M or 2G"),
-    ("translate test.en --max-memory 0.0000001", 2, "--max-memory 0.0000001: give a size such as 500M or 2G"),
+    (f"translate test.en --set max_memory={'9' * 400}", 2, "give a size such as 500M or 2G"),
+    ("translate test.en --set max_memory=0.0000001", 2, "--set max_memory=0.0000001: give a size such as 500M or 2G"),
     (f"prep train.en train.fr -o x --shortlist {'9' * 5000}", 2, "give N or N:M (source:target), each at least 3"),
     (f"translate test.en --beam {10**400}", 2, "...: must be at most 2147483647"),
     (f"translate test.en --beam {'9' * 5000}", 2, "...: must be a whole number"),
-    ("train data -o x --learning-rate 1e999", 2, "--learning-rate inf: must be at most"),
+    ("train data -o x --set learning_rate=1e999", 2, "--set learning_rate=inf: must be at most"),
     ("train data -o x --epochs 1e308", 2, "--epochs 1e+308: must be at most 1000000000"),
-    (f"explain test.en test.fr -m model --limit {10**400}", 2, "'--limit'"),
-    (f"view --limit {10**400}", 2, "'--limit'"),
+    (f"view --limit {10**400}", 2, "...: must be at most"),
     ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
     ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
     ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
-    ("explain test.en test.fr --fixed missing -m model", 4, "(no config.json); give the folder of a model, or train"),
+    ("view test.en test.fr -m missing -o x.html", 4, "(no config.json); give the folder of a model, or train"),
     ("export missing/ -o x", 4, "missing: no such file"),
     ("train train.en", 4, "train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans"),
     ("train model -o m", 4, "model: no prepared corpus here (no corpus.h5), but a folder with a model"),
@@ -129,7 +119,6 @@ ERRORS = [
     ),
     ("translate model", 3, "model: is a folder with a model; give a text file, and the model with -m"),
     ("align model test.fr", 3, "model: is a folder with a model; give a text file, and the model with -m"),
-    ("score-pairs test.en data", 3, "data: is a folder with a prepared corpus; give an existing text file"),
     (
         "prep data/corpus.h5 train.fr --source-language en -o x",
         3,
@@ -139,10 +128,8 @@ ERRORS = [
     ("prep corpus.zip -o x", 3, "corpus.zip: is a zip archive"),
     ("translate corpus.zip", 3, "corpus.zip: is a zip archive"),
     ("score corpus.zip -r test.fr", 3, "corpus.zip: is a zip archive"),
-    ("plot train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("view train.en", 4, "train.en: not an alignment file (it is a text file)"),
     ("export train.en", 4, "train.en: not an alignment file (it is a text file)"),
-    ("lexicon train.en", 2, "train.en: one text is given; give the source and its translation"),
     ("aer links.txt test.en", 3, "test.en: line 1:"),
     ("symmetrize test.en test.fr", 3, "test.en: line 1:"),
     ("align test.en test.fr --gold test.en.gz -o a.h5", 3, "test.en.gz: line 1:"),
@@ -179,8 +166,6 @@ ERRORS = [
         "train.fr and train.en are fr-en by their names, and the languages given are en-fr; give the files in",
     ),
     ("align test.fr test.en -o x.h5", 2, "test.fr and test.en seem to be fr and en, and en-fr is expected ("),
-    ("score-pairs test.fr test.en", 2, "; give the two files in the other order"),
-    ("lexicon test.fr test.en -m model", 2, "; give the two files in the other order"),
     # Gold links and resuming.
     (
         "align test.en test.fr --gold turned.align -o x.h5",
@@ -189,11 +174,11 @@ ERRORS = [
     ),
     ("align test.en test.fr --gold test.align --reverse-gold -o x.h5", 3, "exchanged: leave out --reverse-gold"),
     (
-        "train data -o model --preset tiny --learning-rate 0.001 --hidden 48",
+        "train data -o model --preset tiny --set learning_rate=0.001 --set hidden=48",
         2,
         "model: contains a model trained with other settings: hidden was 128, is 48, learning_rate was 0.002, is "
         "0.001; to continue it, give what it was trained with; else give another folder with -o, or replace it with "
-        "--restart",
+        "--force",
     ),
 ]
 
@@ -210,7 +195,10 @@ def test_an_error_is_one_line_that_leads_to_the_fix(run, folder, command, code, 
 
 
 WARNINGS = [
-    ("translate test.fr --beam 1 --max-length-ratio 1", "test.fr: seems to be fr, and the model translates en to fr: "),
+    (
+        "translate test.fr --beam 1 --set max_length_ratio=1",
+        "test.fr: seems to be fr, and the model translates en to fr: ",
+    ),
     ("score test.en -r test.fr -s test.en --metrics bleu", "test.en: 100% of its words are in the source, "),
     ("score test.fr -r test.en -s test.fr --metrics bleu", "are source and reference in the right order?"),
     ("score test.en -r test.fr --metrics bleu", "test.en is en by its name, and the reference test.fr is fr; give a"),
@@ -252,7 +240,7 @@ def test_no_warning_where_nothing_is_wrong(run):
 
 def test_another_corpus_names_what_differs(run):
     assert run("prep train.en train.fr -o other --shortlist 90:80 -q")[0] == 0
-    code, _, lines = run("train other -o model --preset tiny --learning-rate 0.002")
+    code, _, lines = run("train other -o model --preset tiny --set learning_rate=0.002")
     assert code == 2
     assert 'model: contains a model trained on another corpus: shortlist of prep was "30000", is "90:80",' in lines[-1]
     assert "the source vocabulary is another (" in lines[-1]
@@ -353,12 +341,9 @@ FOUND = [  # what a command reads although its arguments do not name it
     ("score -m model --save-translation", "test.en test.fr model/config.json terms.tsv nmtalign.toml"),
     ("score -m model --html", "test.en test.fr"),
     ("score -m model --plot", "test.en test.fr"),
-    ("score-pairs -o", "test.en test.fr model/config.json nmtalign.toml"),
-    ("explain -o", "test.en test.fr model/config.json nmtalign.toml"),
-    ("lexicon -o", "data/corpus.h5 data/source.vocabulary.txt nmtalign.toml"),
     ("view -o", "alignments.h5"),
-    ("plot -o", "alignments.h5"),
-    ("plot --training -o", "model/train.jsonl"),
+    ("view -m model -o", "test.en test.fr model/config.json nmtalign.toml"),
+    ("view model -o", "model/train.jsonl"),
 ]
 
 
@@ -374,7 +359,7 @@ def test_no_output_replaces_what_a_command_finds_without_being_told(folder, tmp_
     for name in ("terms.tsv", "lexicon.txt", "alignments.h5"):
         (home / name).write_text("a\ta\n")
     endings = {"score -m model --html": ".html", "score -m model --plot": ".png"}
-    ending = endings.get(command, ".png" if command.startswith("plot") else "")
+    ending = endings.get(command, "")
     for name in spellings(Path(file), ending):
         told = refuse(*command.split(), name)
         assert "is also an input" in told or (ending and not name.endswith(ending))
@@ -406,9 +391,9 @@ def test_no_text_is_replaced_by_a_file_of_its_corpus(folder, tmp_path, monkeypat
         assert "is also an input" in refuse(*given.split())
 
 
-def test_devices_are_no_inputs(run, tmp_path):
+def test_devices_are_no_inputs(run):
     for output in ("/dev/stdout", "/dev/null"):
-        code, out, _ = run(f"score-pairs test.en test.fr -m model -q -o {output}")
+        code, out, _ = run(f"symmetrize links.txt links.txt -q -o {output}")
         assert (code, bool(out)) == (0, output == "/dev/stdout")
 
 
@@ -433,10 +418,9 @@ def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, comman
 
 
 PRINTED = [  # a command, and how its standard output begins
-    ("explain test.en test.fr -m model --limit 3 -o -", "<!doctype html>"),
     ("score test.fr -r test.fr --html -", "<!doctype html>"),
     ("score -m model -r test.fr -s test.en --save-translation -", ""),
-    ("plot --training model -o -", ""),
+    ("view model -o -", ""),
 ]
 
 
@@ -453,39 +437,33 @@ TYPES = (  # of TOML; a text, and what may be one
     "1979-05-27T07:32:00", "1979-05-27", "07:32:00", '["tiny"]', '["a", "b"]', "[]", '[["a"], ["b"]]', "{}", "{a = 1}",
     "[{a = 1}]", f'"{"9" * 400}"', f'"{"9" * 5000}"',
 )  # fmt: skip
-READERS = [name for name, command in COMMANDS.items() if any(one.name == "config" for one in command.params)]
-
-
-def in_parts(names: list[str], size: int) -> list[list[str]]:
-    return [names[start : start + size] for start in range(0, len(names), size)]
-
-
 KEYS = {
     "": ["source_language", "data", "model", "corpus", *SECTIONS],
     "corpus": ["train", "dev", "test", "gold", "tests"],
     "corpus.tests": ["news"],
     **SECTIONS,
 }
-PARTS = [(section, part) for section, keys in KEYS.items() for part in in_parts([*keys], 20)]
 
 
-@pytest.mark.parametrize(("section", "keys"), PARTS, ids=[f"{section}-{keys[0]}" for section, keys in PARTS])
-def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypatch, capsys, section, keys):
+@pytest.mark.parametrize("section", KEYS)
+def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypatch, section):
     monkeypatch.chdir(tmp_path)
-    for key, value in itertools.product(keys, TYPES):
+    for key, value in itertools.product(KEYS[section], TYPES):
         Path("nmtalign.toml").write_text(f"[{section}]\n{key} = {value}\n" if section else f"{key} = {value}\n")
         told = "nmtalign.toml: " + key
         try:
-            call(section if section in READERS else "prep", "--show-settings")
+            workspace = load_workspace(None)
+            for cls in Settings.__subclasses__():
+                resolve(cls, workspace.section(cls.section))
         except UsageError as error:
             told = str(error)
-        except FormatError as error:
-            told = f"nmtalign.toml: {key}: {error}"  # there is no such model
         assert told.startswith("nmtalign.toml: ")
         assert key in told
         assert len(told) < 500
         assert "\n" not in told
-        capsys.readouterr()
+
+
+READERS = [name for name, command in COMMANDS.items() if any(one.name == "config" for one in command.params)]
 
 
 @pytest.mark.parametrize("command", READERS)

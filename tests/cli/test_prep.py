@@ -10,6 +10,7 @@ import time
 from pathlib import Path
 
 import pytest
+from helpers.commands import run as nmtalign
 
 from nmtalign.data.corpus import Corpus
 
@@ -19,12 +20,6 @@ def write_pairs(folder: Path, name: str, count: int = 30) -> list[str]:
     (folder / f"{name}.en").write_text("".join(f"the {house} number {i} is red.\n" for i in range(count)))
     (folder / f"{name}.fr").write_text("".join(f"la {maison} numéro {i} est rouge.\n" for i in range(count)), "utf-8")
     return [f"{name}.en", f"{name}.fr"]
-
-
-def nmtalign(folder: Path, *arguments: str, **options: object) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(  # type: ignore[call-overload, no-any-return]
-        [sys.executable, "-m", "nmtalign", *arguments], cwd=folder, capture_output=True, text=True, **options
-    )
 
 
 def one_line(done: subprocess.CompletedProcess[str]) -> str:
@@ -69,10 +64,8 @@ def test_bare_in_a_workspace_and_flags_over_it(tmp_path: Path) -> None:
 
 def test_json_and_standard_input(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train")
-    with (tmp_path / texts[0]).open("rb") as stream:
-        done = nmtalign(
-            tmp_path, "prep", "-", texts[1], "--source-language", "en", "--format", "json", "-o", "d", stdin=stream
-        )
+    options = ["--source-language", "en", "--format", "json", "-o", "d"]
+    done = nmtalign(tmp_path, "prep", "-", texts[1], *options, stdin=(tmp_path / texts[0]).read_bytes())
     assert done.returncode == 0, done.stderr
     summary = json.loads(done.stdout)
     assert summary["splits"]["train"]["kept"] == 30
@@ -140,10 +133,13 @@ def test_mistakes_are_one_line_and_a_code(tmp_path: Path, arguments: list[str], 
 
 def test_a_disk_that_is_full(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", 3000)
-    done = nmtalign(
-        tmp_path, "prep", *texts, "-o", "d",
+    done = subprocess.run(
+        [sys.executable, "-m", "nmtalign", "prep", *texts, "-o", "d"],
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000)),
-    )  # fmt: skip
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
     assert done.returncode == 5
     assert "cannot write: " in one_line(done)
     assert not (tmp_path / "d").exists()
@@ -163,7 +159,7 @@ def test_an_interrupted_run_leaves_the_corpus_that_was_there(tmp_path: Path) -> 
             stream.write(b"x\n")
             stream.flush()
             deadline = time.monotonic() + 30
-            while not list((tmp_path / "d").glob(".prep-*/train.*")) and time.monotonic() < deadline:
+            while not list((tmp_path / "d").glob(".prep-*")) and time.monotonic() < deadline:
                 time.sleep(0.02)
             process.send_signal(number)
             error = process.communicate(timeout=60)[1]
@@ -239,7 +235,8 @@ def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> No
     rows = "".join(f"{a}\t{b}\n" for a, b in zip(*sides, strict=True))
     (tmp_path / "dev.tsv").write_text(f"x\t{rows.splitlines()[0]}\n", "utf-8")
     languages = ("--source-language", "English", "--target-language", "fr_FR")
-    done = nmtalign(tmp_path, "prep", "-", *languages, "--dev", "dev.tsv", "--columns", "1,2", "-o", "d", input=rows)
+    options = [*languages, "--dev", "dev.tsv", "--set", "columns=1,2", "-o", "d"]
+    done = nmtalign(tmp_path, "prep", "-", *options, stdin=rows.encode())
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "d/dev.en").read_text() == "x\n"
     (tmp_path / "nmtalign.toml").write_text(
@@ -259,7 +256,7 @@ def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> No
         (["cut.en-fr.tmx"], 3, "cut.en-fr.tmx: line 1: not valid XML: no element found"),
         (["train.en", "train.fr", "--dev-lines", "30"], 2, "--dev-lines 30: too large for 30 different pairs"),
         (["train.en", "train.fr", "--dev-lines", "3", "--dev", "train.en", "train.fr"], 2, "there is a dev text, too"),
-        (["train.en", "train.fr", "--columns", "1"], 2, "--columns 1: give the source and the target column"),
+        (["train.en", "train.fr", "--set", "columns=1"], 2, "--set columns=1: give the source and the target column"),
         (["train.en", "train.fr.gz"], 3, "train.fr.gz: cannot read on: the compressed data end too early"),
     ],
 )

@@ -58,7 +58,9 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = folder / "reproduction/work/models/RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
-    again = run_nmtalign("reproduce", *QUICK, "--set", "updates=1", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())})
+    again = run_nmtalign(
+        "reproduce", *QUICK, "--set", "updates=1", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())}
+    )
     assert again.returncode == 0, again.stderr
     assert b"resuming from update" in again.stderr
     assert again.stderr.endswith(b"reproduction/report.md: written\n")

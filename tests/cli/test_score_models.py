@@ -14,7 +14,7 @@ import pytest
 
 from nmtalign.cli.common import say
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_files import describe_model
+from nmtalign.model_directory import describe_model
 from nmtalign.scoring.models import models_to_score, translation_of
 from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
 from nmtalign.scoring.texts import Text

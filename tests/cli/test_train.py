@@ -10,7 +10,12 @@ import tomllib
 import pytest
 from helpers.command_line import command
 
-QUICK = ["--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8", "--bleu-sentences", "5"]
+
+def given(**settings):
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
+QUICK = given(hidden=16, embedding=8, attention_hidden=16, maxout=8, bleu_sentences=5)
 
 
 @pytest.fixture
@@ -75,24 +80,17 @@ def test_a_training_imports_no_compiler(workspace, preset):
     [
         ["--preset", "rnnsearch-30"],
         ["--preset", "rnnencdec-50"],
-        ["--cell", "paper", "--order", "look-generate-update", "--precision", "fp32"],
-        ["--coverage", "linguistic"],
-        ["--attention", "general", "--no-readout-word"],
-        [
-            "--attention",
-            "none",
-            "--unidirectional",
-            "--reverse-source",
-            "--optimizer",
-            "adam",
-            "--schedule",
-            "inverse-sqrt",
-        ],
+        given(cell="paper", order="look-generate-update", precision="fp32"),
+        given(coverage="linguistic"),
+        given(attention="general", readout_previous_word="false"),
+        given(
+            attention="none", bidirectional="false", reverse_source="true", optimizer="adam", schedule="inverse-sqrt"
+        ),
     ],
     ids=lambda options: "-".join(options[:2]),
 )
 def test_presets_and_options_train(nmtalign, workspace, options):
-    flags = [*options, *QUICK, "--max-updates", "2", "--validate-every", "2"]
+    flags = [*options, *QUICK, "--max-updates", "2", *given(validate_every=2)]
     result = nmtalign("train", "-o", "m", *(["--preset", "tiny"] if "--preset" not in options else []), *flags)
     assert "dev loss" in result.stderr.decode()
     assert [event["update"] for event in events(workspace / "m") if event["event"] == "validated"] == [2]
@@ -101,10 +99,13 @@ def test_presets_and_options_train(nmtalign, workspace, options):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--reverse-source"], "--reverse-source does not go with bidirectional = true (the default): "),
         (
-            ["--attention", "dot", "--coverage", "linguistic"],
-            "--coverage linguistic does not go with --attention dot: ",
+            given(reverse_source="true"),
+            "--set reverse_source=true does not go with bidirectional = true (the default): ",
+        ),
+        (
+            given(attention="dot", coverage="linguistic"),
+            "--set coverage=linguistic does not go with --set attention=dot: ",
         ),
     ],
 )
@@ -117,7 +118,7 @@ def test_parts_that_do_not_go_together_are_one_line(nmtalign, workspace, options
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number, code):
-    training = command("train", *QUICK, "--epochs", "1000", "--patience", "0", "--validate-every", "50")
+    training = command("train", *QUICK, "--epochs", "1000", *given(patience=0, validate_every=50))
     process = subprocess.Popen(training, cwd=workspace, stderr=subprocess.PIPE, text=True)
     for line in process.stderr:
         if "update 100 " in line:
@@ -133,17 +134,17 @@ def test_a_signal_saves_and_the_same_command_goes_on(nmtalign, workspace, number
 
 
 def test_minibatches_are_accumulated(nmtalign, workspace):
-    flags = [*QUICK, "--preset", "tiny", "--batch-size", "10", "--batch-unit", "sentences"]
-    nmtalign("train", *flags, "--accumulate", "4", "--epochs", "1")
+    flags = [*QUICK, "--preset", "tiny", "--batch-size", "10", *given(batch_unit="sentences")]
+    nmtalign("train", *flags, *given(accumulate=4), "--epochs", "1")
     pairs = events(workspace / "model")[0]["pairs"]
     assert events(workspace / "model")[-1]["update"] == -(-pairs // 40)
-    refused = nmtalign("train", *flags, "--accumulate", "2", "--epochs", "1", check=False)
+    refused = nmtalign("train", *flags, *given(accumulate=2), "--epochs", "1", check=False)
     assert refused.returncode == 2
     assert b"other settings" in refused.stderr
 
 
 def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign, workspace):
-    flags = [*QUICK, "--optimizer", "adam", "--learning-rate", "1e38", "--clip-norm", "0", "--warmup", "0"]
+    flags = [*QUICK, *given(optimizer="adam", learning_rate="1e38", clip_norm=0, warmup=0)]
     result = nmtalign("train", *flags, check=False)
     assert result.returncode == 6
     lines = result.stderr.decode().splitlines()
@@ -155,15 +156,16 @@ def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign
 
 
 def test_a_training_that_has_diverged_is_not_advised_to_continue(nmtalign, workspace):
-    flags = [*QUICK, "--learning-rate", "50", "--warmup", "0", "--max-updates", "20", "--log-every", "10"]
+    flags = [*QUICK, *given(learning_rate=50, warmup=0, log_every=10), "--max-updates", "20"]
     first, again = (nmtalign("train", *flags).stderr.decode().splitlines() for _ in range(2))
+    assert sum("the training has diverged: the loss is " in line for line in first) == 1
+    assert sum("lower --learning-rate (it was 50)" in line for line in first) == 1
+    assert "already done (20 updates), diverged; lower learning_rate and train anew with --force" in again[-1]
     for lines in (first, again):
-        assert sum("the training has diverged: the loss is " in line for line in lines) == 1
-        assert sum("lower --learning-rate (it was 50)" in line for line in lines) == 1
         assert not any("to continue" in line or "next: nmtalign translate" in line for line in lines)
     assert events(workspace / "model")[-1]["diverged"]
     assert ["ended", "20", "updates,", "diverged"] in [
-        line.split() for line in nmtalign("plot", "--training", "model").stdout.decode().splitlines()
+        line.split() for line in nmtalign("view", "model").stdout.decode().splitlines()
     ]
 
 

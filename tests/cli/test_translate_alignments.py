@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment import alignment_writer
+from nmtalign.alignment import alignment_file
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.translating.file_translation import SavedAlignments
 
@@ -64,7 +64,7 @@ def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
 def test_both_go_on_after_the_same_line(
     random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(alignment_writer, "COMMIT_SECONDS", 0)
+    monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 12)
     more = ("--n-best", 2, "--save-alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
     arguments = ("-m", random_model, *more, "-o", "out", "--save-alignments", "a.h5", "in.en")

@@ -127,12 +127,12 @@ def test_local_p_weights_are_normalised_and_contexts_are_not():
 @pytest.mark.parametrize(
     ("config", "changes", "message"),
     [
-        (TINY, {"attention_span": "local-m", "attention": "none"}, "local attention needs attention without coverage"),
-        (TINY, {"attention_span": "local-p", "coverage": "linguistic"}, "needs attention without coverage"),
+        (TINY, {"attention_span": "local-m", "attention": "none"}, "needs attention = "),
+        (TINY, {"attention_span": "local-p", "coverage": "linguistic"}, "needs coverage = none"),
         (TINY, {"attention_window": 5}, "global attention has no window"),
         (TINY, {"attention_window": 0, "attention_span": "local-m"}, "must be at least 1"),
-        (TINY, {"input_feeding": "attentional"}, "only the attentional readout"),
-        (TINY, {"input_feeding": "attentional", "readout": "attentional"}, "vectors are fed in Luong's order"),
+        (TINY, {"input_feeding": "attentional"}, "needs readout = attentional"),
+        (TINY, {"input_feeding": "attentional", "readout": "attentional"}, "needs order = "),
         (LUONG[0], {"attention_layer": "first"}, "where the last layer attends"),
     ],
     ids=str,

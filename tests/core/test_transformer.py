@@ -9,7 +9,7 @@ from helpers import naive_transformer as naive
 from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
-from nmtalign import write_alignments
+from nmtalign import align_files
 from nmtalign.alignment.forced import force
 from nmtalign.core.functional import fast_dropout
 from nmtalign.core.inference import Inference
@@ -17,8 +17,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.core.transformer import sinusoids
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import export_model, load_model
-from nmtalign.model_files import describe_model
+from nmtalign.model_directory import describe_model, export_model, load_model
 from nmtalign.search.beam_search import Scoring
 from nmtalign.search.scorer import Ensemble
 from nmtalign.settings.definition import resolve
@@ -60,12 +59,12 @@ def test_presets_have_these_parameter_counts(name, sizes, count):
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"readout": "maxout"}, "a Transformer needs readout = direct"),
-        ({"order": "look-update-generate"}, "a Transformer needs order = update-look-generate"),
+        ({"readout": "maxout"}, "needs readout = direct"),
+        ({"order": "look-update-generate"}, "needs order = update-look-generate"),
         ({"heads": 4}, "the heads must divide the embedding"),
         ({"alignment_layer": 5}, "there is no such layer"),
         ({"alignment_head": 3}, "there is no such head"),
-        ({"attention": "none"}, "a Transformer has attention"),
+        ({"attention": "none"}, "needs attention = "),
     ],
 )
 def test_settings_that_a_transformer_cannot_have(changes, message):
@@ -176,7 +175,7 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
     assert near.source_embedding.weight is near.readout.output_weight
     (tmp_path / "t").write_text("w1 w2\n")
     with pytest.raises(UsageError, match=r"no posterior; give --reading shifted"):
-        write_alignments(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
+        align_files(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
     half = load_model(tmp_path / "m", precision="bf16").model
     assert half.readout.output_weight.dtype == half.source_embedding.weight.dtype == torch.bfloat16
 

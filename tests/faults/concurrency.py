@@ -12,7 +12,7 @@ from faults.processes import TRAIN, Ended, Process, Workspace, run
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 
-_TOGETHER = ("prep", "train", "translate -o", "translate --save-alignments", "align", "score --html", "lexicon", "link")
+_TOGETHER = ("prep", "train", "translate -o", "translate --save-alignments", "align", "score --html", "link")
 _QUICK = ("translate -o", "link")  # among the tests
 
 

@@ -31,7 +31,7 @@ _COMMANDS = (
     "translate -q {0}/test.en -m {0}/model --beam 1 --max-length-ratio 1",
     "align -q {0}/test.en {0}/test.fr -m {0}/model --pharaoh",
     "score -q {0}/out.fr -r {0}/test.fr --metrics bleu --no-confidence",
-    "lexicon -q {0}/data",
+    "export {0}/alignments.h5",
     "info {0}/model",
     "info {0}/data",
     "aer {0}/test.align {0}/test.align",
@@ -136,7 +136,7 @@ def _modes(workspace: Workspace, chance: random.Random) -> str:
     with workspace.copy("lexicon.txt") as folder:
         (folder / "lexicon.txt").chmod(0o644)
         for name, mode in (("lexicon.txt", 0o644), ("new.txt", 0o600)):
-            arguments = ["lexicon", "-q", str(workspace.home / "data"), "-o", name]
+            arguments = ["export", str(workspace.home / "alignments.h5"), "-o", name]
             ended = _run(workspace, arguments, "umask 077; exec {}", {}, folder)
             if fault := ended.fault({0}):
                 return fault

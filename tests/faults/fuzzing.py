@@ -39,7 +39,7 @@ def _read_text(folder: Path) -> object:
 
 
 def _read_config(folder: Path) -> object:
-    from nmtalign.model_files import model_config, read_settings
+    from nmtalign.model_directory import model_config, read_settings
 
     settings = read_settings(folder / "model")
     return model_config(folder / "model", settings), settings

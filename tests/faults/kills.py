@@ -223,7 +223,6 @@ def commands(workspace: Workspace) -> list[Command]:
             ("page.html",),
             prints=True,
         ),
-        make("lexicon", "lexicon -q data -o new.txt", ("data",), ("new.txt",)),
         make(
             "reproduce",
             "reproduce -q --config workspace.toml --scale tiny --updates 6 --models RNNencdec-50,RNNsearch-50 --jobs 2 "

@@ -241,7 +241,7 @@ _models: list[Any] = []  # of this process; a state replaces all its weights
 def _read_state(folder: Path) -> object:
 
     from nmtalign.core.model import TranslationModel
-    from nmtalign.model_files import model_config, read_settings
+    from nmtalign.model_directory import model_config, read_settings
     from nmtalign.settings.training_settings import TrainingConfig
     from nmtalign.training.checkpoints import find_checkpoint, load_state
     from nmtalign.training.optimizers import make_optimizer
@@ -346,7 +346,6 @@ def _make_toml(folder: Path) -> None:
 def _read_toml(folder: Path) -> object:
     from nmtalign.settings.command_settings import (
         AlignConfig,
-        LexiconConfig,
         LinkConfig,
         PrepConfig,
         ScoreConfig,
@@ -363,7 +362,6 @@ def _read_toml(folder: Path) -> object:
         "score": ScoreConfig,
         "align": AlignConfig,
         "link": LinkConfig,
-        "lexicon": LexiconConfig,
     }
     settings = [found.resolve(kind, name, {}) for name, kind in sections.items()]
     from nmtalign.settings.presets import settings_of
@@ -386,7 +384,7 @@ def _make_jsonl(folder: Path) -> None:
 def _read_jsonl(folder: Path) -> object:
     import json
 
-    from nmtalign.translating.inputs import Inputs
+    from nmtalign.translating.file_translation import Inputs
 
     found = list(Inputs((folder / "in.jsonl",), "json"))
     return json.dumps([one.extra for one in found]).encode(), [one.text.encode() for one in found], found
@@ -424,10 +422,10 @@ def _read_link_run(folder: Path) -> object:
 
 
 def _read_curves(folder: Path) -> object:
-    from nmtalign.training.curves import panels, read_curves, signatures
+    from nmtalign.viewing.curves import panels, read_curves, render_curves
 
     curves = read_curves(folder / "model")
-    return [panels([curves], axis) for axis in ("updates", "epochs", "hours", "words")], signatures([curves], ["a"])
+    return [panels([curves], axis) for axis in ("updates", "epochs", "hours")], render_curves([curves], "a", 80)
 
 
 def _make_glossary(folder: Path) -> None:

@@ -47,7 +47,6 @@ def parts(workspace: Workspace) -> list[Part]:
         "score-pairs": _score_pairs,
         "score": _score,
         "link": _link,
-        "lexicon": _lexicon,
     }
     return [
         Part(f"texts: {name}", partial(attempt, workspace), full=100, quick=int(name != "link"))
@@ -180,7 +179,7 @@ def _align(workspace: Workspace, chance: random.Random) -> str:
         if fault := _counted(ended.out, _LINES):
             return fault
         shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
-        drawn = run("plot new.h5 --sentence 1", folder)
+        drawn = run("view new.h5 --sentence 1", folder)
         return shown.fault({0}) or _counted(shown.out, _LINES) or drawn.fault()
 
 
@@ -207,16 +206,5 @@ def _link(workspace: Workspace, chance: random.Random) -> str:
     with workspace.copy() as folder:
         _texts(workspace, chance, folder, valid=True)
         ended = run("link -q a.en a.fr -o linked --scores", folder)
-        fault = _refused(ended)
-        return fault if fault is not None else _counted(ended.out, _LINES)
-
-
-def _lexicon(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy("model") as folder:
-        _texts(workspace, chance, folder, valid=True)
-        ended = run("lexicon -q a.en a.fr -m model -o new.txt", folder)
-        if (fault := _refused(ended)) is not None:
-            return fault
-        ended = run("translate -q a.en --beam 1 --max-length-ratio 1 --lexicon new.txt --candidates 20", folder)
         fault = _refused(ended)
         return fault if fault is not None else _counted(ended.out, _LINES)

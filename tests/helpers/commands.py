@@ -1,18 +1,41 @@
-"""The commands of nmtalign, run in this process; errors are raised."""
+"""The commands of nmtalign, run in this process."""
 
 import contextlib
 import io
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import Any
 
-from nmtalign.cli.app import COMMANDS as NAMES
+from nmtalign.cli import app
 from nmtalign.cli.options import load_command
 
-COMMANDS: Mapping[str, Any] = {name: load_command(name) for name in NAMES}
+COMMANDS: Mapping[str, Any] = {name: load_command(name) for name in app.COMMANDS}
+
+
+def _stream() -> io.TextIOWrapper:
+    return io.TextIOWrapper(io.BytesIO(), "utf-8", newline="\n", write_through=True)
 
 
 def call(name: str, *arguments: object) -> str:
-    """Runs a command; returns what it prints on stdout."""
-    with contextlib.redirect_stdout(io.StringIO()) as shown:
+    """Runs a command; returns what it prints on stdout, and raises its errors."""
+    with contextlib.redirect_stdout(_stream()) as shown:
         COMMANDS[name].main([str(one) for one in arguments], standalone_mode=False)
-    return shown.getvalue()
+    return shown.buffer.getvalue().decode()
+
+
+def run(folder: Path, *arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[str]":
+    """Runs a command line in a folder as `nmtalign` does; returns what a process would."""
+    before, (reading, writing) = sys.stdin, os.pipe()
+    os.write(writing, stdin)  # at most 64 KB
+    os.close(writing)
+    with os.fdopen(reading) as sys.stdin, contextlib.chdir(folder):
+        try:
+            with contextlib.redirect_stdout(_stream()) as out, contextlib.redirect_stderr(_stream()) as err:
+                code = app.run([str(one) for one in arguments])
+        finally:
+            sys.stdin = before
+    texts = [one.buffer.getvalue().decode() for one in (out, err)]
+    return subprocess.CompletedProcess([*arguments], code, *texts)

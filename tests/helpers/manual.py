@@ -1,4 +1,4 @@
-"""The manual of all commands, options, keys of nmtalign.toml and exit codes, made from their definitions.
+"""The manual of all commands, options, settings and exit codes, made from their definitions.
 
 `python tests/helpers/manual.py > nmtalign/docs/manual.md` writes the page that is shipped.
 """
@@ -9,11 +9,9 @@ import sys
 from collections.abc import Iterator
 from typing import Any, get_args
 
-import typer
-
 from nmtalign import errors
-from nmtalign.cli.commands import app
-from nmtalign.cli.options import metavar
+from nmtalign.cli.app import COMMANDS
+from nmtalign.cli.options import load_command, metavar
 from nmtalign.settings.definition import SECTIONS, Setting, toml
 from nmtalign.settings.presets import PRESETS
 
@@ -23,10 +21,12 @@ _INTRODUCTION = """\
 
 This page is generated from the definitions of the commands and settings.
 
-Precedence of settings: command-line option, then `nmtalign.toml`, then preset, then default.
+A setting is a key of `nmtalign.toml`, a keyword argument in Python, and `--set NAME=VALUE` on the command line.
+Settings that are needed often are options, too.
+Precedence: command line, then `nmtalign.toml`, then preset, then default.
 `--show-settings` prints all settings of a command and their origins, in the notation of `nmtalign.toml`.
-`--help` lists the common options, `--help-all` all of them.
 """
+_EVERYWHERE = ("config", "show_settings", "assigned", "quiet")  # parameters that most commands have
 
 
 def manual() -> str:
@@ -35,36 +35,47 @@ def manual() -> str:
 
 
 def _commands() -> Iterator[str]:
-    group: Any = typer.main.get_command(app)
-    info: Any
-    for info in app.registered_commands:
-        name, parameters = str(info.name), inspect.signature(info.callback, eval_str=True).parameters
-        command = group.commands[name]
-        yield from (f"## nmtalign {name}", "", _plain(command.help), "")
-        for title, kind in (("Argument", "argument"), ("Option", "option")):
-            found = [one for one in command.params if one.param_type_name == kind and one.name in parameters]
-            if found:
-                yield from (
-                    f"| {title} | Meaning |",
-                    "|---|---|",
-                    *(_row(one, parameters[one.name].annotation) for one in found),
-                    "",
-                )
+    yield from ("## Commands", "", "These options are the same for all commands that have them:", "")
+    everywhere = {one.name: one for one in load_command("prep").params}
+    yield from ("| Option | Meaning |", "|---|---|")
+    for name in _EVERYWHERE:
+        yield _row(everywhere[name], bool)
+    yield ""
+    for name in COMMANDS:
+        command = load_command(name)
+        parameters = inspect.signature(inspect.unwrap(command.callback), eval_str=True).parameters
+        settings = [f"`{one}`" for one in _options(name)]
+        yield from (f"### nmtalign {name}", "", *_plain(command.help).partition("\n\nExamples:")[0].split("\n"), "")
+        own = [one for one in command.params if one.name in parameters and one.name not in _EVERYWHERE]
+        yield from ("| Argument or option | Meaning |", "|---|---|")
+        yield from (_row(one, parameters[one.name].annotation) for one in own)
+        if settings:
+            yield f"| {', '.join(settings)} | [settings](#nmtalign-toml) |"
+        yield ""
+
+
+def _options(command: str) -> Iterator[str]:
+    """The options of the settings of a command."""
+    there = {name for one in load_command(command).params for name in one.opts}
+    for one in SECTIONS.get(command, {}).values():
+        if one.common and one.options[0] in there:
+            yield from one.options
 
 
 def _row(one: Any, annotation: Any) -> str:
-    """The row of an argument or an option; an option that is not a setting has a default of its own."""
+    """The row of an argument or an option of a command."""
     if one.param_type_name == "argument":
         return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
     names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-    choices = "|".join(Setting("", "", kind=get_args(annotation)[0]).choices)
+    choices = "|".join(Setting("", "", kind=(get_args(annotation) or [str])[0]).choices)
     value = "" if one.is_flag else f" `{one.metavar or choices or 'VALUE'}`"
-    default = "" if one.is_flag or one.default in (None, ()) else f" [default: {one.default}]"
+    default = "" if one.is_flag or one.default in (None, (), []) else f" [default: {one.default}]"
     return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
 
 
 def _sections() -> Iterator[str]:
-    yield from ("## nmtalign.toml", "", "Relative paths start at the folder of the file.", "")
+    yield from ("## nmtalign.toml", "", "Relative paths start at the folder of the file.")
+    yield from ("Settings with a star are options, too.", "")
     for name, settings in SECTIONS.items():
         yield from (f"### [{name}]", "", "| Key | Value | Default | Meaning |", "|---|---|---|---|")
         yield from (_key(one) for one in settings.values())
@@ -76,7 +87,10 @@ def _key(one: Setting) -> str:
     limits = (("at least", one.lowest), ("above", one.above), ("at most", one.at_most), ("below", one.below))
     bounds = [f"{name} {limit:.10g}" for name, limit in limits if limit is not None and one.base in (int, float)]
     default = one.unset or f"`{toml(one.default)}`"
-    return f"| `{one.name}` | {_cell(', '.join([kind, *bounds]))} | {_escaped(default)} | {_cell(one.help)} |"
+    since = f" Since {one.since}." if one.since else ""
+    star = "*" if one.common else ""
+    values = _cell(", ".join([kind, *bounds]))
+    return f"| `{one.name}`{star} | {values} | {_escaped(default)} | {_cell(one.help)}{since} |"
 
 
 def _presets() -> Iterator[str]:
@@ -91,9 +105,8 @@ def _exit_codes() -> Iterator[str]:
 
 
 def _plain(text: str) -> str:
-    """Help without rich's markup; examples as code."""
-    text = _MARKUP.sub("", text).replace("\\[", "[")
-    return re.sub(r"^ +(\S.*)$", r"    \1", text, flags=re.MULTILINE).strip()
+    """Help without rich's markup."""
+    return _MARKUP.sub("", text).replace("\\[", "[").strip()
 
 
 def _cell(text: str) -> str:

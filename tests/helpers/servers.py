@@ -77,17 +77,15 @@ def serving(*folders: Path, translators=(), notes: list[str] | None = None, **se
     loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders)]
     config = ServeConfig(port=0, **settings)
     with bind(config) as bound:
+        ready, note = threading.Event(), (notes if notes is not None else []).append
         models = ServedModels(loaded, AlignConfig())
-        server = HttpServer(
-            make_application(models, config, (notes if notes is not None else []).append), config, bound
-        )
-        ready = threading.Event()
-        thread = threading.Thread(target=server.serve_until_stopped, args=(ready.set,))
+        server = HttpServer(make_application(models, config, note), config, bound, ready.set)
+        thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:
             assert ready.wait(PATIENCE)
             yield Client(server.url)
         finally:
-            server.stop()
+            server.should_exit = True
             thread.join(PATIENCE)
             assert not thread.is_alive()

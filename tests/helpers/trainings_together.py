@@ -33,13 +33,9 @@ CONFIG = TrainingConfig(
 CASES = {
     "sentences": replace(CONFIG, loss_normalization="sentences"),
     "tokens": CONFIG,
-    "sum": replace(CONFIG, loss_normalization="sum", clip_norm=50.0),
     "adamw": replace(CONFIG, optimizer="adamw", learning_rate=1e-3, epsilon=1e-8),
     "smoothed": replace(CONFIG, label_smoothing=0.1, schedule="linear", warmup=3),
-    "odd": replace(CONFIG, batch_size=7),
     "batches of tokens": replace(CONFIG, batch_size=50, batch_unit="tokens"),
-    "a sentence a batch": replace(CONFIG, batch_size=1, epochs=0.2),
-    "accumulated": replace(CONFIG, accumulate=3),
     "accumulated, a sentence a batch": replace(CONFIG, batch_size=1, accumulate=4, epochs=0.4),
     "best by bleu": replace(CONFIG, metric="bleu", patience=1, epochs=4.0),
 }

@@ -70,7 +70,7 @@ def made(tmp_path_factory):
     workspace = write_workspace(tmp_path_factory.mktemp("made") / "demo")
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
-    reproduction = make(workspace, systems="light", seeds=2, jobs=2)
+    reproduction = make(workspace, systems="light", seeds=2, jobs=2, sentences="2")
     reproduction.run()
     write_report(reproduction)
     return reproduction
@@ -87,11 +87,11 @@ def test_the_report_has_the_papers_tables_and_figures(made):
     assert [row[-1] != "–" for row in rows_of(text, "| model | updates |")] == [False, True, True]  # AER
     assert all("±" in row[2] for row in rows_of(text, "| model | seeds |"))
     assert rows_of(text, "| words | RNNencdec-50 |")
-    figures = ["figures/length-test.svg", "figures/length-more.svg"]
+    figures = ["figures/length-test.svg", "figures/length-more.svg", "figures/alignment-2.svg"]
     assert re.findall(r"!\[[^\]]*\]\(([^)]+)\)", text) == figures
     reader = PageReader((made.folder / "report.html").read_text(encoding="utf-8"))
     reader.check()
-    assert len([one for one in reader.attributes("svg") if one.get("role") == "img"]) == 2
+    assert len([one for one in reader.attributes("svg") if one.get("role") == "img"]) == 3
 
 
 def test_the_numbers_are_those_that_the_printed_commands_write(made):

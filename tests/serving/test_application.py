@@ -25,7 +25,7 @@ from nmtalign.settings.definition import field_names
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.translating.translation import Request as Line
+from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
 LINES = [
@@ -528,7 +528,7 @@ def test_the_address_that_is_printed_is_allowed(english):
     config = ServeConfig(host="localhost", port=0)
     with bind(config) as bound:
         models = ServedModels([Translator.load(english, device="cpu")], AlignConfig())
-        server = HttpServer(make_application(models, config, lambda line: None), config, bound)
+        server = HttpServer(make_application(models, config, print), config, bound, lambda: None)
         assert server.url == f"http://localhost:{bound.getsockname()[1]}/"
 
 
@@ -540,12 +540,11 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
         with pytest.raises(ResourceError, match=f"port {port}: address already in use"):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
-        server = HttpServer(
-            make_application(ServedModels([Translator.load(english)], AlignConfig()), config, print), config, bound
-        )
-        serve = in_thread(lambda: server.serve_until_stopped(lambda: None))
+        models = ServedModels([Translator.load(english)], AlignConfig())
+        server = HttpServer(make_application(models, config, print), config, bound, lambda: None)
+        serve = in_thread(lambda: server.run([bound]))
         assert early() == 200
-        server.stop()
+        server.should_exit = True
         serve()
     bind(ServeConfig(port=port)).close()
 
@@ -603,7 +602,7 @@ class Held(Translator):
         self.free, self.begun, self.batches = threading.Event(), threading.Event(), []
         return self
 
-    def changed(self, settings, origin="x"):
+    def changed(self, *arguments, **more):
         return self
 
     def translate(self, lines, **settings):
@@ -614,10 +613,9 @@ class Held(Translator):
 
 
 @pytest.fixture
-def held(english, monkeypatch):
+def held(english):
     """A translator whose batches wait."""
     found = Held.load(english, device="cpu").hold()
-    monkeypatch.setattr("nmtalign.serving.served_models.Translator", lambda *arguments: found)
     yield found
     found.free.set()
 

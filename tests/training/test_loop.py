@@ -14,7 +14,7 @@ from sacrebleu.metrics import BLEU
 from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
-from nmtalign.errors import Abandoned, FormatError, ResourceError, TrainingError, UsageError
+from nmtalign.errors import Abandoned, ResourceError, TrainingError, UsageError
 from nmtalign.files import folder_lock
 from nmtalign.model_directory import load_model
 from nmtalign.settings.command_settings import PrepConfig
@@ -25,8 +25,8 @@ from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
-from nmtalign.training.events import Damaged, Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
-from nmtalign.training.trainer import Trainer, TrainingSetup
+from nmtalign.training.events import Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
+from nmtalign.training.trainer import Meter, Trainer, TrainingSetup
 from nmtalign.training.validation import Validator
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
@@ -96,30 +96,42 @@ def test_a_training_that_is_refused_leaves_no_folder_and_no_lock(reversal, tmp_p
 
 
 def test_a_trainer_that_is_not_run_gives_its_folder_back(reversal, tmp_path):
-    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, lambda event: None)
-    with pytest.raises(UsageError, match="another process is working in this folder"):
-        train(reversal, tmp_path / "model")
-    trainer.close()
+    Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, lambda event: None).close()
     assert train(reversal, tmp_path / "model")[-1].complete
 
 
+def test_a_training_leaves_the_generators_and_the_threads_of_its_caller(reversal, tmp_path):
+    state, threads = torch.get_rng_state(), torch.get_num_threads()
+    train(reversal, tmp_path / "model", replace(CONFIG, max_updates=2, threads=threads + 1), dropout=0.2)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert torch.get_num_threads() == threads
+
+
 @pytest.mark.parametrize("budget", [{"max_updates": 16}, {"max_updates": 0, "epochs": 0.4}], ids=str)
-def test_a_warm_up_bounded_by_the_budget_resumes_exactly(reversal, tmp_path, budget):
-    config = replace(CONFIG, **budget, schedule="linear", warmup=100, log_every=1)
+def test_a_warm_up_bounded_by_the_budget_resumes_exactly_and_does_not_begin_again(reversal, tmp_path, budget):
+    config = replace(CONFIG, **budget, warmup=100, log_every=1)
     whole = train(reversal, tmp_path / "whole", config)
     assert not train(reversal, tmp_path / "parts", config, stop_at=2)[-1].complete
-    parts = train(reversal, tmp_path / "parts", config)
-    assert parts[0].resumed
+    assert train(reversal, tmp_path / "parts", config)[0].resumed
     assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
-    rates = [event.learning_rate for event in whole if isinstance(event, Progressed)]
-    assert rates.index(max(rates)) < len(rates) / 5
-    assert len([event for event in whole if isinstance(event, Noticed) and "(warmup)" in event.text]) == 1
+    more = train(reversal, tmp_path / "parts", replace(config, epochs=0.0, max_updates=40))
+    rates = [event.learning_rate for event in whole + more if isinstance(event, Progressed)]
+    highest = rates.index(max(rates))
+    assert highest < len(whole) / 5
+    assert {*rates[highest:]} == {5e-3}
 
 
-@pytest.mark.parametrize("optimizer", ["adamw", "adadelta", "adam"])
-@pytest.mark.parametrize("stop_at", [3, 9])
-def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, optimizer):
-    config = replace(CONFIG, optimizer=optimizer, schedule="linear", warmup=4, max_updates=16)
+@pytest.mark.parametrize(
+    ("settings", "stop_at"),
+    [
+        ({"optimizer": "adamw"}, 3),
+        ({"optimizer": "adadelta"}, 9),
+        ({"optimizer": "adam", "batch_size": 100, "accumulate": 4}, 9),
+    ],
+    ids=str,
+)
+def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, settings, stop_at):
+    config = replace(CONFIG, **settings, schedule="linear", warmup=4, max_updates=16)
     train(reversal, tmp_path / "whole", config, dropout=0.2)
     first = train(reversal, tmp_path / "parts", config, stop_at=stop_at, dropout=0.2)
     assert not first[-1].complete
@@ -144,12 +156,10 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, tmp_path, stop_at, o
 @pytest.mark.parametrize(
     "model",
     [
-        {"attention": "dot"},
-        {"attention": "general", "readout_previous_word": False},
-        {"shared_embeddings": True},
+        {"attention": "general", "readout_previous_word": False, "shared_embeddings": True},
         {"attention_kind": "marginal", "attention_positions": 2},
         {"attention_kind": "hard"},
-        *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light")),
+        *(SYSTEMS[name] for name in ("sutskever", "luong-global", "luong-local-p", "light")),
     ],
     ids=str,
 )
@@ -184,21 +194,6 @@ def test_a_copying_model_resumes_exactly_and_copies_in_validations_and_translati
     assert best.bleu == pytest.approx(BLEU().corpus_score(found, [[second for _, second in pairs[:5]]]).score)
     copied = " ".join(line.text for line in translator.translate(first for first, _ in pairs)).split()
     assert set(copied) - set(corpus.target_vocabulary.words)
-
-
-def test_killed_between_checkpoints_goes_on_from_the_last_one(reversal, tmp_path):
-    train(reversal, tmp_path / "whole")
-
-    def listen(event):
-        if isinstance(event, Progressed) and event.update == 9:
-            raise Killed
-
-    with pytest.raises(Killed):
-        Trainer(reversal, tmp_path / "killed", "tiny", sizes(reversal), CONFIG, listen).run()
-    events = train(reversal, tmp_path / "killed")
-    assert events[0].resumed
-    assert 0 < events[0].update < 9
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "killed"))
 
 
 class Killed(BaseException):
@@ -299,42 +294,10 @@ def test_a_finished_run_is_left_as_it_is_and_goes_on_with_a_larger_budget(revers
 
 def test_other_settings_or_another_corpus_are_refused_and_restart_begins_anew(reversal, tmp_path):
     train(reversal, tmp_path / "model")
-    with pytest.raises(UsageError, match=r"other settings.*--restart"):
+    with pytest.raises(UsageError, match=r"other settings.*--force"):
         train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
     events = train(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3), restart=True)
     assert not events[0].resumed
-
-
-def test_an_edited_vocabulary_is_refused_naming_the_file(reversal, tmp_path):
-    train(reversal, tmp_path / "model")
-    path = tmp_path / "model/target.vocabulary.txt"
-    path.write_text(path.read_text().replace("W3", "W33"))
-    with pytest.raises(FormatError, match=r"target\.vocabulary\.txt"):
-        train(reversal, tmp_path / "model")
-    with pytest.raises(FormatError, match=r"target\.vocabulary\.txt"):
-        load_model(tmp_path / "model")
-
-
-def test_a_damaged_state_is_said_and_the_one_before_it_used(reversal, tmp_path):
-    train(reversal, tmp_path / "model")
-    path = tmp_path / "model/training_state.safetensors"
-    path.write_bytes(path.read_bytes()[:1000])
-    events = train(reversal, tmp_path / "model")
-    (damaged,) = [event for event in events if isinstance(event, Damaged)]
-    assert "training_state.safetensors" in damaged.problem
-    assert events[0].resumed
-    assert events[-1].complete
-
-
-def test_patience_ends_a_run_and_the_best_is_kept(reversal, tmp_path):
-    config = replace(CONFIG, max_updates=100, learning_rate=1e-12, patience=2, validate_every="2")
-    events = train(reversal, tmp_path / "model", config)
-    assert "no progress" in events[-1].reason
-    validated = [event for event in events if isinstance(event, Validated)]
-    best = min(validated, key=lambda event: event.loss)
-    assert events[-1].best_loss == best.loss
-    metadata = load_tensors(tmp_path / "model/best.safetensors")[1]
-    assert int(metadata["update"]) == [event.update for event in validated if event.best][-1]
 
 
 def break_losses(monkeypatch, trainer, broken):
@@ -379,8 +342,7 @@ def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
     events = train(reversal, tmp_path / "model", config)
     assert (events[-1].complete, events[-1].diverged) == (True, True)
     (line,) = advice(events)
-    assert "diverged" in line
-    assert "lower --learning-rate (it was 30)" in line
+    assert line.startswith("the training has diverged; lower --learning-rate (it was 30)")
     assert "best weights" not in line
     again = train(reversal, tmp_path / "model", config)
     assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
@@ -389,11 +351,8 @@ def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
     assert dry_run(setup, "tiny", seconds=0.01).advice == [line]
 
 
-@pytest.mark.parametrize("patience", [0, 1])
-def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
-    reversal, tmp_path, monkeypatch, patience
-):
-    config, events = replace(CONFIG, max_updates=18, log_every=1, patience=patience), []
+def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(reversal, tmp_path, monkeypatch):
+    config, events = replace(CONFIG, max_updates=18, log_every=1, patience=1), []
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
     monkeypatch.setattr(BudgetAdvice, "check_budget", lambda *arguments, **keywords: None)
     whole = trainer.model.loss
@@ -404,10 +363,23 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(
 
     monkeypatch.setattr(trainer.model, "loss", loss)
     finished = trainer.run()
-    assert (finished.update, finished.complete, finished.diverged) == (12 if patience else 18, True, True)
+    assert (finished.update, finished.complete, finished.diverged) == (12, True, True)
     (line,) = advice(events)
     assert f"the best weights, of update 6 with dev loss {finished.best_loss:.3f}, are kept" in line
     assert load_tensors(tmp_path / "model/best.safetensors")[1]["update"] == "6"
+
+
+def test_means_are_of_the_updates_that_were_made():
+    # With </s>: source 4 and 2 words in 2 x 4 places, target 2 and 3 in 2 x 3.
+    batch = make_batch([([5, 6, 7], [5]), ([5], [5, 6])])
+    meter = Meter(Progressed)
+    meter.add(2.0, [(batch, torch.tensor(10.0))])
+    meter.add(4.0, [(batch, torch.tensor(30.0)), (batch, torch.tensor(20.0))])
+    means = meter.means(World(torch.device("cpu")))
+    expected = {"loss": 60 / 15, "loss_sentence": 60 / 6, "gradient_norm": 3.0, "padding": 1 - 11 / 14}
+    assert {name: means[name] for name in expected} == pytest.approx(expected)
+    assert means["source_words_per_second"] / means["target_words_per_second"] == pytest.approx(6 / 5)
+    assert not meter.updates
 
 
 def test_skipped_updates_are_counted_and_left_out_of_the_means(reversal, tmp_path, monkeypatch):
@@ -450,18 +422,10 @@ def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_
         torch.testing.assert_close(tensor, weights(tmp_path / "parts")[name], rtol=1e-3, atol=1e-5)
 
 
-def test_accumulated_updates_resume_exactly(reversal, tmp_path):
-    config = replace(CONFIG, batch_size=100, accumulate=4, max_updates=14)
-    train(reversal, tmp_path / "whole", config, dropout=0.2)
-    train(reversal, tmp_path / "parts", config, stop_at=6, dropout=0.2)
-    train(reversal, tmp_path / "parts", config, dropout=0.2)
-    assert same(weights(tmp_path / "whole"), weights(tmp_path / "parts"))
-
-
 def test_the_last_update_of_a_falling_rate_trains(reversal, tmp_path):
     for name, rate in (("none", 1e-30), ("one", 1e-3)):
         train(reversal, tmp_path / name, replace(CONFIG, schedule="linear", max_updates=1, learning_rate=rate))
-    before, after = (load_tensors(tmp_path / name / "last.safetensors")[0] for name in ("none", "one"))
+    before, after = weights(tmp_path / "none"), weights(tmp_path / "one")
     assert any((before[name] - after[name]).abs().max() > 1e-4 for name in before)
 
 
@@ -481,7 +445,7 @@ def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):
     assert events[0].pairs + events[0].left_out == len(train_split)
 
 
-@pytest.mark.parametrize("attention", ["additive", "dot", "general"])
+@pytest.mark.parametrize("attention", ["additive", "general"])
 def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path, attention):
     config = replace(
         CONFIG, max_updates=450, schedule="linear", warmup=20, validate_every="450", checkpoint_every="1000"

@@ -6,11 +6,11 @@ import pytest
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
-from nmtalign.model_directory import create_model_directory
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.tensor_file import save_tensors
 from nmtalign.training.checkpoints import (
     Position,
+    create_run,
     find_run,
     fingerprint_of,
     save_best,
@@ -24,7 +24,7 @@ RUN, OTHER = "a" * 64, "b" * 64
 
 @pytest.fixture
 def folder(reversal, tmp_path):
-    create_model_directory(tmp_path / "m", reversal, "tiny", ModelConfig(), TrainingConfig())
+    create_run(tmp_path / "m", reversal, "tiny", ModelConfig(), TrainingConfig())
     return tmp_path / "m"
 
 
@@ -33,42 +33,46 @@ def model():
     return TranslationModel(ModelConfig(7, 9, embedding=3, hidden=4, attention_hidden=3, maxout=2))
 
 
-def test_a_folder_without_a_model_or_without_weights_holds_no_run(reversal, folder, tmp_path):
-    assert find_run(tmp_path, RUN, reversal) is None
-    assert find_run(folder, RUN, reversal) is None
+@pytest.fixture
+def find(reversal):
+    return lambda folder, run: find_run(folder, run, reversal, ModelConfig(), TrainingConfig())
 
 
-def test_a_run_that_was_cut_off_before_its_first_checkpoint_begins_again(reversal, folder, model):
+def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, model, tmp_path):
+    assert find(tmp_path, RUN) is None
+    assert find(folder, RUN) is None
     save_best(folder, model, 4, RUN)
-    assert find_run(folder, RUN, reversal) is None
+    assert find(folder, RUN) is None
 
 
-@pytest.mark.parametrize("save", [save_best, save_last])
-def test_weights_whose_checkpoints_are_gone_are_not_trained_over(reversal, folder, model, save):
-    save(folder, model, 4, OTHER)
-    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--restart"):
-        find_run(folder, RUN, reversal)
+@pytest.mark.parametrize(
+    "save",
+    [
+        lambda folder, model: save_best(folder, model, 4, OTHER),
+        lambda folder, model: save_last(folder, model, 4, OTHER),
+        lambda folder, model: save_tensors(folder / "best.safetensors", model.state_dict(), {}),
+    ],
+    ids=["best", "last", "unknown"],
+)
+def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, model, save):
+    save(folder, model)
+    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--force"):
+        find(folder, RUN)
 
 
-def test_weights_that_do_not_tell_whose_they_are_are_not_trained_over(reversal, folder, model):
-    save_tensors(folder / "best.safetensors", model.state_dict(), {})
-    with pytest.raises(UsageError, match="--restart"):
-        find_run(folder, RUN, reversal)
-
-
-def test_its_own_checkpoint_is_found_and_another_ones_refused(reversal, folder, model):
+def test_its_own_checkpoint_is_found_and_another_ones_refused(find, folder, model):
     save_state(folder, model, make_optimizer(model.parameters(), TrainingConfig()), Position(update=3), RUN)
-    assert find_run(folder, RUN, reversal).position.update == 3
-    with pytest.raises(UsageError, match=r"other settings.*--restart"):
-        find_run(folder, OTHER, reversal)
+    assert find(folder, RUN).position.update == 3
+    with pytest.raises(UsageError, match=r"other settings.*--force"):
+        find(folder, OTHER)
 
 
-def test_a_run_of_another_version_is_refused_in_one_line(folder, reversal):
+def test_a_run_of_another_version_is_refused_in_one_line(find, folder):
     settings = json.loads((folder / "config.json").read_text())
     settings["training"]["forgotten"] = 1
     (folder / "config.json").write_text(json.dumps(settings))
-    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--restart$"):
-        find_run(folder, RUN, reversal)
+    with pytest.raises(UsageError, match=r"m: contains a model of another version of nmtalign.*--force$"):
+        find(folder, RUN)
 
 
 def test_settings_that_change_the_updates_change_the_fingerprint(reversal):

@@ -12,9 +12,8 @@ from hypothesis import strategies as st
 
 from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.confidence import Calibration, mean_probability
-from nmtalign.translating.output_formats import OutputFormat
-from nmtalign.translating.translator import Translator
+from nmtalign.translating.file_translation import OutputFormat
+from nmtalign.translating.translator import Calibration, Translator, mean_probability
 
 NUMBERS = st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), min_size=20, max_size=60)
 
@@ -45,11 +44,6 @@ def test_confidence_lies_between_0_and_1_and_grows_with_the_probability(numbers:
     assert Calibration.parse(str(calibration)) == calibration
     mean = sum(calibration.of([hypothesis(4, max(p, 1e-300))]) for p, _ in numbers) / len(numbers)
     assert mean == pytest.approx(sum(quality for _, quality in numbers) / len(numbers), abs=0.02)
-
-
-def test_a_fit_needs_sentences() -> None:
-    assert Calibration.fit([0.5] * 19, [0.5] * 19) is None
-    assert Calibration.fit([0.5] * 20, [0.5] * 20) is not None
 
 
 def test_pieces_count_by_their_tokens() -> None:

@@ -9,8 +9,7 @@ import pytest
 from nmtalign import Translator
 from nmtalign.errors import NmtalignError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.file_translation import FileTranslation
-from nmtalign.translating.inputs import Inputs
+from nmtalign.translating.file_translation import FileTranslation, Inputs
 
 
 @pytest.fixture(scope="module")
@@ -28,8 +27,8 @@ def files(tmp_path: Path) -> FileTranslation:
 def test_every_line_is_counted_and_reported(translator: Translator, files: FileTranslation, tmp_path: Path) -> None:
     reported: list[int] = []
     assert not files.is_done()
-    files.run(translator, lambda request: reported.append(request.end))
-    assert reported == [8, 9, 16]
+    files.run(translator, lambda run: reported.append(run.end))
+    assert reported == [0, 8, 9, 16]
     assert (files.lines, files.words, files.unknown, files.done) == (3, 4, 2, 0)
     assert (tmp_path / "out.fr").read_text().count("\n") == 3
     again = FileTranslation(Inputs((tmp_path / "in.en",)), tmp_path / "out.fr", TranslateConfig(beam=2), resume=True)
@@ -42,17 +41,18 @@ class FaultyTranslator:
 
     def __init__(self, translator: Translator, fault: Callable[[list[Any]], list[Any]]) -> None:
         self.loaded, self._translator, self._fault = translator.loaded, translator, fault
-        self.notices = translator.notices
+        self.notices, self.alignments = translator.notices, True
+        self.config, self.models = translator.config, translator.models
 
-    def translate_rest(self, *arguments: Any) -> list[Any]:
-        return self._fault(list(self._translator.translate_rest(*arguments)))
+    def translate_numbered(self, *arguments: Any) -> list[Any]:
+        return self._fault(list(self._translator.translate_numbered(*arguments)))
 
 
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        (lambda found: found[:-1], "3 lines were read, but 2 translated"),
-        (lambda found: [], "3 lines were read, but 0 translated"),
+        (lambda found: found[:-1], "1 lines were read, but not translated"),
+        (lambda found: [], "3 lines were read, but not translated"),
         (lambda found: [found[0], found[2]], "line 2 of the input has no translation"),
         (lambda found: [*found, found[2]], "line 4 of the input has no translation"),
     ],

@@ -1,4 +1,4 @@
-"""The lines of files and pipes, JSON requests, and the parallel files of prefixes and phrases."""
+"""The lines of files and pipes, and JSON requests."""
 
 import gzip
 import os
@@ -9,9 +9,9 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.inputs import InputRequest, Inputs, read_request
-from nmtalign.translating.output_formats import OutputFormat, one_line
-from nmtalign.translating.translation import Alternative, Request, Translation
+from nmtalign.translating.file_translation import InputRequest, Inputs, OutputFormat, one_line, read_request
+from nmtalign.translating.requests import Request
+from nmtalign.translating.translator import Alternative, Translation
 
 # One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
 RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
@@ -93,42 +93,6 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         list(Inputs((cut,)))
     with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
         Inputs((cut,)).count()
-
-
-@pytest.fixture
-def three(tmp_path: Path) -> tuple[Path, ...]:
-    """Two files of three lines together."""
-    (tmp_path / "a").write_text("one\ntwo\n")
-    (tmp_path / "b").write_text("three\n")
-    return tmp_path / "a", tmp_path / "b"
-
-
-def test_prefixes_and_phrases(tmp_path: Path, three: tuple[Path, ...]) -> None:
-    (tmp_path / "prefixes").write_text("un\n\nle mot\n")
-    (tmp_path / "phrases").write_text("\na b\tc\t \n\n")
-    found = list(Inputs(three, "text", tmp_path / "prefixes", tmp_path / "phrases"))
-    assert [request.prefix for request in found] == ["un", "", "le mot"]
-    assert [request.phrases for request in found] == [(), ("a b", "c"), ()]
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (2, "{beside}: has no line for {second}: line 1; the two must have the same number of lines"),
-        (
-            4,
-            "{beside}: has a line 4, but {first} and {second} ended after 3 lines; "
-            "the two must have the same number of lines",
-        ),
-    ],
-)
-def test_files_that_do_not_fit(tmp_path: Path, three: tuple[Path, ...], lines: int, message: str) -> None:
-    beside, found = tmp_path / "beside", list[InputRequest]()
-    beside.write_text("\n" * lines)
-    with pytest.raises(InputError) as told:
-        found.extend(Inputs(three, "text", beside))
-    assert str(told.value) == message.format(beside=beside, first=three[0], second=three[1])
-    assert len(found) == min(lines, 3)
 
 
 def test_objects(tmp_path: Path) -> None:

@@ -12,8 +12,10 @@ import pytest
 
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.translating.output_formats import OutputFormat, one_line, pair_json, pair_line
-from nmtalign.translating.translation import Alternative, Request, ScoredPair, Translation
+from nmtalign.translating.file_translation import OutputFormat, one_line
+from nmtalign.translating.requests import Request
+from nmtalign.translating.rescoring import ScoredPair, pair_json, pair_line
+from nmtalign.translating.translator import Alternative, Translation
 
 WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.00001]], np.float32)  # 2 + 1 by 2 + 1
 
@@ -37,14 +39,6 @@ def written(number: int, found: Translation, tokenizers: Tokenizers | None = Non
 
 def read_back(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> Any:
     return json.loads(written(number, found, tokenizers, format="json", **settings))
-
-
-def test_text_and_written() -> None:
-    two = translation("un |||| deux", 'é "\u2028')
-    assert written(7, two) == "un |||| deux\n"
-    first, second, _ = written(7, two, n_best=2).split("\n")
-    assert first == "7 ||| un | | || deux ||| LogProb= -0.333333 Length= 2 ||| -0.142857"
-    assert second == '7 ||| é "\u2028 ||| LogProb= -0.666667 Length= 3 ||| -0.285714'
 
 
 def test_word_scores_and_alignments_in_moses_lines() -> None:
@@ -73,13 +67,6 @@ def test_word_scores_and_alignments_in_moses_lines() -> None:
 )  # fmt: skip
 def test_the_form_follows_from_what_is_asked_for(settings: dict[str, Any], expected: str) -> None:
     assert written(4, aligned(), **settings) == expected
-
-
-def test_several_translations_are_a_line_each() -> None:
-    found = written(0, translation("a", "b"), n_best=2)
-    assert found.count("\n") == 2
-    assert found.endswith("\n")
-    assert written(0, translation("a", "b"), n_best=2, format="json").count("\n") == 1
 
 
 def test_a_line_of_json() -> None:
@@ -199,9 +186,9 @@ def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
 
 def test_lines_of_given_pairs() -> None:
     pair = ScoredPair(3, "the cat", "le chat", ("the", "cat"), ("le", "chat"), 0, 1, -1.5, -0.5, (-0.5, -0.75, -0.25))
-    assert pair_line(pair) == "-1.500000"
-    assert pair_line(pair, as_score=True) == "-0.500000"
-    numbers, scores, tokens = pair_line(pair, word_scores=True).split("\t")
+    assert pair_line(pair, TranslateConfig()) == "-1.500000"
+    assert pair_line(pair, TranslateConfig(word_penalty=0.5)) == "-0.500000"
+    numbers, scores, tokens = pair_line(pair, TranslateConfig(word_scores=True)).split("\t")
     assert (numbers, tokens.split(" ")) == ("-1.500000", ["le", "chat", "</s>"])
     assert scores == "-0.500000 -0.750000 -0.250000"
     assert json.loads(pair_json(pair)) == {

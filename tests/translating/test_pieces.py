@@ -1,21 +1,16 @@
-"""Pieces: cutting long lines, searching pieces, batches that do not fit into memory, joining translations."""
+"""Pieces: cutting long lines, and joining the translations of their pieces."""
 
 import itertools
 
 import numpy as np
 import pytest
-import torch
-from helpers import score_tables as tables
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.errors import ResourceError, UsageError
 from nmtalign.search.beam_search import Hypothesis, Scoring
-from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.sampling import Draws, sample
-from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import TextBytes
-from nmtalign.translating.pieces import Piece, PieceDecoder, combine, cut, join
+from nmtalign.translating.requests import cut
+from nmtalign.translating.translator import combine, join
 
 
 @settings(max_examples=80, deadline=None)
@@ -112,96 +107,3 @@ def test_pieces_without_weights() -> None:
     bare = Hypothesis((3,), -1.0, -0.5, (-0.5, -0.5))
     assert join([bare, bare], Scoring(0.0)).weights is None
     assert join([bare, bare], Scoring(0.0)).score == -2.0
-
-
-SENTENCES, TableScorer = tables.SENTENCES, tables.TableScorer
-# Source word n has n % 3 + 2 for a translation; of the frequent words there is one, 2.
-LISTS = CandidateLists(np.array([(word, word % 3 + 2) for word in range(2, 9)]), 9, tables.WORDS, frequent=1)
-
-
-def decoder(scorer, candidates=None, options=None, **config):
-    config = TranslateConfig(beam=3, **config)
-    options = options or tables.options_of(beam=3, n_best=min(3, config.n_best))
-    return PieceDecoder(scorer, options, config, torch.device("cpu"), candidates)
-
-
-def pieces(prefixes=((),) * 6, phrases=((),) * 6):
-    every = zip(SENTENCES, prefixes, phrases, strict=True)
-    return [
-        Piece(tuple(source), prefix=prefix, phrases=tables.phrases_of(own, prefix), number=number)
-        for number, (source, prefix, own) in enumerate(every)
-    ]
-
-
-def test_a_search_of_pieces_is_beam_search():
-    scorer = TableScorer.random(3)
-    prefixes, phrases = [(3,), (), (4, 4), (), (), (1,)], [(), ((3, 4),), (), ((2,),), (), ((1,), (2,))]
-    found = decoder(scorer, n_best=2).search(pieces(prefixes, phrases))
-    assert found == tables.search(scorer, SENTENCES, None, prefixes, phrases, beam=3, n_best=2)
-    assert decoder(scorer).search(pieces()) == tables.search(scorer, SENTENCES, beam=3)
-
-
-def test_candidates_take_in_the_words_of_prefix_and_phrases():
-    scorer = TableScorer.random(3)
-    prefixes, phrases = [(3,), (), (4, 4), (), (), (1,)], [(), ((3, 4),), (), ((2,),), (), ((1,), (4,))]
-    found = decoder(scorer, LISTS).search(pieces(prefixes, phrases))
-    for place, (best,) in enumerate(found):
-        given = {word for part in (prefixes[place], *phrases[place]) for word in part}
-        assert best.tokens[: len(prefixes[place])] == prefixes[place]
-        text = "".join(map(str, best.tokens))
-        assert all("".join(map(str, phrase)) in text for phrase in phrases[place])
-        assert set(best.tokens) <= {2} | {word % 3 + 2 for word in SENTENCES[place]} | given
-        (alone,) = decoder(scorer, LISTS).search(pieces(prefixes, phrases)[place : place + 1])
-        assert tables.same([best], alone)
-
-
-def test_samples_of_pieces_follow_number_and_part():
-    scorer, draws = TableScorer.random(4, spread=1.0), Draws(2, 1.3, 3, 77)
-    sampler = decoder(scorer, sample=True, n_best=2, temperature=1.3, top_k=3, seed=77)
-    found = sampler.search(pieces())
-    source = tables.make_source(SENTENCES)
-    assert found == sample(scorer, *source, tables.options_of(), draws, [(number, 0) for number in range(6)])
-    assert sampler.search(pieces()[3:]) == found[3:]
-    parts = [Piece((2, 3, 4), number=5, part=part) for part in range(20)]
-    assert len({samples[0].tokens for samples in sampler.search(parts)}) > 3
-
-
-def test_more_samples_than_the_beam_is_wide():
-    found = decoder(TableScorer.random(4), sample=True, n_best=9).search(pieces())
-    assert [len(samples) for samples in found] == [9] * 6
-
-
-def test_samples_hold_no_phrases():
-    with pytest.raises(UsageError, match=r"sample = True: .* leave out one of them"):
-        decoder(TableScorer.random(4), sample=True).search([Piece((2,), phrases=tables.phrases_of(((3,),)))])
-
-
-def crowded(most, sizes):
-    """Runs out of memory with more than `most` sentences."""
-
-    def watch(source):
-        sizes.append(len(source))
-        if len(source) > most:
-            raise RuntimeError("[enforce fail at alloc_cpu.cpp:117] DefaultCPUAllocator: not enough memory: you tried")
-
-    return tables.WatchedScorer(TableScorer.random(3), watch)
-
-
-@pytest.mark.parametrize("config", [{}, {"sample": True}])
-def test_a_batch_that_is_too_large_is_searched_in_halves(config):
-    sizes = []
-    found = decoder(crowded(2, sizes), **config).search(pieces())
-    assert found == decoder(TableScorer.random(3), **config).search(pieces())
-    assert sizes == [6, 3, 1, 2, 3, 1, 2]
-
-
-@pytest.mark.parametrize(("config", "hint"), [({}, "smaller --beam"), ({"sample": True}, "smaller --n-best")])
-def test_a_sentence_that_is_too_large_is_an_error(config, hint):
-    with pytest.raises(ResourceError, match=f"one sentence of 2 tokens; give a {hint}"):
-        decoder(crowded(0, []), **config).search(pieces())
-
-
-def test_another_error_is_not_taken_for_want_of_memory():
-    scorer = TableScorer.random(3, steps=1)
-    with pytest.raises(IndexError):
-        decoder(scorer).search(pieces())

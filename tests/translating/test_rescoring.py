@@ -1,6 +1,6 @@
 """Scores of given pairs equal those of the search; order, batches, lack of memory; n-best lists."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,18 +11,7 @@ from helpers.score_tables import WatchedScorer
 from nmtalign import Translator
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import InputError, ResourceError, UsageError
-from nmtalign.translating import rescoring
-from nmtalign.translating.rescoring import (
-    NBestLine,
-    Pair,
-    best_first,
-    parse_n_best,
-    read_n_best,
-    score_n_best_list,
-    score_pairs,
-)
-from nmtalign.translating.stream import windows
-from nmtalign.translating.translation import ScoredPair
+from nmtalign.translating.rescoring import Pair, ScoredPair, read_n_best, score_pairs
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
@@ -131,20 +120,6 @@ def test_batches_and_threads_change_nothing(models: dict[str, Path], settings: d
         assert one.token_log_probs == pytest.approx(other.token_log_probs, abs=1e-5)
 
 
-def test_pairs_are_read_no_further_than_needed(models: dict[str, Path]) -> None:
-    taken = []
-
-    def endless() -> Iterator[Pair]:
-        while True:
-            taken.append(1)
-            yield "the fox", "le renard"
-
-    pairs = score_pairs(Translator.load(models["one"], threads=1, batch_size=8), endless())
-    assert not taken
-    assert [next(pairs).number for _ in range(50)] == list(range(50))
-    assert len(taken) < 200
-
-
 def test_a_batch_that_is_too_large_is_halved(models: dict[str, Path]) -> None:
     loaded = Translator.load(models["one"], threads=1)
     room = 1
@@ -159,13 +134,6 @@ def test_a_batch_that_is_too_large_is_halved(models: dict[str, Path]) -> None:
     room = 0
     with pytest.raises(ResourceError, match="line 3: out of memory with one pair of 7 and 7 tokens; leave it out"):
         scored(translator, PAIRS[1:2] * 2 + PAIRS[2:3])
-
-
-def test_models_of_other_words_do_not_score_together(models: dict[str, Path], tmp_path: Path, request: Any) -> None:
-    make: Callable[..., Path] = request.getfixturevalue("random_model_directory")
-    other = make(tmp_path, SOURCE_WORDS, [*TARGET_WORDS, "chat"], disturb)
-    with pytest.raises(UsageError, match="its target vocabulary is not that of"):
-        Translator.load(models["one"], other)
 
 
 def test_errors_of_the_input_come_after_the_pairs_before_them(models: dict[str, Path]) -> None:
@@ -187,73 +155,31 @@ def test_what_is_not_a_pair_is_refused(models: dict[str, Path], wrong: Any) -> N
         next(score_pairs(Translator.load(models["one"], threads=1), [wrong]))
 
 
-def test_a_list_is_read_in_large_windows_without_a_thread(models: dict[str, Path], monkeypatch: Any) -> None:
-    asked = []
-
-    def watched(*arguments: Any) -> Iterator[list[Pair]]:
-        asked.append(arguments[-1])
-        return windows(*arguments)
-
-    monkeypatch.setattr(rescoring, "windows", watched)
-    translator = Translator.load(models["one"], threads=1)
-    assert [pair.score for pair in score_pairs(translator, iter(PAIRS))] == pytest.approx(
-        [pair.score for pair in score_pairs(translator, PAIRS)]
-    )
-    assert asked == [False, True]
-
-
-def test_a_line_is_kept_as_it_is() -> None:
-    for line in (
-        "0 ||| le chat ||| LogProb= -1.5 Length= 3 ||| -0.5",
-        "12 ||| le  chat  | noir ||| lm= -1 -2 ||| -0.5 ||| 0-0 1-1 ||| more",
-        "3 |||  ||| LogProb= 0 ||| 0 ||| ",
-        "3 ||| un | | | deux",
-    ):
-        assert str(parse_n_best(line, "")) == line
-    assert parse_n_best("12 ||| le  chat ||| a= 1", "").text == "le  chat"
-    assert parse_n_best("4|||x|||a= 1|||2", "") == NBestLine(4, ("4", "x", "a= 1", "2"))
-    assert parse_n_best("4 |||  ||| a= 1", "").text == ""
+PAIR = ScoredPair(0, "", "", (), (), 0, 0, log_prob=-2.0, score=-0.25, token_log_probs=(-1.5, -0.5))
 
 
 @pytest.mark.parametrize(
-    "line", ["", "le chat", "-1 ||| x", "a ||| x ||| b= 1 ||| 2", "1.5 ||| x", "9" * 5000 + "|||", "0 \x1e|||"]
-)
-def test_what_is_no_line_of_a_list_is_named(line: str) -> None:
-    with pytest.raises(InputError, match=r"^list: line 3: not a line of an n-best list; write `id \|\|\| "):
-        parse_n_best(line, "list: line 3")
-
-
-@pytest.mark.parametrize(
-    ("features", "expected"),
+    ("line", "options", "expected"),
     [
-        ("LogProb= -1.5", "LogProb= -1.5 x= -2.000000"),
-        ("", "x= -2.000000"),
-        ("x= -1", "x= -2.000000"),
-        ("a= 1 x= 4 5e-3 -inf b= 2", "a= 1 b= 2 x= -2.000000"),
-        ("xx= 1 x=", "xx= 1 x= -2.000000"),
-        ("ax= 1 x.= 2", "ax= 1 x.= 2 x= -2.000000"),
+        ("0 ||| le chat", {}, "0 ||| le chat ||| nmtalign= -2.000000"),
+        ("12|||x ||| LogProb= -1.5", {}, "0 ||| x ||| LogProb= -1.5 nmtalign= -2.000000"),
+        (
+            "0 ||| x ||| a= 1 nmtalign= 4 5e-3 -inf b= 2 ||| 7 ||| 0-0",
+            {},
+            "0 ||| x ||| a= 1 b= 2 nmtalign= -2.000000 ||| 7 ||| 0-0",
+        ),
+        ("0 ||| x ||| xnmtalign= 1 nmtalign=", {}, "0 ||| x ||| xnmtalign= 1 nmtalign= -2.000000"),
+        ("0 ||| x", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000"),
+        ("0 ||| x ||| ||| 7 ||| 0-0", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000 ||| 0-0"),
+        ("0 ||| x", {"word_scores": True}, "0 ||| x ||| nmtalign= -2.000000 WordScores= -1.500000 -0.500000"),
     ],
-)
-def test_a_feature_is_added_or_replaced(features: str, expected: str) -> None:
-    line = parse_n_best(f"0 ||| le chat ||| {features} ||| -0.5 ||| 0-0", "")
-    assert str(line.with_feature("x", [-2])) == f"0 ||| le chat ||| {expected} ||| -0.5 ||| 0-0"
-
-
-def test_fields_that_are_missing_are_made() -> None:
-    bare = parse_n_best("0 ||| le chat", "")
-    assert str(bare.with_feature("x", [-1, 2])) == "0 ||| le chat ||| x= -1.000000 2.000000"
-    assert str(bare.with_feature("x", [-1]).with_score(-0.25)) == "0 ||| le chat ||| x= -1.000000 ||| -0.250000"
-    assert str(bare.with_score(-0.25)) == "0 ||| le chat |||  ||| -0.250000"
-    assert str(parse_n_best("0 ||| a ||| b= 1 ||| 7 ||| 0-0", "").with_score(2)).endswith(" ||| 2.000000 ||| 0-0")
-
-
-@pytest.mark.parametrize("name", ["", "a b", "a=", "a|b", "a\t"])
-def test_names_of_features(models: dict[str, Path], tmp_path: Path, name: str) -> None:
-    translator, files = Translator.load(models["one"], threads=1), written(tmp_path, "the fox\n", ["0 ||| le"])
-    ((line, _),) = score_n_best_list(translator, *files, "nmtalign.1")
-    assert str(line).startswith("0 ||| le ||| nmtalign.1= -")
-    with pytest.raises(UsageError, match="cannot name a feature"):
-        next(score_n_best_list(translator, *files, name))
+)  # fmt: skip
+def test_a_line_of_a_list_gets_features(tmp_path: Path, line: str, options: dict[str, bool], expected: str) -> None:
+    files = written(tmp_path, "the cat\n" * 13, [line])
+    ((found, _),) = read_n_best(*files)
+    number = line.split("|||")[0].strip()
+    given = {"rescore": False, "word_scores": False, **options}
+    assert found.scored(PAIR, **given) == expected.replace("0", number, 1)
 
 
 def written(folder: Path, source: str, lines: list[str]) -> tuple[Path, Path]:
@@ -262,11 +188,9 @@ def written(folder: Path, source: str, lines: list[str]) -> tuple[Path, Path]:
     return folder / "list", folder / "in"
 
 
-def test_lines_find_their_sources(tmp_path: Path) -> None:
-    files = written(tmp_path, "a\nb\nc\nd\n", ["0 ||| x", "0 ||| y", "2 ||| z", "3 ||| w"])
-    assert [(line.text, source) for line, source in read_n_best(*files)] == [
-        ("x", "a"), ("y", "a"), ("z", "c"), ("w", "d"),
-    ]  # fmt: skip
+def test_lines_of_a_list_have_their_sources(tmp_path: Path) -> None:
+    files = written(tmp_path, "a\nb\nc\nd\n", ["0 ||| x", "0 ||| y  z ", "2 |||  ||| z", "3|||w"])
+    assert [texts for _, texts in read_n_best(*files)] == [("a", "x"), ("a", "y  z"), ("c", ""), ("d", "w")]
 
 
 @pytest.mark.parametrize(
@@ -274,18 +198,12 @@ def test_lines_find_their_sources(tmp_path: Path) -> None:
     [
         (["0 ||| x", "2 ||| y", "1 ||| z"], r"list: line 3: id 1 comes after id 2; sort the list by id"),
         (["0 ||| x", "3 ||| y"], r"list: line 2: id 3 needs line 4 of .*in, which has 3 lines; ids count"),
-        (["0 ||| x", ""], r"list: line 2: not a line of an n-best list"),
+        *(
+            (["0 ||| x", line], r"list: line 2: not a line of an n-best list; write `id \|\|\| ")
+            for line in ("", "le chat", "-1 ||| x", "1.5 ||| x", "9" * 5000 + "|||", "0 \x1e|||")
+        ),
     ],
 )
-def test_what_does_not_fit_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
+def test_what_is_no_list_of_the_source_is_named(tmp_path: Path, lines: list[str], message: str) -> None:
     with pytest.raises(InputError, match=message):
         list(read_n_best(*written(tmp_path, "a\nb\nc\n", lines)))
-
-
-def test_the_best_come_first_sentence_by_sentence() -> None:
-    scores = [(0, -2.0), (0, -1.0), (0, -2.0), (1, -9.0), (2, -3.0), (2, 0.0)]
-    entries = [
-        (NBestLine(sentence, (str(sentence), str(place))), ScoredPair(place, "", "", (), (), 0, 0, 0, score, (0,)))
-        for place, (sentence, score) in enumerate(scores)
-    ]
-    assert [line.text for line, _ in best_first(entries)] == ["1", "0", "2", "3", "5", "4"]

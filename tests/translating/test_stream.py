@@ -1,15 +1,17 @@
-"""Windows of lines: full windows of available lines, and ready lines of a stream."""
+"""Windows of lines: full windows of available lines, and ready lines of a stream; PyTorch's threads."""
 
 import itertools
 import threading
 from collections.abc import Iterator
 
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
-from nmtalign.translating.stream import windows
+from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.translating.translator import BatchLimits, Workers, windows
 
 MANY = 10**9
 
@@ -94,3 +96,22 @@ def test_an_error_comes_after_the_lines_before_it(available: bool) -> None:
 @pytest.mark.parametrize("available", [False, True])
 def test_nothing_gives_nothing(available: bool) -> None:
     assert cut([], available=available) == cut(iter([]), available=available) == []
+
+
+def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
+    """Independent of which search ends first; the second search has the same number of threads as the first."""
+    one_per_batch = BatchLimits(
+        words=1, memory=0, model=ModelConfig(), beam=1, itemsize=4, scored=1, length_ratio=1.0, keep_weights=False
+    )
+    before = torch.get_num_threads()
+    torch.set_num_threads(2)
+    for order in ((0, 1), (1, 0)):
+        searches = [Workers(torch.device("cpu"), ahead=True) for _ in range(2)]
+        for workers in searches:
+            found = workers.run(lambda batch: [torch.get_num_threads()], [0, 1, 2], [1, 1, 1], one_per_batch)
+            assert list(found) == [1, 1, 1]
+        for place in order:
+            assert torch.get_num_threads() == 1
+            searches[place].__exit__(None, None, None)
+        assert torch.get_num_threads() == 2
+    torch.set_num_threads(before)

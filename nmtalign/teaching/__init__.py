@@ -1,1 +1,0 @@
-"""The teaching page: how RNNsearch and RNNencdec translate a sentence, in numbers of real forward passes."""

@@ -1,0 +1,211 @@
+"""The page of alignments: all sentences of one or several files, written block by block in constant memory.
+
+The data of the page are a JSON object `about`, and blocks in pairs for the same sentences, each compressed (raw
+deflate) and written in base64.
+
+| block   | content                                                                                            |
+|---------|----------------------------------------------------------------------------------------------------|
+| words   | JSON, a list per column: `id` sentence, `rank`, `model`, `end` (1 if weights have the row and the  |
+|         | column of `</s>`), `log_prob`, `aer` (null without gold links), `source` and `target` (the words,  |
+|         | each followed by a line feed), `links`, `sure` and `possible` (flat: i, j, i, j ...)               |
+| weights | the matrices, one byte per weight, row by row; those of more than `MAX_CELLS` weights are left out |
+
+A byte b stands for the weight b / 255. The browser unpacks all words when it opens the page, so that they can be
+searched, and a block of weights when it shows one of its sentences.
+"""
+
+import base64
+import contextlib
+import heapq
+import json
+import re
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain, groupby, islice
+from operator import itemgetter
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.link_files import LinkCounts, LinkFile, check_gold, count_links
+from nmtalign.alignment.links import AlignmentRecord, Link
+from nmtalign.errors import UsageError
+from nmtalign.files import atomic_text
+from nmtalign.version import __version__
+from nmtalign.viewing.page import inert_json, page, part
+
+BLOCK_ENTRIES = 128
+BLOCK_CELLS = 1_000_000
+MAX_CELLS = 250_000  # per sentence; larger matrices cannot be shown legibly
+_PART = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
+# Attributes of a file that the page shows.
+_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
+
+Entry = tuple[int, AlignmentRecord]  # number of the file, and one of its records
+
+
+@dataclass
+class PageSummary:
+    """Counts of the contents of a page."""
+
+    sentences: int = 0
+    bytes: int = 0
+    complete: bool = True  # whether the limit left out no sentence
+    counts: list[LinkCounts] = field(default_factory=list)  # of each file, with gold links
+
+
+def write_page(
+    files: Sequence[tuple[str, Path]],
+    output: Path,
+    *,
+    title: str = "",
+    numbers: Sequence[range] = (),
+    limit: int = 0,
+    gold: LinkFile | None = None,
+) -> PageSummary:
+    """Writes the page of one or several (name, alignment file), atomically.
+
+    The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit).
+    Raises UsageError if there is no sentence to show or one is missing, InputError for gold links that do not fit.
+    """
+    summary = PageSummary(counts=[LinkCounts() for _ in files])
+    with contextlib.ExitStack() as stack:
+        opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
+        if gold is not None:
+            check_gold(gold, opened[0])
+        data = _data(opened, [name for name, _ in files], numbers, limit, gold, summary)
+        with atomic_text(output) as stream:
+            for piece in page(title or _title(files), part("alignments.html"), ["alignments.js"], data):
+                summary.bytes += len(piece.encode())
+                stream.write(piece)
+    return summary
+
+
+def _title(files: Sequence[tuple[str, Path]]) -> str:
+    return f"Alignments: {', '.join(path.name for _, path in files)}"
+
+
+def _data(
+    files: Sequence[AlignmentFile],
+    names: Sequence[str],
+    numbers: Sequence[range],
+    limit: int,
+    gold: LinkFile | None,
+    summary: PageSummary,
+) -> Iterator[tuple[str, str]]:
+    """Yields the data of the page, and counts in the summary."""
+    found = sentences(files, numbers)
+    block: list[Entry] = []
+    for entries in islice(found, limit) if limit else found:
+        summary.sentences += 1
+        cells = sum(record.weights.size for _, record in (*block, *entries))
+        if block and (len(block) + len(entries) > BLOCK_ENTRIES or cells > BLOCK_CELLS):
+            yield from _packed_block(block, gold)
+            block = []
+        block += entries
+        for model, record in entries:
+            if gold is not None and not record.rank:
+                gold.check_inside(record.sentence_id, len(record.source), len(record.target))
+                summary.counts[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
+    if not summary.sentences:
+        raise UsageError(f"{files[0].path}: no sentence to show")
+    yield from _packed_block(block, gold)
+    summary.complete = next(found, None) is None
+    models = [
+        {
+            "name": name,
+            "about": {
+                key: str(file.attributes[key]) for key in _SHOWN if file.attributes.get(key, "") not in ("", "none")
+            },
+            "aer": counts.rates().aer if gold else None,
+        }
+        for name, file, counts in zip(names, files, summary.counts, strict=True)
+    ]
+    about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
+    yield "about", inert_json(about)
+
+
+def sentences(files: Sequence[AlignmentFile], numbers: Sequence[range] = ()) -> Iterator[list[Entry]]:
+    """Yields the entries of each sentence of the first file: its n-best list, then the records of the other files.
+
+    The files are read in parallel, so with several files all must be sorted by sentence. Raises UsageError for a range
+    in which the first file has no sentence.
+    """
+    records = [_chosen(file, numbers, model) for model, file in enumerate(files)]
+    for _, group in groupby(heapq.merge(*records, key=itemgetter(0, 1)), key=itemgetter(0)):
+        entries = [(model, record) for _, model, record in group]
+        if entries[0][0] == 0:
+            yield entries
+
+
+def _chosen(file: AlignmentFile, numbers: Sequence[range], model: int) -> Iterator[tuple[int, int, AlignmentRecord]]:
+    """Yields (sentence, model, record)."""
+    if not numbers:
+        yield from ((record.sentence_id, model, record) for record in file)
+    for span in numbers:
+        start, stop = file.place_of(span.start), file.place_of(span.stop)
+        if start == stop and model == 0:
+            has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "no sentences"
+            raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}, counted from 0")
+        for place in range(start, stop):
+            yield file[place].sentence_id, model, file[place]
+
+
+def parse_numbers(text: str) -> list[range]:
+    """Returns the sentence numbers of "0-99,250", counted from 0, sorted and merged; raises UsageError if malformed."""
+    merged: list[range] = []
+    ranges = []
+    for one in text.split(",") if text else ():
+        match = _PART.fullmatch(one.strip())
+        first = int(match[1]) if match else 0
+        last = int(match[2] or first) if match else -1
+        if last < first:
+            raise UsageError(f"--sentence: {one!r} is not a number or a range; write 12 or 0-99, separated by commas")
+        ranges.append((first, last + 1))
+    for first, stop in sorted(ranges):
+        if merged and first <= merged[-1].stop:
+            merged[-1] = range(merged[-1].start, max(merged[-1].stop, stop))
+        else:
+            merged.append(range(first, stop))
+    return merged
+
+
+def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tuple[str, str]]:
+    records = [record for _, record in block]
+    pairs = [None if gold is None or record.rank else gold.pair(record.sentence_id) for record in records]
+    columns = {
+        "id": [record.sentence_id for record in records],
+        "rank": [record.rank for record in records],
+        "model": [model for model, _ in block],
+        "end": [int(record.end) for record in records],
+        "log_prob": [round(value, 3) if np.isfinite(value := record.log_prob) else None for record in records],
+        "aer": [
+            None if pair is None else round(count_links(record.hard_links, pair).rates().aer, 4)
+            for record, pair in zip(records, pairs, strict=True)
+        ],
+        "source": ["".join(word + "\n" for word in record.source) for record in records],
+        "target": ["".join(word + "\n" for word in record.target) for record in records],
+        "links": [_flat(record.hard_links) for record in records],
+        "sure": [_flat(sorted(pair.sure)) if pair else [] for pair in pairs],
+        "possible": [_flat(sorted(pair.possible)) if pair else [] for pair in pairs],
+    }
+    yield "words", _packed(json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode())
+    matrices = (record.weights for record in records if record.weights.size <= MAX_CELLS)
+    yield "weights", _packed(b"".join(map(_bytes, matrices)))
+
+
+def _bytes(weights: NDArray[Any]) -> bytes:
+    return bytes(np.rint(np.nan_to_num(weights).clip(0, 1) * 255).astype(np.uint8))
+
+
+def _flat(links: Iterable[Link]) -> list[int]:
+    return list(chain.from_iterable(links))
+
+
+def _packed(data: bytes) -> str:
+    packer = zlib.compressobj(9, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(packer.compress(data) + packer.flush()).decode("ascii")

@@ -1,0 +1,192 @@
+"""`nmtalign view` and `nmtalign.view`: what is drawn follows from the inputs and from the ending of the output."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from helpers.command_line import run_nmtalign
+from nmtalign.alignment.alignment_writer import AlignmentWriter
+
+import nmtalign
+from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.cli.app import main
+from nmtalign.cli.view import has_colour
+
+SIGNATURE = "BLEU|nrefs:1|tok:13a"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two alignment files, gold links, and two models with logs of their training."""
+    zeros = np.zeros(2, np.float32)
+    for name, target in (("alignments.h5", ["le", "chat"]), ("b.h5", ["la", "chatte"])):
+        with AlignmentWriter(tmp_path / name, {}) as writer:
+            writer.append(["the", "cat"], target, np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]]), -2.5)
+            writer.append([], ["été"], np.zeros((2, 1)), 0.0)
+            for rank, word in enumerate((target[0], target[1])):
+                record = AlignmentRecord((name[0],), (word,), np.eye(2, dtype=np.float32), -1.0, 2, zeros, (), rank)
+                writer.add(record)
+    (tmp_path / "gold").write_text("1-1 2p2\n\n1-1\n")
+    (tmp_path / "text").write_text("text\n")
+    for name, loss in (("model", 3.0), ("other/model", 4.0), ("empty", 0.0)):
+        (tmp_path / name).mkdir(parents=True)
+        when = [{"update": update, "epoch": update / 50, "seconds": update * 2.0} for update in (0, 10, 20)]
+        events = [
+            {"event": "started", **when[0], "resumed": False, "pairs": 100},
+            {"event": "progressed", **when[1], "loss": loss + 1, "loss_sentence": 9, "target_words_per_second": 500.0},
+            {"event": "progressed", **when[2], "loss": loss, "loss_sentence": 9, "target_words_per_second": 500.0},
+            {"event": "validated", **when[2], "loss": loss, "bleu": 21.5, "signature": SIGNATURE, "best": True},
+        ]
+        if loss:
+            text = "".join(json.dumps(event) + "\n" for event in events)
+            (tmp_path / name / "train.jsonl").write_text(text + '{"event": "prog')
+    return tmp_path
+
+
+def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
+    done = run_nmtalign("view", *arguments, cwd=folder, variables=variables)
+    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+
+
+def test_alignments_in_the_terminal(folder: Path) -> None:
+    done = run(folder, LC_ALL="C", PYTHONUTF8="0")
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[0] == "sentence 0"
+    assert done.stdout.splitlines()[-3:] == ["  le ██", "chat   ▒▒░░", "</s>     ██"]
+    done = run(folder, "alignments.h5", "-s", "1,2", "--set", "end=false", "--rank", "0")
+    assert "le ██" in done.stdout
+    assert "</s>" not in done.stdout
+    assert "nothing to draw: 0 source words, 1 target words\n" in done.stdout
+    assert "sentence 2, rank 1" in run(folder, "-s", "2", "--rank", "1").stdout
+    done = run(folder, "small=alignments.h5", "b.h5", "--gold", "gold", "--gold-base", "1", "--set", "hard_links=true")
+    assert done.stdout.splitlines()[0].split() == ["small:", "sentence", "0", "b.h5:", "sentence", "0"]
+    assert done.stdout.count("+●") == 2
+    assert done.stdout.splitlines()[-1] == "● sure  ○ possible  + link"
+    for done in (run(folder, COLUMNS="11"), run(folder, "--set", "width=11")):
+        assert max(map(len, done.stdout.splitlines())) <= 11
+
+
+def test_curves_in_the_terminal(folder: Path) -> None:
+    done = run(folder, "small=model", "other/model/train.jsonl", "--x", "hours", "--set", "width=60")
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = done.stdout.splitlines()
+    assert {"a small", "b model", "capital letter: dev", f"dev BLEU, greedy: {SIGNATURE}"} <= set(lines)
+    assert ["dev", "BLEU", "21.50", "21.50"] in [line.split() for line in lines]
+    assert any(line.strip() == "hours" for line in lines)
+    assert max(map(len, lines)) <= 60
+
+
+@pytest.mark.parametrize("inputs", ["alignments.h5 b.h5", "small=model other/model --x epochs"])
+def test_figures(folder: Path, inputs: str) -> None:
+    for name, magic in (("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")):
+        done = run(folder, *inputs.split(), "-o", name)
+        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
+        assert (folder / name).read_bytes().startswith(magic)
+    assert run(folder, *inputs.split(), "-o", "d.png", "-q").stderr == ""
+
+
+def test_a_page(folder: Path) -> None:
+    done = run(folder, "a=alignments.h5", "--limit", "2", "--title", "A <b>title</b>", "-o", "page.html")
+    assert (done.returncode, done.stdout) == (0, "")
+    assert "alignments.h5: only 2 sentences are shown; --limit 0 shows all" in done.stderr
+    assert "wrote page.html: 2 sentences, 0.0 MB" in done.stderr
+    assert "<title>A &lt;b&gt;title&lt;/b&gt;</title>" in (folder / "page.html").read_text()
+
+
+def test_colour_depends_on_the_environment(folder: Path) -> None:
+    for inputs, code in ((["alignments.h5"], "\x1b[48;5;231m"), (["a=model", "b=other/model"], "\x1b[38;5;208m")):
+        assert "\x1b" not in run(folder, *inputs).stdout
+        assert code in run(folder, *inputs, FORCE_COLOR="1").stdout
+        assert "\x1b" not in run(folder, *inputs, FORCE_COLOR="1", NO_COLOR="1").stdout
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+@pytest.mark.parametrize(
+    ("environment", "colour"),
+    [
+        ({"TERM": "xterm-256color"}, True),
+        ({"TERM": "dumb"}, False),
+        ({}, False),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, True),
+    ],
+)
+def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) -> None:
+    assert has_colour(Terminal(), environment) == colour
+    assert not has_colour(io.StringIO(), environment)
+
+
+MISTAKES = [
+    ("--sentence 3", 2, "no sentence 3: choose one from 0 to 2"),
+    ("--sentence 3 -o a.html", 2, "no sentence 3; it has sentences 0 to 2"),
+    ("--sentence=-1", 2, "--sentence: '-1' is not a number or a range"),
+    ("-s 2 --rank 2", 2, "sentence 2 has 2 entries; give a --rank from 0 to 1"),
+    ("-o a.gif", 2, "a.gif: give the name of a file that ends in .html, .png, .svg or .pdf"),
+    ("-o empty", 2, "empty: give the name of a file"),
+    ("--sentence 1 -o a.png", 2, "sentence 1: nothing to draw"),
+    ("alignments.h5 b.h5 -s 2", 3, "b.h5: sentence 2 has another source than in alignments.h5"),
+    ("--gold gold", 3, "gold: line 1: link 2-2 (counted from 0) points outside the pair"),
+    ("missing.h5", 4, "missing.h5: no such file"),
+    ("text", 4, "text: not an alignment file"),
+    ("-o text/a.png", 5, "text: cannot make the folder"),
+    ("-o alignments.h5", 2, "alignments.h5: is also an input"),
+    ("model alignments.h5", 2, "alignment files and models are drawn differently"),
+    ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),
+    ("model -o a.html", 2, "learning curves are a figure"),
+    ("model --x days", 2, "--x days: must be one of updates"),
+    ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
+    ("a=model a=model", 2, "two files are named a"),
+    ("-m model", 2, "no test set: give its two texts, SRC TGT"),
+    ("-m model text text -o a.png", 2, "a lesson is a page: give -o lesson.html"),
+    ("-m model text -o a.html", 2, "a lesson needs the two texts of a test set"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
+def test_mistakes_are_one_line(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(sys, "argv", ["nmtalign", "view", *arguments.split()])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    streams = capsys.readouterr()
+    assert message in streams.err
+    assert (streams.out, streams.err.count("\n"), caught.value.code) == ("", 1, code)
+    assert not list(folder.glob("a.*"))
+
+
+def test_the_function(folder: Path) -> None:
+    text = nmtalign.view(folder / "alignments.h5", sentence="2", end=False, width=40)
+    assert text.splitlines()[-1] == "le ██"
+    assert "sentence 0" in nmtalign.view([("a", folder / "alignments.h5"), folder / "b.h5"], width=80)
+    notes: list[str] = []
+    assert nmtalign.view(folder / "model", folder / "c.svg", notify=notes.append) == ""
+    assert notes == [f"wrote {folder / 'c.svg'}"]
+    with pytest.raises(nmtalign.UsageError, match="rank"):
+        nmtalign.view(folder / "alignments.h5", rank=-1)
+
+
+@pytest.mark.parametrize("inputs", [["model"], ["alignments.h5"]])
+def test_the_terminal_needs_no_torch_and_no_matplotlib(folder: Path, inputs: list[str]) -> None:
+    code = (
+        f"import sys; sys.argv = {['nmtalign', 'view', *inputs]}\n"
+        "from nmtalign.cli.app import main\n"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
+    )
+    assert subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=False).returncode == 0

@@ -1,0 +1,242 @@
+"""Learning curves: reading a log, and drawing it to a file and as text."""
+
+import json
+import math
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.cells import cell_len
+
+from nmtalign.errors import FormatError
+from nmtalign.training.events import EventLog, Finished, Progressed, Skipped, Started, Validated
+from nmtalign.viewing.curves import Curves, curve_figure, draw_curves, panels, read_curves, render_curves
+
+SIGNATURE = "BLEU|nrefs:1|tok:13a"
+
+
+def started(update: int = 0, **fields: Any) -> Mapping[str, Any]:
+    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
+    return {"event": "started", **when, "resumed": update > 0, "pairs": 1000, **fields}
+
+
+def progressed(update: int, loss: float | None = 3.0, **fields: Any) -> Mapping[str, Any]:
+    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
+    numbers = {"loss": loss, "loss_sentence": loss and 10 * loss, "learning_rate": 0.5}
+    speeds = {"source_words_per_second": 400.0, "target_words_per_second": 500.0}
+    return {"event": "progressed", **when, **numbers, **speeds, **fields}
+
+
+def validated(
+    update: int, loss: float | None, bleu: float | None, best: bool = True, **fields: Any
+) -> Mapping[str, Any]:
+    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
+    return {"event": "validated", **when, "loss": loss, "bleu": bleu, "signature": SIGNATURE, "best": best, **fields}
+
+
+def write(folder: Path, events: Sequence[Mapping[str, Any]], end: str = "") -> Path:
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "train.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events) + end)
+    return folder
+
+
+RUN = [
+    started(),
+    progressed(10, 5.0),
+    progressed(20, 3.0),
+    validated(20, 3.1, 10.0),
+    progressed(30, 2.0),
+    validated(30, 2.9, 20.0),
+    progressed(40, 1.0),
+    validated(40, 3.5, 25.0, best=False),
+    {"event": "finished", "update": 40, "epoch": 0.4, "seconds": 41.0, "reason": "40 updates"},
+]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Curves:
+    return read_curves(write(tmp_path / "model", RUN))
+
+
+def test_what_a_log_says(run: Curves, tmp_path: Path) -> None:
+    assert [point.update for point in run.progress] == [10, 20, 30, 40]
+    assert [point.loss for point in run.progress] == [5, 3, 2, 1]
+    assert run.progress[-1].perplexity == pytest.approx(math.e)
+    assert [(point.loss, point.bleu) for point in run.validations] == [(3.1, 10), (2.9, 20), (3.5, 25)]
+    assert run.best is run.validations[1]
+    assert run.validations[0].perplexity == pytest.approx(math.exp(3.1))
+    assert (run.ended, run.last.seconds) == ("40 updates", 41)
+    assert run.last.hours == pytest.approx(41 / 3600)
+    assert read_curves(tmp_path / "model" / "train.jsonl") == run
+
+
+def test_what_training_writes_can_be_read(tmp_path: Path) -> None:
+    log = EventLog(tmp_path, 0)
+    log.write(Started(0, 0.0, 0.0, False, 1, 10, 0, "cpu", "fp32", 1, "1", "2", 3))
+    log.write(Skipped(1, 0.1, 1.0, 1))
+    log.write(Progressed(2, 0.2, 2.0, 4.0, 20.0, 54.6, 50.0, 60.0, 1.0, 0.1, 0.0, 0.5, 1.0, 1))
+    log.write(Validated(2, 0.2, 3.0, math.nan, math.nan, math.nan, None, None, False, 3, "", "", ""))
+    log.write(Finished(2, 0.2, 4.0, "2 updates", True, None, None))
+    curves = read_curves(tmp_path)
+    assert (curves.progress[0].loss, curves.progress[0].words_per_second) == (4, 60)
+    assert math.isnan(curves.validations[0].loss)
+    assert (curves.best, curves.ended) == (None, "2 updates")
+
+
+@pytest.mark.parametrize("end", ['{"event": "progr', '{"event": "progressed", "update": 50}'[:-1], "\xe9"[:1]])
+def test_a_last_line_that_was_cut_off_is_left_out(tmp_path: Path, run: Curves, end: str) -> None:
+    folder = write(tmp_path / "cut", RUN)
+    with (folder / "train.jsonl").open("ab") as stream:
+        stream.write(end.encode()[:-1] or b"\xc3")
+    assert read_curves(folder).progress == run.progress
+
+
+def test_what_an_interrupted_run_wrote_after_its_checkpoint_has_not_happened(tmp_path: Path) -> None:
+    events = [*RUN, started(20), progressed(30, 2.5), validated(30, 3.0, 15.0)]
+    curves = read_curves(write(tmp_path, events))
+    assert [(point.update, point.loss) for point in curves.progress] == [(10, 5), (20, 3), (30, 2.5)]
+    assert [point.update for point in curves.validations] == [20, 30]
+    assert curves.ended == ""
+    anew = read_curves(write(tmp_path, [*RUN, started(0), progressed(10, 4.0)]))
+    assert [(point.update, point.loss) for point in anew.progress] == [(10, 4)]
+    assert anew.validations == []
+
+
+def test_losses_that_are_no_numbers_are_gaps(tmp_path: Path) -> None:
+    events = [started(), progressed(10, 5.0), progressed(20, None), progressed(30, math.nan), progressed(40, 4.0)]
+    assert render_curves([read_curves(write(tmp_path, [started(), progressed(10, 1e6)]))], ["m"], 80)
+    curves = read_curves(write(tmp_path, [*events, validated(40, None, None, best=False)]))
+    assert [math.isnan(point.loss) for point in curves.progress] == [False, True, True, False]
+    assert list(panels([curves])) == ["loss per word", "target words/s"]
+    assert render_curves([curves], ["m"], 80)
+    curve_figure([curves], ["m"]).draw_without_rendering()
+
+
+def test_an_old_log_says_less(tmp_path: Path) -> None:
+    when = {"update": 5, "epoch": 0.5, "seconds": 2.0}
+    events = [{"event": "progressed", **when, "loss": 2.0}, {"event": "validated", **when, "loss": 2.5}]
+    curves = read_curves(write(tmp_path, events))
+    assert curves.validations[0].loss == 2.5
+    assert math.isnan(curves.progress[0].words_per_second)
+    assert list(panels([curves])) == ["loss per word"]
+
+
+WRONG = [
+    ("no json\n", "line 1: not an event"),
+    ("no json", "line 1: not an event"),
+    ("[1]\n", "line 1: not an event"),
+    ('{"id": 1}\n', "line 1: not an event"),
+    (json.dumps(started()) + "\n\nno json\n{}\n", "line 3: not an event"),
+    (json.dumps(started()) + '\n{"event": "progressed", "update": "x", "epoch": 1, "seconds": 2}\n', "line 2: not"),
+    (json.dumps(started()) + '\n{"event": "progressed", "update": 1e999, "epoch": 1, "seconds": 2}\n', "line 2: not"),
+    ("", "has no event yet"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), WRONG)
+def test_another_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+    (tmp_path / "train.jsonl").write_text(text)
+    with pytest.raises(FormatError, match=rf"train\.jsonl: {message}.*; give a model directory"):
+        read_curves(tmp_path)
+
+
+def test_what_is_no_model(tmp_path: Path) -> None:
+    (tmp_path / "bytes").write_bytes(b"\x89HDF\r\n\x1a\n" + bytes(range(256)))
+    for name, message in (("none", "no such file"), ("", r"no train\.jsonl in it"), ("bytes", "bytes: line 1: not an")):
+        with pytest.raises(FormatError, match=message):
+            read_curves(tmp_path / name)
+
+
+def test_panels_hold_training_and_dev_of_every_model(run: Curves) -> None:
+    loss, bleu, _ = panels([run, run], "hours").values()
+    assert [(trace.model, trace.dev) for trace in loss] == [(0, False), (1, False), (0, True), (1, True)]
+    assert loss[2].best == (pytest.approx(30 / 3600), 2.9)
+    assert [trace.y for trace in bleu] == [[10, 20, 25]] * 2
+
+
+def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves, tmp_path: Path) -> None:
+    figure = curve_figure([run, run], ["a", "$b$"], "epochs")
+    loss, bleu, speed, names = figure.axes
+    titles = ["loss per word", "dev BLEU", "target words/s"]
+    assert [axes.get_title(loc="left") for axes in (loss, bleu, speed)] == titles
+    assert list(loss.lines[0].get_ydata()) == [5, 3, 2, 1]
+    assert list(loss.lines[0].get_xdata()) == [0.1, 0.2, 0.3, 0.4]
+    rings = [(list(line.get_xdata()), list(line.get_ydata())) for line in bleu.lines if line.get_marker() == "o"]
+    assert ([0.3], [20.0]) in rings
+    assert speed.get_ylim()[0] == 0
+    assert [text.get_text() for text in names.get_legend().get_texts()] == ["a", "$b$"]
+    assert any(SIGNATURE in text.get_text() for text in figure.texts)
+    assert draw_curves([run], ["a"], tmp_path / "f.svg") == []
+    first = (tmp_path / "f.svg").read_bytes()
+    draw_curves([run], ["a"], tmp_path / "f.svg")
+    assert (tmp_path / "f.svg").read_bytes() == first
+    assert "dev BLEU, greedy: BLEU|nrefs:1|tok:13a" in (tmp_path / "f.svg").read_text()
+
+
+def test_a_log_that_has_only_begun(tmp_path: Path) -> None:
+    curves = read_curves(write(tmp_path / "m", [started()]))
+    assert panels([curves]) == {}
+    figure = curve_figure([curves], ["m"])
+    assert [text.get_text() for text in figure.axes[0].texts] == ["nothing reported yet"]
+    lines = render_curves([curves], ["m"], 80).split("\n")
+    assert lines[0] == "nothing reported yet"
+    assert ["updates", "0"] in [line.split() for line in lines]
+
+
+def test_one_model_in_the_terminal(run: Curves) -> None:
+    lines = render_curves([run], ["m"], 70).split("\n")
+    chart = lines[:12]
+    assert chart[0].split() == ["loss", "per", "word", "dev", "BLEU"]
+    assert chart[11].split() == ["updates", "updates"]
+    marks = [line.count("●") for line in chart], [line.count("◆") for line in chart]
+    assert tuple(map(sum, marks)) == (4, 2)  # of three validations, the one that was kept has another mark
+    assert any("⠤" in line for line in chart)
+    assert "● dev  ◆ kept as best" in lines
+    table = dict(line.split("  ", 1) for line in lines if line.startswith(("ended", "training loss", "dev BLEU ")))
+    assert {name: value.strip() for name, value in table.items()} == {
+        "ended": "40 updates",
+        "training loss": "1.000",
+        "dev BLEU": "25.00",
+    }
+    assert f"dev BLEU, greedy: {SIGNATURE}" in lines
+
+
+@pytest.mark.parametrize("width", [34, 60, 79, 80, 140])
+@pytest.mark.parametrize("colour", [False, True])
+def test_charts_keep_within_the_width(run: Curves, width: int, colour: bool) -> None:
+    text = render_curves([run, run, run], ["one", "two", "a name longer than any other"], width, "hours", colour)
+    charts = text[: text.index("\nended  ")].split("\n")[:-1]
+    assert len(charts) > 15
+    assert max(cell_len(re.sub("\x1b[^m]*m", "", line)) for line in charts) <= width
+    assert ("\x1b" in text) == colour
+
+
+def test_models_are_told_apart_with_and_without_colour(run: Curves, tmp_path: Path) -> None:
+    other = read_curves(write(tmp_path / "b", [started(), progressed(10, 9.0), progressed(40, 8.0)]))
+    plain = render_curves([run, other], ["one", "two"], 80)
+    chart = plain[: plain.index("a one")]
+    assert {"a", "b", "A"} <= set(chart)
+    assert "⠤" not in chart
+    assert "a one\nb two\ncapital letter: dev\n" in plain
+    coloured = render_curves([run, other], ["one", "two"], 80, colour=True)
+    assert "\x1b[38;5;33m" in coloured
+    assert "\x1b[38;5;208m" in coloured
+
+
+def test_without_plotext_the_user_learns_what_to_install(run: Curves, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "plotext", None)
+    lines = render_curves([run], ["m"], 80).splitlines()
+    assert lines[0] == "charts in the terminal need plotext: pip install 'nmtalign[plot]'"
+    assert any(line.split() == ["dev", "BLEU", "25.00"] for line in lines)
+
+
+def test_many_models_make_several_tables(run: Curves) -> None:
+    names = [f"model-{number}" for number in range(9)]
+    lines = render_curves([run] * 9, names, 60).split("\n")
+    heads = [line.split() for line in lines if line.startswith(" " * 10) and "model-" in line]
+    assert [name for head in heads for name in head] == names
+    assert len(heads) > 1
+    assert sum(line.startswith("training loss") for line in lines) == len(heads)

@@ -1,0 +1,216 @@
+"""Heat maps: the paper's Figure 3 in picture files, and blocks or grey in the terminal."""
+
+import re
+import sys
+import warnings
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.cells import cell_len
+
+from nmtalign.alignment.link_files import GoldLinks
+from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.errors import UsageError
+from nmtalign.viewing.heatmap import Panel, draw, heatmap_svg, legend, make_figure, render_text
+
+
+def panel(source: str, target: str, weights: np.ndarray, caption: str = "", gold=None, links=(), end=True) -> Panel:
+    words = tuple(source.split()), tuple(target.split())
+    zeros = np.zeros(len(weights), np.float32)
+    record = AlignmentRecord(*words, weights.astype(np.float32), -1.0, 0, zeros, tuple(links), end=end)
+    return Panel(record, caption, gold, bool(links))
+
+
+WEIGHTS = np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]], np.float32)
+SMALL = panel("the cat", "le chat", WEIGHTS)
+GOLD = GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (1, 1)}))
+MARKED = panel("the cat", "le chat", WEIGHTS, gold=GOLD, links=[(0, 0), (1, 1)])
+EMPTY = panel("", "le", np.zeros((2, 1)))
+
+
+# --- picture files ---
+
+
+def test_a_pair_without_words_says_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="sentence 0: nothing to draw"):
+        draw([SMALL, EMPTY], tmp_path / "x.png")
+    assert list(tmp_path.iterdir()) == []
+    assert render_text([EMPTY], 80) == "nothing to draw: 0 source words, 1 target words\n"
+
+
+def test_labels_keep_accents_and_the_end() -> None:
+    source, target, weights = panel("e\u0301te\u0301 a\u200bb", "\x07", np.eye(2, 3)).labels()
+    assert source == ["été", "a·b", "</s>"]
+    assert target == ["·", "</s>"]
+    assert weights.shape == (2, 3)
+    assert SMALL.labels(end=False)[2].shape == (2, 2)
+
+
+def test_the_figure_is_the_paper_s() -> None:
+    figure = make_figure([SMALL])
+    (axes,) = figure.axes
+    (image,) = axes.images
+    np.testing.assert_array_equal(image.get_array(), WEIGHTS)
+    assert image.get_clim() == (0, 1)
+    assert [image.cmap(value)[:3] for value in (0.0, 1.0)] == [(0, 0, 0), (1, 1, 1)]
+    assert [tick.get_text() for tick in axes.get_xticklabels()] == ["the", "cat", "</s>"]
+    assert [tick.get_text() for tick in axes.get_yticklabels()] == ["le", "chat", "</s>"]
+    assert axes.get_xticklabels()[0].get_rotation() == 90
+    assert axes.xaxis.get_major_ticks()[0].label2.get_visible()
+    assert axes.yaxis_inverted()
+    box = axes.get_window_extent()
+    assert box.width / 3 == pytest.approx(box.height / 3)
+    assert figure.texts == []
+
+
+def test_png_pixels_are_the_weights(tmp_path: Path) -> None:
+    from matplotlib.image import imread
+
+    draw([SMALL], tmp_path / "figure.png")
+    pixels = imread(tmp_path / "figure.png")[..., :3]
+    cell = 0.22 * 150
+    right, bottom = pixels.shape[1] - 0.05 * 150, pixels.shape[0] - 0.05 * 150
+
+    def grey(row: int, column: int) -> float:
+        return float(pixels[int(bottom - (2.5 - row) * cell), int(right - (2.5 - column) * cell)].mean())
+
+    greys = [[grey(row, column) for column in range(3)] for row in range(3)]
+    np.testing.assert_allclose(greys, WEIGHTS, atol=0.01)
+
+
+def test_several_panels_make_a_grid_and_do_not_meet() -> None:
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    long = panel("W" * 30 + " a", "M" * 30 + " b", np.eye(3), "a caption that is longer than its picture is wide")
+    figure = make_figure([long, SMALL, SMALL, long], across=2)
+    renderer = FigureCanvasAgg(figure).get_renderer()
+    boxes = [axes.get_window_extent() for axes in figure.axes]
+    assert boxes[0].y1 == pytest.approx(boxes[1].y1)
+    assert boxes[0].x0 == pytest.approx(boxes[2].x0)
+    assert boxes[0].y0 > boxes[2].y1
+    around = [axes.get_tightbbox(renderer) for axes in figure.axes]
+    assert not any(box.overlaps(other) for number, box in enumerate(around) for other in around[number + 1 :])
+
+
+def test_a_large_figure_stays_within_bounds_and_says_when_words_are_too_small(tmp_path: Path) -> None:
+    words = " ".join(["w"] * 400)
+    assert max(make_figure([panel(words, words, np.zeros((401, 401)))]).get_size_inches()) <= 40.001
+    long = panel("w " * 900, "x", np.zeros((2, 901)))
+    assert draw([SMALL], tmp_path / "f.png") == []
+    assert "too small" in draw([long], tmp_path / "f.png")[0]
+    assert draw([long], tmp_path / "f.svg") == []
+
+
+@pytest.mark.parametrize("name", ["f.png", "f.svg", "f.pdf"])
+def test_odd_words_are_text_without_formulas_and_warnings(tmp_path: Path, name: str) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        notes = draw([panel("$x^ $ 日 السلام 👍", "\\frac{ _$ e\u0301 \u200d", np.eye(5, 6))], tmp_path / name)
+    first = (tmp_path / name).read_bytes()
+    assert not set(" ".join(notes)) & set("$éالسلام")
+    if name == "f.svg":
+        assert notes == []
+        assert re.findall(r"<text[^>]*>([^<]*)", first.decode())[:3] == ["$x^", "$", "日"]
+    if name == "f.pdf":
+        assert b"/FontFile2" in first
+        assert b"/Type3" not in first
+    draw([panel("$x^ $ 日 السلام 👍", "\\frac{ _$ e\u0301 \u200d", np.eye(5, 6))], tmp_path / name)
+    assert (tmp_path / name).read_bytes() == first
+
+
+def test_gold_and_hard_links_are_drawn_over() -> None:
+    figure = make_figure([MARKED])
+    patches = figure.axes[0].patches
+    assert [type(patch).__name__ for patch in patches] == ["Rectangle", "Circle", "Rectangle", "Circle"]
+    sure, possible = patches[1], patches[3]
+    assert (sure.center, sure.get_fill()) == ((0, 0), True)
+    assert (possible.center, possible.get_fill()) == ((1, 1), False)
+    assert possible.get_linestyle() != "-"
+    assert [text.get_text() for text in figure.texts] == ["● sure  ○ possible  ▢ link"]
+
+
+def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(UsageError, match=r"nmtalign\[plot\]"):
+        draw([SMALL], tmp_path / "f.png")
+
+
+def test_an_svg_for_a_page_has_both_systems_side_by_side() -> None:
+    text = heatmap_svg([panel("the cat", "le chat", WEIGHTS, "small"), SMALL], "line 3")
+    assert text.startswith("<svg ")
+    assert "<title>line 3</title>" in text
+    assert re.findall(r"<text[^>]*>(\w+)<", text).count("chat") == 2
+
+
+# --- the terminal ---
+
+
+def columns(line: str) -> int:
+    return cell_len(re.sub("\x1b[^m]*m", "", line))
+
+
+def test_rows_are_target_words() -> None:
+    # Headings end on the same line: `</s>` has four letters, the words three.
+    text = render_text([SMALL], 80)
+    assert text.splitlines() == [
+        "         <",
+        "     t c /",
+        "     h a s",
+        "     e t >",
+        "  le ██",
+        "chat   ▒▒░░",
+        "</s>     ██",
+    ]
+    assert text.endswith("██\n")
+    assert render_text([SMALL], 80, end=False).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
+    bare = panel("the cat", "le chat", WEIGHTS[:2, :2], end=False)
+    assert render_text([bare], 80) == render_text([SMALL], 80, end=False)
+    shades = panel("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
+    assert render_text([shades], 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
+
+
+@pytest.mark.parametrize("width", [10, 20, 33, 60, 80])
+@pytest.mark.parametrize("colour", [False, True])
+def test_the_width_is_never_passed(width: int, colour: bool) -> None:
+    words = " ".join(["désoxyribonucléique"] * 45)
+    gold = GoldLinks(frozenset({(0, 0)}), frozenset({(0, 0), (3, 3)}))
+    marked = panel(words, words, np.eye(46), "a long caption", gold, [(1, 1)])
+    lines = render_text([marked, marked], width, colour=colour).splitlines()
+    assert max(map(columns, lines)) <= width
+    # Every mark is shown once a picture, in one of the bands.
+    assert [sum(line.count(mark) for line in lines) for mark in "●○+"] == [2, 2, 2]
+    folded = render_text([panel("w " * 44, "w " * 44, np.eye(45))], 40).splitlines()
+    assert max(map(len, folded)) == 5 + 2 * 15  # three bands of 15 columns
+
+
+def test_wide_letters_marks_and_controls_keep_the_columns() -> None:
+    text = render_text([panel("e\u0301 日本 \x1b[31m", "日本 x\u200c\u200dy", np.eye(3, 4))], 80)
+    assert "\x1b" not in text
+    rows = text.splitlines()
+    assert rows[-3] == "日本 ██"
+    assert rows[-2] == "  xy   ██"
+    assert rows[-4].endswith("é 本m >")
+    odd = panel("मुझे ไทย السلام q\u0323\u0307 👍", "\u200d \u0301x", np.eye(3, 6))
+    assert max(map(columns, render_text([odd], 30).splitlines())) <= 30
+
+
+def test_marks_in_the_terminal() -> None:
+    assert render_text([MARKED], 80).splitlines()[-3:-1] == ["  le +●", "chat   +○░░"]
+    assert render_text([panel("a", "b", np.eye(2), gold=GOLD)], 80).splitlines()[-2] == "   b █●"
+    assert legend([SMALL]) == ""
+    assert legend([SMALL, MARKED]) == "● sure  ○ possible  + link"
+    row = render_text([MARKED], 80, colour=True).splitlines()[-3]
+    assert re.findall(r"\x1b\[48;5;(\d+)m", row) == ["231", "16", "16"]
+    assert re.sub(r"\x1b\[[0-9;]*m", "", row) == "  le +●    "
+
+
+def test_two_models_stand_side_by_side_where_they_fit() -> None:
+    one = panel("the cat", "le chat", WEIGHTS, "one")
+    two = panel("the cat", "la chatte ronronne", np.eye(4, 3), "two")
+    lines = render_text([one, two], 80).splitlines()
+    assert lines[0].split() == ["one", "two"]
+    assert [line.split()[0] for line in lines[-3:]] == ["le", "chat", "</s>"]
+    stacked = render_text([one, two], 25).splitlines()
+    assert stacked.index("two") > stacked.index("one")
+    assert "" in stacked
