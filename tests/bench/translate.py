@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from nmtalign.translating.translator import default_words
 
 from bench.cli import as_settings
 from bench.floor import Floor
@@ -28,7 +27,7 @@ from nmtalign.core.devices import inference_precision, pick_device, use_threads
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.translating.translator import Translator
+from nmtalign.translating.translator import Translator, default_words
 
 SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
 WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # vocabulary size per side
