@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         export,
         link,
         prepare,
+        score,
         score_pairs,
         serve,
         symmetrize_files,
@@ -29,7 +30,6 @@ if TYPE_CHECKING:
         translate_files,
         view,
     )
-    from nmtalign.scoring.scoring_run import score
     from nmtalign.translating.requests import Request
     from nmtalign.translating.translator import Translation, Translator
 
@@ -69,7 +69,6 @@ _MODULES = {
     "Request": "nmtalign.translating.requests",
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
-    "score": "nmtalign.scoring.scoring_run",
     "symmetrize": "nmtalign.alignment.symmetrization",
     **dict.fromkeys(
         (
@@ -80,6 +79,7 @@ _MODULES = {
             "export",
             "link",
             "prepare",
+            "score",
             "score_pairs",
             "serve",
             "symmetrize_files",

@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
+    from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.settings.workspace import FilePair
-    from nmtalign.text.shard import Shard
+    from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores, ScoredPair
@@ -132,6 +133,52 @@ def train(
                 finished = trainer.run()
             world.close()
     return finished
+
+
+def score(
+    hypotheses: StrPath | Sequence[str] | Mapping[str, StrPath | Sequence[str]],
+    references: StrPath | Sequence[str] | Sequence[Path | Sequence[str]],
+    source: StrPath | Sequence[str] | None = None,
+    *,
+    model: StrPath | None = None,
+    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] | None = None,
+    translation: TranslateConfig | None = None,
+    config: ScoreConfig | None = None,
+    notify: Callable[[str], None] = lambda message: None,
+    progress: "Track" = lambda doing, lines: nullcontext(),
+    **settings: Any,
+) -> "ScoreResult":
+    """Scores one system, or several (a mapping from names to systems), against one or more references.
+
+    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
+    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`, with
+    the settings `translation`. `settings` are those of section [score]: `metrics="bleu,chrf"`, `by_length=True`.
+    `segment_scores` has, for each metric that another program computed, one file or one sequence of numbers per system.
+    `model` is a model directory or a prepared corpus whose words are known (else those of the models that translate).
+    `notify` gets warnings, `progress` is called with (what is done, number of lines) and returns a context whose
+    function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
+    is nothing to score or the numbers of lines differ.
+    """
+    from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
+
+    def text(given: Any) -> Any:
+        return Path(given) if isinstance(given, str) else given
+
+    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
+    several: Any = references
+    if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
+        several = [references]
+    with _resolved("score", ScoreConfig, config, settings) as config:
+        request = ScoreRequest(
+            {name: text(system) for name, system in systems.items()},
+            [text(each) for each in several],
+            text(source),
+            config,
+            segment_scores or {},
+            text(model),
+            translation,
+        )
+        return run_scoring(request, notify=notify, progress=progress)
 
 
 def link(
@@ -333,7 +380,7 @@ def aer(
     """
     with _resolved("aer", AerConfig, config, settings) as config:
         from nmtalign.alignment.evaluation import compare_links
-        from nmtalign.scoring.buckets import parse_buckets
+        from nmtalign.scoring.report import parse_buckets
 
         wanted = config.by_length or config.buckets is not None
         buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []

@@ -1,3 +1,3 @@
 """The version of nmtalign; files that it writes record it."""
 
-__version__ = "0.2.0"
+__version__ = "0.3.0"

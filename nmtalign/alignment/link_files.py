@@ -36,8 +36,7 @@ from nmtalign.text.link_counting import (
     counts_words,
     token_links,
 )
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known

@@ -31,8 +31,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import STDIN
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import STDIN, Shard
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary

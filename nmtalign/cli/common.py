@@ -26,8 +26,7 @@ import typer
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.settings.definition import MACHINE
-from nmtalign.text.lines import STDIN, STDOUT, finite, reading
-from nmtalign.text.shard import Shard
+from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 from nmtalign.text.text_table import TextTable
 
 T = TypeVar("T")

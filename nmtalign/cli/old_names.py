@@ -22,6 +22,9 @@ _COMMANDS: Mapping[str, str] = {
 # Options whose replacement does not follow from the name of a setting.
 _OPTIONS: Mapping[str, str] = {
     "--restart": "--force",
+    "--forward": "--model",
+    "--backward": "--model",
+    "--method": "--symmetrize",
     "--separate": f"{SET} joint=false",
     "--keep-duplicates": f"{SET} drop_duplicates=false",
     "--unidirectional": f"{SET} bidirectional=false",
@@ -29,7 +32,6 @@ _OPTIONS: Mapping[str, str] = {
     "--no-readout-word": f"{SET} readout_previous_word=false",
     "--apart": f"{SET} cumulative=false",
     "--cased": f"{SET} lowercase=false",
-    "--keep-end": f"{SET} drop_end=false",
     "--keep-links": f"{SET} reverse_links=false",
 }
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and

@@ -38,8 +38,8 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
-from nmtalign.text.conversion import bare_name
 from nmtalign.text.languages import suffix_language
+from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
 P = ParamSpec("P")

@@ -1,27 +1,29 @@
 """`nmtalign score`: BLEU, chrF and other metrics of one or several systems, with confidence, by length, by words."""
 
 import contextlib
-import dataclasses
+import functools
 import os
 import shlex
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nmtalign import api
 from nmtalign.cli.common import (
     QuietOption,
     Signals,
+    advancing,
     bound_caches,
     check_inputs,
     choose_wait_policy,
+    escaped,
     json_text,
     name_files,
     named,
-    notifier,
     open_output,
     own_argument,
     own_option,
@@ -29,21 +31,16 @@ from nmtalign.cli.common import (
     writes,
 )
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
-from nmtalign.files import stays_in_place
-from nmtalign.settings.command_settings import AlignConfig, ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import TABLES, resolve
-from nmtalign.settings.workspace import given as given_flags
+from nmtalign.model_directory import read_settings
+from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.workspace import Workspace
 from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:
-    from nmtalign.scoring.models import Notify
-    from nmtalign.scoring.scoring_run import ScoreRequest, ScoreResult
-    from nmtalign.scoring.system_attention import Panels
-
-DIFFERENCES = 10  # on a page, unless another number is given
-
+    from nmtalign.scoring.scoring_run import ScoreResult
 
 Hypotheses = Annotated[
     list[Path] | None,
@@ -54,41 +51,30 @@ Hypotheses = Annotated[
 References = Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")]
 Source = Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")]
 Model = Annotated[
-    Path | None, own_option("Model that translates the source, or whose words are known.", "DIR", "--model -m")
+    Path | None,
+    own_option(
+        "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
+    ),
 ]
-AllModels = Annotated[bool, own_option("Translate with every model under models/.", names="--all")]
 SegmentScores = Annotated[
     list[Path] | None,
     own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
 ]
 Plot = Annotated[
     Path | None,
-    own_option("Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", callback=writes("a file")),
+    own_option(
+        "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
+    ),
 ]
 Html = Annotated[
     Path | None,
     own_option(
-        "Write one page with all tables and plots; - writes it to stdout.",
+        "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
         "FILE.html",
+        "--html",
         callback=writes("a file", stdout=True),
     ),
 ]
-AttentionFrom = Annotated[
-    list[Path] | None,
-    own_option("Alignment file of a system, unless a model gives its attention.", "[NAME=]FILE.h5", panel=TABLES),
-]
-Data = Annotated[Path | None, own_option("Corpus whose words are known, instead of -m.", "DIR", panel=TABLES)]
-TrainText = Annotated[
-    Path | None, own_option("Training text of the target language, for --by-frequency.", "FILE", panel=TABLES)
-]
-SaveTranslation = Annotated[
-    Path | None,
-    own_option(
-        "Also write the translation of the model.", "FILE", panel="Models", callback=writes("a file", stdout=True)
-    ),
-]
-Beam = Annotated[int | None, own_option("Width of the beam.", "N", panel="Models")]
-Device = Annotated[str | None, own_option("Where models translate.", "auto|cpu|cuda|mps", panel="Models")]
 
 
 @with_settings(ScoreConfig)
@@ -98,16 +84,9 @@ def score(
     reference: References = None,
     source: Source = None,
     model: Model = None,
-    all_models: AllModels = False,
     segment_scores: SegmentScores = None,
     html: Html = None,
     plot: Plot = None,
-    attention_from: AttentionFrom = None,
-    data: Data = None,
-    train_text: TrainText = None,
-    save_translation: SaveTranslation = None,
-    beam: Beam = None,
-    device: Device = None,
     quiet: QuietOption = False,
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
@@ -125,70 +104,80 @@ def score(
 
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
-    inputs = _Inputs(hypotheses or [], reference or [], source, model, all_models, data, train_text)
-    search = {name: value for name, value in (("beam", beam), ("device", device)) if value is not None}
-    outputs = _Outputs(html, plot, save_translation)
-    with Signals(), chosen.naming():
-        request = _request(chosen, inputs, _segment_files(segment_scores or []), search)
-        _check(request, chosen.typed, search, attention_from)
-        outputs.check(request)
-        sources = _attention_sources(request, model, attention_from or [])
-        result = _run(outputs.extended(request), quiet)
-        panels = _panels(result, sources, chosen.workspace.resolve(AlignConfig, "align", search)) if sources else {}
-        outputs.write(result, panels, request, notifier(quiet))
-        taken = STDOUT in (html, save_translation)
-        with contextlib.redirect_stdout(sys.stderr) if taken else contextlib.nullcontext():
-            _print(result, request.settings, bool(plot), panels)
-        if chosen.settings.fail_under is not None:
-            _judge(result, chosen.settings.fail_under)
-
-
-class _Inputs(NamedTuple):
-    """The texts, models and words that the command line names."""
-
-    hypotheses: Sequence[Path]
-    references: Sequence[Path]
-    source: Path | None
-    model: Path | None
-    all_models: bool
-    data: Path | None
-    train_text: Path | None
-
-
-def _request(
-    chosen: Chosen[ScoreConfig], given: _Inputs, segments: Mapping[str, Sequence[Path]], search: Mapping[str, Any]
-) -> "ScoreRequest":
-    """What is to be scored; the test set and the models of the workspace are the defaults."""
-    from nmtalign.scoring.models import models_to_score, texts_to_score
-    from nmtalign.scoring.scoring_run import ScoreRequest
-    from nmtalign.scoring.unknowns import WordSources
-
     workspace = chosen.workspace
-    references, source = texts_to_score(workspace, given.references, given.source, optional=bool(given.hypotheses))
-    if given.hypotheses or (given.references and given.model is None and not given.all_models):
-        if given.all_models:
-            raise UsageError("--all scores the models under models/; leave out HYP")
-        if not given.hypotheses and sys.stdin.isatty():
-            raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
-        systems = dict(name_files(given.hypotheses or [STDIN]))
-    elif source is None:
-        raise UsageError("nothing to translate: give the source with -s")
-    else:
-        systems = models_to_score(workspace, given.model, given.all_models, source, say)
-    folder = given.data or given.model
-    folders = [folder] if folder else [path for path in systems.values() if path.is_dir()]
-    fixed = "score", {"n_best": 1, "sample": False}
-    return ScoreRequest(
-        systems,
-        references,
-        source,
-        chosen.settings,
-        segments,
-        WordSources.of(workspace, folders, given.train_text),
-        resolve(TranslateConfig, workspace.section("translate"), fixed, given_flags(search)),
-        skip_models=given.all_models,
-        language=workspace.target_language or "",
-    )
+    references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
+    systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
+    check_inputs(*references, source, *systems.values())
+    _check(chosen, len(systems), html, plot)
+    translation = None
+    if any(path.is_dir() for path in systems.values()):
+        fixed = "score", {"n_best": 1, "sample": False}
+        translation = resolve(TranslateConfig, workspace.section("translate"), fixed)
+        check_inputs(Path(translation.lexicon), Path(translation.glossary))
+        choose_wait_policy()
+        bound_caches()
+    words = model if hypotheses else None
+    if chosen.settings.known_words and hypotheses and not model:
+        folders = (workspace.model, workspace.data)
+        words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
+    with Signals(), chosen.naming():
+        result = api.score(
+            systems,
+            references,
+            source,
+            model=words,
+            segment_scores=_segment_files(segment_scores or []),
+            translation=translation,
+            config=chosen.settings,
+            notify=say,
+            progress=functools.partial(advancing, quiet),
+        )
+    if plot:
+        from nmtalign.scoring.figure import draw_by_length
+
+        for line in draw_by_length(result.report, plot, result.report.metrics[0]):
+            say(line)
+    if html:
+        with open_output(html) as stream:
+            stream.write(result.to_html({"command": shlex.join(["nmtalign", *sys.argv[1:]])}))
+    if not quiet:
+        say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))
+    with contextlib.redirect_stdout(sys.stderr) if html == STDOUT else contextlib.nullcontext():
+        _print(result, chosen.settings.format)
+    if chosen.settings.fail_under is not None:
+        _judge(result, chosen.settings.fail_under)
+
+
+def _texts(
+    workspace: Workspace, references: Sequence[Path], source: Path | None, optional: bool
+) -> tuple[Sequence[Path], Path | None]:
+    """The references and the source: those given, or the test set of the workspace; its source needs its reference.
+
+    With `optional` a source that is not there is left out.
+    """
+    test_source, test_reference = workspace.test_files or (None, None)
+    references = references or ([test_reference] if test_reference else [])
+    if not references:
+        raise UsageError(
+            'no reference: give it with -r, or a test set in nmtalign.toml: [corpus] test = ["test.en", "test.fr"]'
+        )
+    if source or not test_source or not test_reference:
+        return references, source
+    same = any(one.exists() and test_reference.exists() and one.samefile(test_reference) for one in references)
+    return references, test_source if same and (test_source.exists() or not optional) else None
+
+
+def _systems(
+    workspace: Workspace, hypotheses: Sequence[Path], model: Path | None, only_references: bool
+) -> Mapping[str, Path]:
+    """The translations, or the model that translates, by name."""
+    if not hypotheses and (model or not only_references):
+        model = model or workspace.model
+        read_settings(model)
+        return {model.resolve().name: model}
+    if not hypotheses and sys.stdin.isatty():
+        raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
+    return {escaped(name): path for name, path in name_files(hypotheses or [STDIN])}
 
 
 def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
@@ -201,147 +190,42 @@ def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
     return files
 
 
-def _check(
-    request: "ScoreRequest", given: Mapping[str, Any], search: Mapping[str, Any], attention_from: Sequence[Path] | None
-) -> None:
-    """Raises UsageError for options that do not go together."""
-    settings = request.settings
-    if search and not request.models:
-        raise UsageError("--beam and --device are for a translation made here; leave them out, or HYP and -r")
-    if len(request.systems) < 2 and (alone := {"differences", "significance"} & {*given}):
+def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: Path | None) -> None:
+    """Raises UsageError for options that do not go together, and for for files that could not be written."""
+    settings = chosen.settings
+    if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
         raise UsageError(f"--{min(alone)}: compares systems; give two or more")
-    names = {name.strip().lower() for name in settings.metrics.split(",")}
-    if settings.fail_under is not None and names == {"ter"} and not request.segment_scores:
+    if settings.fail_under is not None and {name.strip().lower() for name in settings.metrics.split(",")} == {"ter"}:
         raise UsageError("--fail-under: a lower TER is better; give a metric of which more is better, such as bleu")
-    if attention_from and not settings.draw_attention:
-        raise UsageError("--attention-from is for --attention; give it too")
-    if settings.draw_attention and request.source is None:
-        raise UsageError("--attention: give the source with -s")
+    if plot:
+        check_figure_name(plot)
+        if not settings.by_length:
+            raise UsageError("--plot draws scores by length: add --by-length")
+    if html and html != STDOUT and html.suffix.lower() not in (".html", ".htm"):
+        raise UsageError(f"{html}: a page's name ends in .html; give such a name to --html")
+    if plot or (html and settings.by_length):
+        need_matplotlib()
+    for output in (plot, html):
+        if output and output != STDOUT and not output.parent.is_dir():
+            raise UsageError(f"{output}: there is no folder {output.parent}; make it first")
 
 
-def _attention_sources(request: "ScoreRequest", model: Path | None, given: Sequence[Path]) -> Mapping[str, Path]:
-    from nmtalign.scoring.system_attention import attention_sources
-
-    if not request.settings.draw_attention:
-        return {}
-    folders = {name: request.models.get(name, model) for name in request.systems}
-    return attention_sources(folders, list(map(named, given)))
-
-
-def _run(request: "ScoreRequest", quiet: bool) -> "ScoreResult":
-    from nmtalign.cli.score_output import progress
-    from nmtalign.scoring.scoring_run import run_scoring
-
-    if request.models or request.settings.draw_attention:
-        choose_wait_policy()
-        bound_caches()
-    return run_scoring(request, notify=notifier(quiet), warn=say, track=progress(quiet))
-
-
-def _panels(result: "ScoreResult", sources: Mapping[str, Path], settings: AlignConfig) -> "Panels":
-    """The attention of the first two systems in the sentences in which they differ most."""
-    from nmtalign.scoring.system_attention import attention_panels
-
-    first = {name: sources[name] for name in [*result.texts.systems][:2]}
-    return attention_panels(result.texts, [one.line for one in result.report.differences], first, settings, say)
-
-
-def _check_output(path: Path) -> None:
-    """Raises UsageError or ResourceError if a file cannot be written here."""
-    if path == STDOUT or stays_in_place(path):
-        return
-    if path.is_dir():
-        raise UsageError(f"{path}: is a folder; give the name of a file")
-    if not path.parent.is_dir():
-        raise UsageError(f"{path}: there is no folder {path.parent}; make it first")
-    if not os.access(path.parent, os.W_OK):
-        raise ResourceError(f"{path}: cannot write: no permission for the folder {path.parent}")
-
-
-@dataclass(frozen=True)
-class _Outputs:
-    """The files that are written."""
-
-    html: Path | None
-    plot: Path | None
-    save_translation: Path | None
-
-    def check(self, request: "ScoreRequest") -> None:
-        """Raises for every output that could not be written after long work."""
-        settings = request.settings
-        if settings.draw_attention and not (self.html or (settings.differences and settings.format == "text")):
-            raise UsageError("--attention is drawn with --differences N, as text or on the page of --html; give these")
-        if self.save_translation and len(request.models) != 1:
-            raise UsageError("--save-translation is for the translation of one model; give only this one, with -m")
-        if self.plot:
-            check_figure_name(self.plot)
-        if self.plot or self.html:
-            need_matplotlib()
-        if self.html and self.html != STDOUT and self.html.suffix.lower() not in (".html", ".htm"):
-            raise UsageError(f"{self.html}: a page's name ends in .html; give such a name to --html")
-        if self.html == self.save_translation == STDOUT:
-            raise UsageError("only one of --html and --save-translation can be stdout")
-        for output in filter(None, (self.plot, self.html, self.save_translation)):
-            _check_output(output)
-        of_models = Path(request.translation.lexicon), Path(request.translation.glossary)
-        check_inputs(*request.paths, *request.words.others, *(of_models if request.models else ()))
-
-    def extended(self, request: "ScoreRequest") -> "ScoreRequest":
-        """The request with what a plot needs, and what a page shows without being asked."""
-        settings = request.settings
-        if self.plot:
-            settings = dataclasses.replace(settings, by_length=True)
-        if self.html:
-            settings = dataclasses.replace(
-                settings,
-                by_length=settings.by_length or request.source is not None or settings.length_of != "source",
-                by_place=True,
-                differences=settings.differences or DIFFERENCES,
-                confidence=settings.confidence is not False,
-            )
-        return dataclasses.replace(request, settings=settings)
-
-    def write(self, result: "ScoreResult", panels: "Panels", request: "ScoreRequest", note: "Notify") -> None:
-        """Writes the files; `note` is called with a line for each."""
-        if self.save_translation:
-            (text,) = (result.texts.systems[name] for name in request.models)
-            with open_output(self.save_translation) as stream:
-                stream.writelines(f"{line}\n" for line in text.lines)
-        if self.plot:
-            from nmtalign.scoring.figure import draw_by_length
-
-            for line in (*draw_by_length(result.report, self.plot, result.report.metrics[0]), f"wrote {self.plot}"):
-                note(line)
-        if self.html:
-            from nmtalign.scoring.system_attention import svgs
-
-            facts = {"command": shlex.join(["nmtalign", *sys.argv[1:]])}
-            if request.words.folders and (request.settings.no_unk or request.settings.by_frequency):
-                facts["known words"] = ", ".join(map(str, request.words.folders))
-            with open_output(self.html) as stream:
-                stream.write(result.to_html(facts, svgs(panels)))
-            note(f"wrote {'the page to stdout' if self.html == STDOUT else self.html}")
-
-
-def _print(result: "ScoreResult", settings: ScoreConfig, lengths: bool, panels: "Panels") -> None:
-    """Prints what was asked for: not what only the page of --html shows."""
-    asked = {"length": settings.by_length or lengths, "place": settings.by_place, "differences": settings.differences}
-    shown = dataclasses.replace(result, report=result.report.without([name for name in asked if not asked[name]]))
-    if settings.format == "json":
-        sys.stdout.write(json_text(shown.to_dict(), indent=2) + "\n")
-    elif settings.format == "csv":
-        sys.stdout.write(shown.to_csv())
+def _print(result: "ScoreResult", format: str) -> None:
+    if format == "json":
+        sys.stdout.write(json_text(result.to_dict(), indent=2) + "\n")
+    elif format == "csv":
+        sys.stdout.write(result.to_csv())
     else:
-        from nmtalign.cli.score_output import print_text
-
-        print_text(shown.report, settings, panels)
+        terminal = sys.stdout.isatty()
+        width = shutil.get_terminal_size().columns if terminal else 0
+        sys.stdout.write(result.to_text(width, colour=terminal and not os.environ.get("NO_COLOR")))
 
 
 def _judge(result: "ScoreResult", least: float) -> None:
     """Exits with 1, after one line that says why, if a system's BLEU (or else first metric) is below `least`."""
     metrics = [name for name in result.report.metrics if name != "TER"]
     metric = "BLEU" if "BLEU" in metrics else metrics[0]
-    values = {name: result.value(metric, name) for name in result.texts.systems}
+    values = {name: result.value(metric, name) for name in result.systems}
     low = [
         f"{name} {value:.2f}" if round(value, 2) < least else f"{name} {value!r}"
         for name, value in values.items()

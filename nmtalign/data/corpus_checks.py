@@ -13,8 +13,7 @@ from nmtalign.settings.workspace import PathPair
 from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, other_language, traces, unknown_words
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
 from nmtalign.text.lines import shown
-from nmtalign.text.moses import has_rules
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import Tokenizers, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph
@@ -53,26 +52,19 @@ class CorpusChecks:
         if config.vocabulary == "auto" and not self._words_chosen:
             unspaced = next(filter(has_no_spaces, languages))
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
-        if texts["train"][1] is not None:
-            self._check_names()
-        for side, language in zip(SIDES, languages, strict=True):
-            if self._config.vocabulary == "word" and not has_rules(language):
-                text = shown(self._texts["train"][SIDES.index(side)])
-                used = f"those for English are used (--{side}-language CODE)"
-                self.notes.append(f"{text}: no Moses rules for language '{language}': {used}")
-
-    def _check_names(self) -> None:
-        names = self._texts["train"]
-        found = tuple(map(suffix_language, names))
-        if names[0] == names[1]:
-            self.notes.append(f"warning: {names[0]} is both source and target")
-        elif found == self._languages[::-1] != self._languages:
-            self._mistake(
-                UsageError(
-                    f"{shown(names[0])} and {shown(names[1])} are {'-'.join(found)} by their names, and the languages "
-                    f"given are {'-'.join(self._languages)}; give the files in the other order, or the languages"
-                )
+        files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))
+        if texts["train"][1] == files[0]:
+            self.notes.append(f"warning: {files[0]} is both source and target")
+        elif texts["train"][1] and found == languages[::-1] != languages:
+            message = (
+                f"{shown(files[0])} and {shown(files[1])} are {'-'.join(found)} by their names, and the languages "
+                f"given are {'-'.join(languages)}; give the files in the other order, or the languages"
             )
+            self._mistake(UsageError(message))
+        for side, path, language in zip(SIDES, files, languages, strict=True):
+            if self._config.vocabulary == "word" and not has_rules(language):
+                used = f"those for English are used (--{side}-language CODE)"
+                self.notes.append(f"{shown(path)}: no Moses rules for language '{language}': {used}")
 
     def _mistake(self, error: InputError | UsageError) -> None:
         if not self._force:
@@ -105,13 +97,36 @@ class CorpusChecks:
                 f"{rates[0]:.2%} of the source words and {rates[1]:.2%} of the target words of {name} are unknown "
                 "(--vocabulary bpe has no unknown words)"
             )
-        for name in self._texts:
-            self._check_script(name)
-            if name != "train" or self._config.vocabulary_from:
-                self._check_direction(name, tokenizers, vocabularies)
-            self._check_unknown(name, summary)
-        self._check_raw()
-        self._check_overlap()
+        found = []
+        for name, files in self._texts.items():
+            self._check_direction(name, tokenizers, vocabularies)
+            split = summary.splits[name]
+            parts = zip(
+                files,
+                self._languages,
+                (split.source, split.target),
+                zip(*self._samples[name], strict=True),
+                strict=False,
+            )
+            for path, language, side, lines in parts:
+                if self._config.vocabulary == "word" and is_unspaced(lines):
+                    self.notes.append(
+                        f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; "
+                        "give --vocabulary unigram"
+                    )
+                if side.unknown_rate > MOST_UNKNOWN:
+                    self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
+                of_side = f" ({language})" if files[0] == files[1] else ""
+                found.append((f"{shown(path)}{of_side}", traces(lines, markup=True)))
+        if self._config.vocabulary != "none":
+            self.notes += not_raw(found, ", or --vocabulary none, which takes its words as they are")
+        for name, pairs in self._held_out.items() if not self._config.clean else ():  # which drops these pairs
+            both = sum(count for key, count in pairs.items() if key in self._seen)
+            if both > _OVERLAP * pairs.total():
+                self.notes.append(
+                    f"warning: {both:,} of the {pairs.total():,} pairs of {name} are also training pairs, so scores on "
+                    "it will be too good; remove them from one of the two"
+                )
         self._check_lines(summary)
         kept = summary.splits["train"].kept
         expected = next((text for most, text in _FEW_PAIRS.items() if kept < most), "")
@@ -123,21 +138,9 @@ class CorpusChecks:
                 "set sentences aside with --dev-lines 1000"
             )
 
-    def _lines(self, name: str) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-        """For each side of a set: the name of its file, its language, and the first lines."""
-        lines = zip(*self._samples[name], strict=True)
-        for path, language, sample in zip(self._texts[name], self._languages, lines, strict=True):
-            yield shown(path), language, sample
-
-    def _check_script(self, name: str) -> None:
-        for path, _, lines in self._lines(name) if self._config.vocabulary == "word" else ():
-            if is_unspaced(lines):
-                self.notes.append(
-                    f"warning: {path}: has no spaces between words, so each line becomes a few long words; give "
-                    "--vocabulary unigram"
-                )
-
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
+        if name == "train" and not self._config.vocabulary_from:
+            return
         fits = [TextFit(tokenizers, vocabularies, side) for side in (0, 1)]
         for pair in self._samples[name]:
             for fit, line in zip(fits, pair, strict=True):
@@ -152,51 +155,19 @@ class CorpusChecks:
         elif problem:
             self.notes.append(f"warning: {name}: {problem}")
         else:
-            self.notes += [
-                other_language(f"{name}: {shown(path)}", fit)
-                for path, fit in zip(names, fits, strict=True)
-                if fit.fits_other()
-            ]
-
-    def _check_unknown(self, name: str, summary: Summary) -> None:
-        split = summary.splits[name]
-        for path, side, language in zip(self._texts[name], (split.source, split.target), self._languages, strict=True):
-            if side.unknown_rate > MOST_UNKNOWN:
-                self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
-
-    def _check_raw(self) -> None:
-        if self._config.vocabulary == "none":
-            return
-        texts = [
-            (f"{path}{f' ({language})' if paths[0] == paths[1] else ''}", traces(lines, markup=True))
-            for name, paths in self._texts.items()
-            for path, language, lines in self._lines(name)
-        ]
-        self.notes += not_raw(texts, ", or give --vocabulary none, which takes its words as they are")
-
-    def _check_overlap(self) -> None:
-        if self._config.clean:  # these pairs were dropped
-            return
-        for name, pairs in self._held_out.items():
-            both = sum(count for key, count in pairs.items() if key in self._seen)
-            if both > _OVERLAP * pairs.total():
-                self.notes.append(
-                    f"warning: {both:,} of the {pairs.total():,} pairs of {name} are also training pairs, so scores on "
-                    "it will be too good; remove them from one of the two"
-                )
+            wrong = [(path, fit) for path, fit in zip(names, fits, strict=True) if fit.fits_other()]
+            self.notes += [other_language(f"{name}: {shown(path)}", fit) for path, fit in wrong]
 
     def _check_lines(self, summary: Summary) -> None:
         """Notes that the lines of a training text are paragraphs."""
-        dropped, total = summary.splits["train"].dropped["too long"], summary.splits["train"].pairs
-        for path, _, lines in self._lines("train"):
-            long = sum(
-                len(line.split()) > _MANY_WORDS or len(_SENTENCE_END.findall(line)) + 1 >= _MANY_SENTENCES
-                for line in lines
-            )
+        train = summary.splits["train"]
+        for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
+            counts = ((len(line.split()), len(_SENTENCE_END.findall(line)) + 1) for line in lines)
+            long = sum(words > _MANY_WORDS or sentences >= _MANY_SENTENCES for words, sentences in counts)
             if long > _PARAGRAPHS * len(lines):
                 self.notes.append(
-                    f"warning: {path}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
-                    f"max_length = {self._config.max_length} drops {dropped:,} of {total:,} pairs: split both texts "
-                    "into one sentence per line with a sentence aligner, or raise --max-length"
+                    f"warning: {shown(path)}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
+                    f"max_length = {self._config.max_length} drops {train.dropped['too long']:,} of {train.pairs:,} "
+                    "pairs: split both texts into one sentence per line with a sentence aligner, or raise --max-length"
                 )
                 return

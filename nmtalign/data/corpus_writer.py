@@ -1,13 +1,14 @@
 """Writing the prepared corpus: pairs in temporary files, then all files in a hidden folder, then each in its place.
 
-Provisional ids number the words by their first use, so that the text is read once and memory contains only counts. When
-the vocabularies are known, tables map provisional ids to ids.
+The text is tokenised once. The temporary files contain for each block of pairs its different words, and the text as
+their numbers; memory contains only the counts of words. When the vocabularies are known, the numbers become ids.
 """
 
 import contextlib
 import dataclasses
 import filecmp
 import hashlib
+import io
 import itertools
 import json
 import os
@@ -24,9 +25,8 @@ import h5py
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Corpus
-from nmtalign.data.pipeline import Chunk, Pairs, Side, WordIndex
-from nmtalign.data.screening import NO_TRANSLATION, RawText
+from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Array, Corpus
+from nmtalign.data.pipeline import Chunk, Pairs
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, is_left_behind, lock, make_folder, sha256_of
 from nmtalign.hdf5 import created, format_of, write_attributes
@@ -36,154 +36,121 @@ from nmtalign.text.vocabulary import UNK_ID, Vocabulary, is_word
 from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
-Table = npt.NDArray[np.uint32]  # (types,) the id of each provisional id
-_LANGUAGES = "source_language", "target_language"
-_IDENTITY = frozenset((*_LANGUAGES, "settings", "sha256"))  # attributes that differ if the text or its settings differ
-_BLOCK = 1 << 20  # numbers hashed at a time
-# The datasets of each text of `content_sha256`, with the first number that is hashed; the first offset is always 0.
-_HASHED = {
-    "": {"ids": 0, "offsets": 1, "text": 0, "text_offsets": 1},
-    "/unknown": {"unknown": 0, "unknown_at": 0},
-}
+_IDENTITY = ("source_language", "target_language", "settings", "sha256")  # the attributes that a text determines
 _NEW = "new"  # finished files, inside the work folder
 _LOCK = "lock"  # a file that the process with the work folder has locked
-_BLOCK = 1 << 20  # numbers copied at a time
-_PARTS = {"ids": np.uint32, "lengths": np.int32, "text": np.uint8, "text_lengths": np.int32}
-
-
-class SideSpool:
-    """One side of a split: provisional ids and lengths in files, the count of each word in memory."""
-
-    def __init__(self, folder: Path, name: str, with_text: bool) -> None:
-        self.index = WordIndex()
-        self._counts = np.zeros(0, dtype=np.int64)  # (types, and room for more)
-        self._with_text = with_text
-        self._paths = {part: folder / f"{name}.{part}" for part in _PARTS}
-
-    def append(self, side: Side, lines: Iterable[str]) -> None:
-        """Adds the sentences of a chunk, and their raw lines if the split keeps its text."""
-        words = side.words()
-        table = np.fromiter(map(self.index.__getitem__, words), dtype=np.uint32, count=len(words))
-        if len(self.index) > len(self._counts):
-            self._counts = np.concatenate((self._counts, np.zeros(len(self.index), dtype=np.int64)))
-        self._counts[table] += np.bincount(side.ids, minlength=len(table))
-        _append(self._paths["ids"], table[side.ids])
-        _append(self._paths["lengths"], side.lengths)
-        if self._with_text:
-            raw = [line.encode("utf-8") for line in lines]
-            _append(self._paths["text"], np.frombuffer(b"".join(raw), np.uint8))
-            _append(self._paths["text_lengths"], np.asarray([len(line) for line in raw], dtype=np.int32))
-
-    @property
-    def counts(self) -> npt.NDArray[np.int64]:
-        """(types,) the number of occurrences of each word."""
-        return self._counts[: len(self.index)]
-
-    def size(self, part: str) -> int:
-        """The number of numbers in a file."""
-        return self._paths[part].stat().st_size // np.dtype(_PARTS[part]).itemsize
-
-    def word_counts(self) -> Iterator[tuple[str, int]]:
-        """The words with the number of their occurrences."""
-        return zip(self.index, self.counts.tolist(), strict=True)
-
-    def summary(self, table: Table) -> "SideSummary":
-        """The counts of this side."""
-        unknown, words = table == UNK_ID, np.fromiter(map(is_word, self.index), np.bool_, len(self.index))
-        counted = (int(self.counts[chosen].sum()) for chosen in (unknown, words, words & unknown))
-        return SideSummary(self.size("ids"), len(self.index), int((~unknown).sum()), *counted)
-
-    def table(self, vocabulary: Vocabulary) -> Table:
-        """(types,) the vocabulary's id of each provisional id."""
-        return np.asarray(vocabulary.encode(self.index), dtype=np.uint32)
-
-    def store(self, group: h5py.Group, table: Table, other_words: Table, dtype: str) -> None:
-        """Writes the datasets of this side; `other_words` (types,) are for each `<unk>` its word on the other side."""
-        unknown, narrow = table == UNK_ID, table.astype(dtype)
-        _store(group, "ids", dtype, self.size("ids"), (narrow[block] for block in self._blocks("ids")))
-        _store(group, "offsets", "i8", self.size("lengths") + 1, _offsets(self._blocks("lengths")))
-        if self._with_text:
-            _store(group, "text", "u1", self.size("text"), self._blocks("text"))
-            _store(group, "text_offsets", "i8", self.size("lengths") + 1, _offsets(self._blocks("text_lengths")))
-        count = int(self.counts[unknown].sum())
-        words = (other_words[block[unknown[block]]] for block in self._blocks("ids"))
-        _store(group, "unknown", "u4", count, words)
-        places = (np.flatnonzero(unknown[block]) + number * _BLOCK for number, block in enumerate(self._blocks("ids")))
-        _store(group, "unknown_at", "i8", count, places)
-
-    def _blocks(self, part: str) -> Iterator[npt.NDArray[Any]]:
-        return _blocks(self._paths[part], _PARTS[part])
-
-
-def _append(path: Path, numbers: npt.NDArray[Any]) -> None:
-    with path.open("ab") as stream:
-        stream.write(numbers.data)
-
-
-def _blocks(path: Path, dtype: type) -> Iterator[npt.NDArray[Any]]:
-    """The numbers of a file."""
-    block: npt.NDArray[Any]
-    with path.open("rb") as stream:
-        while len(block := np.fromfile(stream, dtype, _BLOCK)):
-            yield block
-
-
-def _offsets(lengths: Iterable[npt.NDArray[Any]]) -> Iterator[npt.NDArray[np.int64]]:
-    offsets = np.zeros(1, np.int64)
-    yield offsets
-    for block in lengths:
-        offsets = offsets[-1] + np.cumsum(block, dtype=np.int64)
-        yield offsets
-
-
-def _store(group: h5py.Group, name: str, dtype: str, size: int, blocks: Iterable[npt.NDArray[Any]]) -> None:
-    """Writes blocks one after the other into a new dataset."""
-    dataset, start = group.create_dataset(name, (size,), dtype), 0
-    for block in blocks:
-        dataset[start : start + len(block)] = block
-        start += len(block)
+_BLOCK = 1 << 20  # numbers hashed at a time
 
 
 class PairSpool:
-    """Both sides of a split; dev and test have the raw text, and training pairs the number of their line."""
+    """The tokenised pairs of a split in a temporary file, and the number of occurrences of each word in memory."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self.sides = tuple(SideSpool(folder, f"{name}.{side}", name != "train") for side in SIDES)
-        self._lines = folder / f"{name}.line"
-        self.size = 0
+        self._path, self._training = folder / f"{name}.pairs", name == "train"
+        self.counts: tuple[dict[str, int], dict[str, int]] = {}, {}  # of the words of each side, by first use
+        self.size, self._bytes = 0, [0, 0]  # pairs; of the raw text of each side
 
     def append(self, block: Pairs, chunk: Chunk, lines: Sequence[int] = ()) -> None:
         """Adds the kept pairs of a block; `lines` are the line numbers of all training pairs of the block, from 0."""
-        for number, (side, part) in enumerate(zip(self.sides, (chunk.source, chunk.target), strict=True)):
-            side.append(part, (block[kept][number] for kept in chunk.kept))
-        _append(self._lines, np.asarray([lines[kept] for kept in chunk.kept if lines], dtype=np.int32))
+        chunks = io.BytesIO()  # NumPy's own writing to a file loses the reason when a disk is full
+        np.save(chunks, np.array([lines[kept] for kept in chunk.kept if self._training], np.int32))
+        for number, side in enumerate((chunk.source, chunk.target)):
+            counts = self.counts[number]
+            for word, count in zip(side.words(), np.bincount(side.ids).tolist(), strict=True):
+                counts[word] = counts.get(word, 0) + count
+            raw = [] if self._training else [block[kept][number].encode() for kept in chunk.kept]
+            self._bytes[number] += sum(map(len, raw))
+            sizes = np.array([len(line) for line in raw], np.int32)
+            for part in (_array(side.types.encode()), side.ids, side.lengths, _array(b"".join(raw)), sizes):
+                np.save(chunks, part)
+        with self._path.open("ab") as stream:
+            stream.write(chunks.getbuffer())
         self.size += len(chunk.kept)
 
-    def other_words(self, vocabularies: Vocabularies) -> Iterator[Table]:
-        """For each side (types,): the id of each word on the other side, or the size of that vocabulary plus a number.
+    def _chunks(self) -> Iterator[tuple[Array, list[list[Array]]]]:
+        """(lines, for each side [words, ids, lengths, text, its lengths]) as they were added."""
+        with self._path.open("rb") as stream:
+            while stream.peek(1):
+                yield np.load(stream), [[np.load(stream) for _ in range(5)] for _ in SIDES]
 
-        A word that occurs on both sides has the same number on both.
+    def summaries(self, vocabularies: Vocabularies) -> "tuple[SideSummary, SideSummary]":
+        """The counts of both sides."""
+        source, target = (_side_summary(*side) for side in zip(self.counts, vocabularies, strict=True))
+        return source, target
+
+    def store(self, group: h5py.Group, vocabularies: Vocabularies, text_lines: int) -> dict[str, str]:
+        """Writes the groups of both sides, and returns the hashes of their content.
+
+        Of training pairs, `text_lines` is the number of lines of the text.
         """
-        first, second = self.sides[0].index, self.sides[1].index
-        shared = (first.get(word, len(first) + place) for place, word in enumerate(second))
-        numbers = np.arange(len(first)), np.fromiter(shared, np.int64, len(second))
-        for side, number, other in zip(self.sides, numbers, reversed(vocabularies), strict=True):
-            ids = side.table(other)
-            yield np.where(ids == UNK_ID, len(other) + number, ids).astype(np.uint32)
+        # The number of a word without an id on either side; a word of both sides has the same number on both.
+        first = {word: number for number, word in enumerate(self.counts[0])}
+        second = {word: first.get(word, len(first) + place) for place, word in enumerate(self.counts[1])}
+        for number, (words, numbers) in enumerate(zip(vocabularies, (first, second), strict=True)):
+            self._store_side(group.create_group(SIDES[number]), number, words, vocabularies[1 - number], numbers)
+        if self._training:
+            group["line"] = np.concatenate([lines for lines, _ in self._chunks()])
+            group["line"].attrs["total"] = text_lines
+        return content_hashes(group["source"]) | content_hashes(group["target"])
 
-    def store(self, group: h5py.Group, tables: Sequence[Table], vocabularies: Vocabularies) -> dict[str, str]:
-        """Writes the groups of both sides, and returns the hashes of their content."""
-        hashes: dict[str, str] = {}
-        parts = zip(SIDES, self.sides, tables, self.other_words(vocabularies), vocabularies, strict=True)
-        for name, side, table, other_words, vocabulary in parts:
-            side.store(group.create_group(name), table, other_words, "u2" if len(vocabulary) <= 1 << 16 else "u4")
-            hashes |= content_hashes(group[name])
-        return hashes
+    def _store_side(
+        self, group: h5py.Group, number: int, words: Vocabulary, others: Vocabulary, numbers: Mapping[str, int]
+    ) -> None:
+        counts = self.counts[number]
+        unknown_tokens = sum(count for word, count in counts.items() if word not in words)
+        sizes = {"ids": sum(counts.values()), "offsets": self.size + 1}
+        if not self._training:
+            sizes |= {"text": self._bytes[number], "text_offsets": self.size + 1}
+        sizes |= {"unknown": unknown_tokens, "unknown_at": unknown_tokens}
+        types = {"ids": "u2" if len(words) <= 1 << 16 else "u4", "text": "u1", "unknown": "u4"}
+        datasets = {name: group.create_dataset(name, (size,), types.get(name, "i8")) for name, size in sizes.items()}
+        ends = {name: int("offsets" in name) for name in sizes}  # the first offset is 0
 
-    def store_lines(self, group: h5py.Group, total: int) -> None:
-        """Writes the dataset `line` (N,) int32; `total` is the number of lines of the text."""
-        _store(group, "line", "i4", self.size, _blocks(self._lines, np.int32))
-        group["line"].attrs["total"] = total
+        def write(name: str, part: Array) -> None:
+            begin, ends[name] = ends[name], ends[name] + len(part)
+            datasets[name][begin : ends[name]] = part
+
+        for _, sides in self._chunks():
+            tokens, ids, lengths, text, text_lengths = sides[number]
+            names = tokens.tobytes().decode().split(" ") if len(tokens) else []
+            other_ids = [
+                len(others) + numbers[name] if known == UNK_ID else known
+                for name, known in zip(names, others.encode(names), strict=True)
+            ]
+            own = np.array(words.encode(names), np.int64)[ids]
+            unknown = np.flatnonzero(own == UNK_ID)
+            write("unknown", np.array(other_ids, np.int64)[ids[unknown]])
+            write("unknown_at", unknown + ends["ids"])
+            write("offsets", np.cumsum(lengths, dtype=np.int64) + ends["ids"])
+            write("ids", own)
+            if not self._training:
+                write("text_offsets", np.cumsum(text_lengths, dtype=np.int64) + ends["text"])
+                write("text", text)
+
+
+def _array(raw: bytes) -> npt.NDArray[np.uint8]:
+    return np.frombuffer(raw, np.uint8)
+
+
+def content_hashes(side: h5py.Group) -> dict[str, str]:
+    """The SHA-256 of the ids, offsets and text of one side, and of its unknown words, in little-endian byte order."""
+    hashes = {}
+    for name, parts in {"": ("ids", "offsets", "text", "text_offsets"), "/unknown": ("unknown", "unknown_at")}.items():
+        digest = hashlib.sha256()
+        for part in parts:
+            # The first offset is always 0.
+            for start in range(int("offsets" in part), len(side[part]) if part in side else 0, _BLOCK):
+                block = side[part][start : start + _BLOCK]
+                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
+        hashes[f"{side.name[1:]}{name}"] = digest.hexdigest()
+    return hashes
+
+
+def _side_summary(counts: Mapping[str, int], vocabulary: Vocabulary) -> "SideSummary":
+    unknown = {word: count for word, count in counts.items() if word not in vocabulary}
+    words, unknown_words = (sum(side[word] for word in filter(is_word, side)) for side in (counts, unknown))
+    tokens, unknown_tokens = sum(counts.values()), sum(unknown.values())
+    return SideSummary(tokens, len(counts), len(counts) - len(unknown), unknown_tokens, words, unknown_words)
 
 
 @dataclass(frozen=True)
@@ -247,7 +214,7 @@ class Summary:
             del plain["texts"]
         for name, split in self.splits.items():
             plain["splits"][name]["kept"] = split.kept
-            for side in ("source", "target"):
+            for side in SIDES:
                 values: SideSummary = getattr(split, side)
                 plain["splits"][name][side] |= {"coverage": values.coverage, "unknown_rate": values.unknown_rate}
         return plain
@@ -274,30 +241,19 @@ def check_texts(folder: Path, names: Mapping[str, tuple[str, str]], inputs: Iter
                 )
 
 
-def content_hashes(side: h5py.Group) -> dict[str, str]:
-    """The SHA-256 of the ids, offsets and text of one side, and of its unknown words, in little-endian byte order."""
-    hashes = {}
-    for name, parts in _HASHED.items():
-        digest = hashlib.sha256()
-        for part, first in parts.items():
-            for start in range(first, len(side[part]) if part in side else 0, _BLOCK):
-                block = side[part][start : start + _BLOCK]
-                digest.update(np.ascontiguousarray(block, block.dtype.newbyteorder("<")).data)
-        if not side.keys().isdisjoint(parts):
-            hashes[f"{side.name[1:]}{name}"] = digest.hexdigest()
-    return hashes
-
-
 def write_files(
     work: Path,
     tokenizers: Tokenizers,
     vocabularies: Vocabularies,
     spools: Mapping[str, PairSpool],
-    tables: Mapping[str, Sequence[Table]],
-    raw: Mapping[str, RawText],
+    raw: Mapping[str, Sequence[Path]],
     summary: Summary,
+    text_lines: int,
 ) -> None:
-    """Writes the tokeniser, the vocabularies, summary.json and the texts; then corpus.h5, which has their hashes."""
+    """Writes the tokeniser, the vocabularies, summary.json and the texts; then corpus.h5, which has their hashes.
+
+    `raw` are the texts of the sets, and `text_lines` is the number of lines of the training text.
+    """
     new = work / _NEW
     tokenizers.save(new)
     for name, vocabulary in zip(VOCABULARY_FILES, vocabularies, strict=True):
@@ -306,16 +262,14 @@ def write_files(
         text = json.dumps(summary.as_dict(), ensure_ascii=False, indent=2)
         stream.write(text.encode(errors="backslashreplace").decode() + "\n")  # a file name may have any bytes
     for name, names in summary.texts.items():
-        for path, one in zip(raw[name].paths, names, strict=True):
+        for path, one in zip(raw[name], names, strict=True):
             shutil.copyfile(path, new / one)
     content: dict[str, str] = {}
     with created(new / CORPUS_FILE) as file:
         for name, spool in spools.items():
-            content |= spool.store(file.create_group(name), tables[name], vocabularies)
-        train = summary.splits["train"]
-        spools["train"].store_lines(file["train"], train.pairs - train.dropped.get(NO_TRANSLATION, 0))
+            content |= spool.store(file.create_group(name), vocabularies, text_lines)
         hashes = {name: sha256_of(new / name) for name in (*VOCABULARY_FILES, *tokenizers.files())}
-        attributes = {
+        attributes: dict[str, Any] = {
             "format": FORMAT,
             "format_version": FORMAT_VERSION,
             "nmtalign_version": __version__,
@@ -330,32 +284,27 @@ def write_files(
         write_attributes(file, attributes)
 
 
-def check_begun(folder: Path, languages: tuple[str, str], settings: Mapping[str, Any], sets: AbstractSet[str]) -> None:
-    """Raises UsageError if `folder` has a corpus of other languages, settings or sets, before the text is read."""
-    settings_text = json.dumps(settings, sort_keys=True)
-    _check_replaced(folder, {**dict(zip(_LANGUAGES, languages, strict=True)), "settings": settings_text}, sets)
-
-
 def check_same(work: Path, folder: Path) -> None:
     """Raises UsageError if the finished files would replace another corpus or other files.
 
     A corpus may be replaced by one with the same and further sets. A damaged corpus may be replaced.
     """
     new = Corpus.open(work / _NEW)
-    if (folder / CORPUS_FILE).exists():
-        _check_replaced(folder, new.attributes, set(new.splits))
-        return
-    for path in sorted((work / _NEW).iterdir()):
+    check_replaced(folder, new.attributes, set(new.splits))
+    for path in sorted((work / _NEW).iterdir()) if not (folder / CORPUS_FILE).exists() else ():
         there = folder / path.name
-        if path.name != CORPUS_FILE and there.exists() and not (there.is_file() and filecmp.cmp(path, there, False)):
+        if there.exists() and not (there.is_file() and filecmp.cmp(path, there, False)):
             raise UsageError(
                 f"{folder}: contains another {path.name}, which would be replaced; give another folder with -o, or "
                 "--force"
             )
 
 
-def _check_replaced(folder: Path, attributes: Mapping[str, Any], sets: AbstractSet[str]) -> None:
-    """Raises UsageError if `folder` has another HDF5 file, or a corpus of other attributes or further sets."""
+def check_replaced(folder: Path, attributes: Mapping[str, Any], sets: AbstractSet[str]) -> None:
+    """Raises UsageError if `folder` has another HDF5 file, or a corpus of other attributes or further sets.
+
+    `attributes` are those of the new corpus that are known. Thus most corpora are refused before the text is read.
+    """
     path = folder / CORPUS_FILE
     if not path.exists():
         return
@@ -367,7 +316,7 @@ def _check_replaced(folder: Path, attributes: Mapping[str, Any], sets: AbstractS
             message = f"{path}: is {kind}; give another folder with -o, or --force to replace it"
             raise UsageError(message) from None
         return
-    same = all(str(old.attributes.get(name)) == str(attributes[name]) for name in _IDENTITY & attributes.keys())
+    same = all(str(old.attributes.get(name)) == str(attributes[name]) for name in _IDENTITY if name in attributes)
     if "content_sha256" in attributes:
         before, after = (json.loads(str(one["content_sha256"])) for one in (old.attributes, attributes))
         same = same and before.items() <= after.items()
@@ -384,9 +333,8 @@ def _check_replaced(folder: Path, attributes: Mapping[str, Any], sets: AbstractS
 def publish(work: Path, folder: Path) -> None:
     """Puts the finished files in their places; corpus.h5, which names the hashes of the others, comes last."""
     names = {path.name for path in (work / _NEW).iterdir()}
-    for name in sorted(names - {CORPUS_FILE}):
+    for name in (*sorted(names - {CORPUS_FILE}), CORPUS_FILE):
         (work / _NEW / name).replace(folder / name)
-    (work / _NEW / CORPUS_FILE).replace(folder / CORPUS_FILE)
     for name in set(MODEL_FILES) - names:
         (folder / name).unlink(missing_ok=True)
 

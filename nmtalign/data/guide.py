@@ -21,8 +21,7 @@ from nmtalign.data.corpus import Corpus, SplitSide
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import WORD_START, Subwords
+from nmtalign.text.tokenizer import WORD_START, MosesWords, Subwords
 
 Begins = npt.NDArray[np.bool_] | None
 _BLOCK = 1 << 22  # bytes of the file that are read together

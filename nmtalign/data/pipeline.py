@@ -7,22 +7,21 @@ import os
 import signal
 import threading
 from collections import Counter, deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from nmtalign.errors import ResourceError
 from nmtalign.processor import usable_cores
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.spacing import Counts
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import Counts, MosesWords, Tokenizers
 
 Pairs = Sequence[tuple[str, str]]
+Item = TypeVar("Item")
 
 CHUNK = 2_000  # pairs handed to a process at a time
 PARALLEL_FROM = 10  # blocks; fewer are tokenised before processes could start
@@ -38,6 +37,13 @@ class WordIndex(dict[str, int]):
     def __missing__(self, word: str) -> int:
         number = self[word] = len(self)
         return number
+
+
+def blocks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
+    """Items, such as pairs, in blocks of `CHUNK`."""
+    iterator = iter(items)
+    while block := list(itertools.islice(iterator, CHUNK)):
+        yield block
 
 
 class Side(NamedTuple):

@@ -3,6 +3,7 @@
 import dataclasses
 import io
 import itertools
+import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -17,7 +18,7 @@ from nmtalign.data.corpus_writer import (
     SplitSummary,
     Summary,
     Vocabularies,
-    check_begun,
+    check_replaced,
     check_same,
     check_texts,
     publish,
@@ -25,8 +26,8 @@ from nmtalign.data.corpus_writer import (
     work_folder,
     write_files,
 )
-from nmtalign.data.pipeline import CHUNK, Pairs, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.screening import NO_TRANSLATION, OtherSets, PrepTally, RawText, screened, set_aside, spooled_lines
+from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
+from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, OtherSets, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG, disk_errors
 from nmtalign.model_directory import check_files, model_config, read_settings
@@ -36,7 +37,7 @@ from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import SentencePieces, Subwords, Tokenizers, blanks_to_spaces
+from nmtalign.text.tokenizer import Counts, SentencePieces, Subwords, Tokenizers, blanks_to_spaces
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
@@ -44,76 +45,6 @@ from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
-
-
-@dataclass(frozen=True)
-class GivenWords:
-    """What `prep --vocabulary-from` takes from a model directory or from a prepared corpus."""
-
-    folder: Path
-    languages: tuple[str, str]
-    tokenizers: Tokenizers
-    vocabularies: tuple[Vocabulary, Vocabulary]
-    settings: Mapping[str, Any]  # those of the `prep` that chose the vocabularies
-
-    @classmethod
-    def read(cls, folder: Path) -> "GivenWords":
-        """Reads a folder after checking its files; raises FormatError if it is missing, foreign or damaged."""
-        if (folder / CONFIG).exists():
-            settings = read_settings(folder)
-            check_files(folder, settings)
-            words = load_vocabularies(folder, model_config(folder, settings))
-            languages = settings["source_language"], settings["target_language"]
-            return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
-        if not folder.is_file() and not (folder / CORPUS_FILE).exists():
-            raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
-        corpus = Corpus.open(folder)
-        languages = corpus.source_language, corpus.target_language
-        words = corpus.source_vocabulary, corpus.target_vocabulary
-        return cls(folder, languages, corpus.tokenizers, words, corpus.settings)
-
-    def check(self, output: Path, languages: tuple[str, str]) -> None:
-        """Raises UsageError if texts of these languages cannot be prepared with these words in the folder `output`."""
-        if output.resolve() == (self.folder.parent if self.folder.is_file() else self.folder).resolve():
-            raise SettingError(
-                "the new corpus would replace files of this folder; give another one with -o",
-                vocabulary_from=str(self.folder),
-            )
-        source, target = self.languages
-        if languages == self.languages:
-            return
-        if languages == (target, source):
-            fix = f"give the {source} text first, then the {target} text"
-        else:
-            fix = f"give texts in {source} and {target}, or correct --source-language and --target-language"
-        raise UsageError(
-            f"{self.folder}: its words are those of {source}-{target}, and the texts are {'-'.join(languages)}; {fix}"
-        )
-
-    def adopted_by(self, config: PrepConfig) -> PrepConfig:
-        """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
-        names = select(PrepConfig, chooses_vocabulary)
-        there = {name: self.settings[name] for name in names if name in self.settings}
-        try:
-            chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
-        except UsageError as error:
-            raise FormatError(str(error)) from None
-        return dataclasses.replace(config, **{name: chosen[name] for name in names})
-
-
-@dataclass(frozen=True)
-class _Job:
-    """The arguments of all steps."""
-
-    work: Path
-    config: PrepConfig
-    languages: tuple[str, str]
-    regions: tuple[str, str]  # the languages as they were given, which find the texts in files with both
-    workers: int
-    progress: Callable[[int], None]
-    notify: Callable[[str], None]
-    checks: CorpusChecks
-    words: GivenWords | None = None  # those of a model or of another corpus
 
 
 def prepare(
@@ -148,171 +79,211 @@ def prepare(
         words.check(folder, languages)
         config = words.adopted_by(config)
     given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
-    aside = [name for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines]
-    if double := next((name for name in aside if name in given), None):
-        rule = f"there is a {double} text, too; leave out one of the two"
-        raise SettingError(rule, **{f"{double}_lines": getattr(config, f"{double}_lines")})
+    aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
+    for name in aside.keys() & given.keys():
+        rule = f"there is a {name} text, too; leave out one of the two"
+        raise SettingError(rule, **{f"{name}_lines": aside[name]})
     written = [name for name, pair in given.items() if name != "train" and pair[1] is None]
     names = text_names([*aside, *written], languages)
     check_texts(folder, names, itertools.chain.from_iterable(given.values()))
     checks, config = CorpusChecks(given, config, languages, force), with_vocabulary(config, languages)
     if not force:
-        check_begun(folder, languages, config.identity(), {*given, *aside})
+        settings = json.dumps(config.identity(), sort_keys=True)
+        known = {"source_language": languages[0], "target_language": languages[1], "settings": settings}
+        check_replaced(folder, known, {*given, *aside})
     with disk_errors(folder), work_folder(folder) as work:
-        job = _Job(work, config, languages, regions, worker_count(config.workers), progress, notify, checks, words)
-        summary = _prepare(job, given, names)
+        texts = {name: ParallelText(*pair, regions, config.columns) for name, pair in given.items()}
+        preparation = _Preparation(work, config, languages, texts, aside, words, checks, progress, notify)
+        summary = preparation.run(names)
         if not force:
             check_same(work, folder)
         publish(work, folder)
     return summary
 
 
-def _prepare(job: _Job, given: Mapping[str, PathPair], names: Mapping[str, tuple[str, str]]) -> Summary:
-    """`names` are the names of the text files that the folder gets, by set."""
-    texts = {name: ParallelText(*pair, job.regions, job.config.columns) for name, pair in given.items()}
-    tallies = {name: PrepTally() for name in SPLITS if name in texts or name in names}
-    raw = {
-        name: RawText(job.work, name).write(_read(job, name, texts[name], tallies[name]))
-        for name in texts
-        if name != "train"
-    }
-    tokenizers, blocks = _training_blocks(job, texts["train"], raw, tallies["train"])
-    spools = {"train": _spool(job, "train", texts["train"].name, tokenizers, blocks, tallies["train"])}
-    if job.words is None:
-        tokenizers = tokenizers.with_spacing(tallies["train"].spacing)
-    for name in list(tallies)[1:]:
-        blocks = _in_blocks(iter(raw[name]), tallies[name] if name not in texts else PrepTally())
-        origin = texts.get(name, texts["train"]).name
-        spools[name] = _spool(job, name, origin, tokenizers, blocks, tallies[name])
-    job.notify("choosing the vocabularies")
-    vocabularies = job.words.vocabularies if job.words else _vocabularies(job.config, tokenizers, spools["train"])
-    tables = {
-        name: [side.table(words) for side, words in zip(spool.sides, vocabularies, strict=True)]
-        for name, spool in spools.items()
-    }
-    summary = Summary(
-        *job.languages,
-        len(vocabularies[0]),
-        len(vocabularies[1]),
-        settings=job.config.identity(),
-        splits={
-            name: SplitSummary(
-                tallies[name].pairs,
-                dict(tallies[name].dropped),
-                *(side.summary(table) for side, table in zip(spool.sides, tables[name], strict=True)),
+@dataclass(frozen=True)
+class GivenWords:
+    """What `prep --vocabulary-from` takes from a model directory or from a prepared corpus."""
+
+    folder: Path
+    languages: tuple[str, str]
+    tokenizers: Tokenizers
+    vocabularies: Vocabularies
+    settings: Mapping[str, Any]  # those of the `prep` that chose the vocabularies
+
+    @classmethod
+    def read(cls, folder: Path) -> "GivenWords":
+        """Reads a folder after checking its files; raises FormatError if it is missing, foreign or damaged."""
+        if (folder / CONFIG).exists():
+            settings = read_settings(folder)
+            check_files(folder, settings)
+            words = load_vocabularies(folder, model_config(folder, settings))
+            languages = settings["source_language"], settings["target_language"]
+            return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
+        if not folder.is_file() and not (folder / CORPUS_FILE).exists():
+            raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
+        corpus = Corpus.open(folder)
+        languages = corpus.source_language, corpus.target_language
+        words = corpus.source_vocabulary, corpus.target_vocabulary
+        return cls(folder, languages, corpus.tokenizers, words, corpus.settings)
+
+    def check(self, output: Path, languages: tuple[str, str]) -> None:
+        """Raises UsageError if texts of these languages cannot be prepared with these words in the folder `output`."""
+        if output.resolve() == (self.folder.parent if self.folder.is_file() else self.folder).resolve():
+            raise SettingError(
+                "the new corpus would replace files of this folder; give another one with -o",
+                vocabulary_from=str(self.folder),
             )
-            for name, spool in spools.items()
-        },
-        texts=names,
-    )
-    job.checks.finish(summary, tokenizers, vocabularies)
-    summary.notes.extend([*(text.note for text in texts.values() if text.note), *job.checks.notes])
-    job.notify("writing the corpus")
-    write_files(job.work, tokenizers, vocabularies, spools, tables, raw, summary)
-    return summary
+        if languages != self.languages:
+            raise UsageError(
+                f"{self.folder}: its words are those of {'-'.join(self.languages)}, and the texts are "
+                f"{'-'.join(languages)}; give texts in {' and '.join(self.languages)}, in this order, or correct "
+                "--source-language and --target-language"
+            )
+
+    def adopted_by(self, config: PrepConfig) -> PrepConfig:
+        """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
+        names = select(PrepConfig, chooses_vocabulary)
+        there = {name: self.settings[name] for name in names if name in self.settings}
+        try:
+            chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
+        except UsageError as error:
+            raise FormatError(str(error)) from None
+        return dataclasses.replace(config, **{name: chosen[name] for name in names})
 
 
-def _in_blocks(pairs: Iterator[tuple[str, str]], tally: PrepTally) -> Iterator[Pairs]:
-    while block := list(itertools.islice(pairs, CHUNK)):
-        tally.pairs += len(block)
-        yield block
+@dataclass
+class _Preparation:
+    """One `prepare`: the arguments of all steps, and the raw texts of the sets."""
 
+    work: Path
+    config: PrepConfig
+    languages: tuple[str, str]
+    texts: Mapping[str, ParallelText]
+    aside: Mapping[str, int]  # the sizes of the sets that are set aside from the training text
+    words: GivenWords | None
+    checks: CorpusChecks
+    progress: Callable[[int], None]
+    notify: Callable[[str], None]
 
-def _read(job: _Job, name: str, text: ParallelText, tally: PrepTally) -> Iterator[Pairs]:
-    """The pairs of a text; units that lack a language are counted when all have been read."""
-    job.notify(f"reading {name}")
-    yield from _in_blocks(job.checks.watch(name, text), tally)
-    if text.skipped:
-        tally.pairs += text.skipped
-        tally.dropped[NO_TRANSLATION] = text.skipped
+    def run(self, names: Mapping[str, tuple[str, str]]) -> Summary:
+        """Writes all files into the work folder; `names` are those of the text files that it gets, by set."""
+        raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
+        others = OtherSets(self.config)
+        for other in raw.values() if self.config.clean else ():
+            others.add(other)
+        screening = Screening(self.config, self.languages, others)
+        blocks = screening.kept(self._read("train"))
+        if self.aside:
+            drawn, blocks = screening.set_aside(blocks, self.aside, self.work)
+            raw |= drawn
+        tokenizers, blocks = self._tokenizers(blocks, screening)
+        spools, spacing, read = {"train": PairSpool(self.work, "train")}, Counts(), 0
+        longest = tokenizers.most_tokens(self.config.max_length)
+        for block, chunk in tokenize_pairs(tokenizers, longest, blocks, self._workers, spacing=True):
+            spacing.update(chunk.spacing)
+            screening.dropped["empty"] += chunk.empty
+            screening.dropped["too long"] += chunk.too_long
+            spools["train"].append(block, chunk, screening.lines[read : read + len(block)])
+            read += len(block)
+            self.progress(read)
+        if not spools["train"].size:
+            raise self._nothing_kept(screening)
+        if not self.words:
+            tokenizers = tokenizers.with_spacing(spacing)
+        for name in (name for name in SPLITS if name in raw):
+            spools[name] = PairSpool(self.work, name)
+            for block, chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self._workers):
+                spools[name].append(block, chunk)
+            if not spools[name].size:
+                raise InputError(f"{self.texts[name].name}: no lines; give files with text")
+        self.notify("choosing the vocabularies")
+        vocabularies = self.words.vocabularies if self.words else self._vocabularies(tokenizers, spools["train"])
+        pairs = {name: spool.size for name, spool in spools.items()} | {"train": screening.pairs}
+        dropped = {name: dict.fromkeys(ALWAYS, 0) for name in spools} | {"train": dict(screening.dropped)}
+        for name, text in self.texts.items():
+            if text.skipped:
+                pairs[name] += text.skipped
+                dropped[name][NO_TRANSLATION] = text.skipped
+        summary = Summary(
+            *self.languages,
+            len(vocabularies[0]),
+            len(vocabularies[1]),
+            self.config.identity(),
+            {
+                name: SplitSummary(pairs[name], dropped[name], *spool.summaries(vocabularies))
+                for name, spool in spools.items()
+            },
+            names,
+        )
+        self.checks.finish(summary, tokenizers, vocabularies)
+        summary.notes.extend([*(text.note for text in self.texts.values() if text.note), *self.checks.notes])
+        self.notify("writing the corpus")
+        paths = {name: text.paths for name, text in raw.items()}
+        write_files(self.work, tokenizers, vocabularies, spools, paths, summary, screening.pairs)
+        return summary
 
+    @property
+    def _workers(self) -> int:
+        return worker_count(self.config.workers)
 
-def _training_blocks(
-    job: _Job, text: ParallelText, raw: dict[str, RawText], tally: PrepTally
-) -> tuple[Tokenizers, Iterator[Pairs]]:
-    """Returns the tokenisers, which are trained first if necessary, and the training pairs to tokenise.
+    def _read(self, name: str) -> Iterator[Pairs]:
+        self.notify(f"reading {name}")
+        return blocks_of(self.checks.watch(name, self.texts[name]))
 
-    Adds the sets that are set aside to `raw`, which contains the others.
-    """
-    others = OtherSets(job.config)
-    for other in raw.values() if job.config.clean else ():
-        others.add(other)
-    blocks = screened(_read(job, "train", text, tally), job.config, job.languages, tally, others)
-    if job.config.dev_lines or job.config.test_lines:
-        drawn, blocks = set_aside(blocks, job.work, job.config, tally)
-        raw |= drawn
-    if job.words:
-        return job.words.tokenizers, blocks
-    if job.config.vocabulary == "word":
-        return Tokenizers.moses(*job.languages), blocks
-    if job.config.vocabulary == "none":
-        return Tokenizers.spaced(*job.languages), blocks
-    if job.config.vocabulary == "bytes":
-        return Tokenizers.of_bytes(*job.languages), blocks
-    spooled = RawText(job.work, "train").write(blocks)
-    if not tally.lines:
-        raise _nothing_kept(text.name, tally)
-    job.notify("learning subword pieces")
-    source_pieces, target_pieces = _learn(job, text, spooled)
-    tokenizers = Tokenizers(source_pieces, target_pieces, *job.languages)
-    job.notify("reading train")
-    return tokenizers, _in_blocks(iter(spooled), PrepTally())
+    def _tokenizers(self, blocks: Iterator[Pairs], screening: Screening) -> tuple[Tokenizers, Iterator[Pairs]]:
+        """The tokenisers, which are trained first if necessary, and the training pairs to tokenise."""
+        if self.words:
+            return self.words.tokenizers, blocks
+        match self.config.vocabulary:
+            case "word":
+                return Tokenizers.moses(*self.languages), blocks
+            case "none":
+                return Tokenizers.spaced(*self.languages), blocks
+            case "bytes":
+                return Tokenizers.of_bytes(*self.languages), blocks
+        spooled = RawText(self.work, "train").write(blocks)
+        if not screening.lines:
+            raise self._nothing_kept(screening)
+        self.notify("learning subword pieces")
+        source, target = self._learn(spooled)
+        self.notify("reading train")
+        return Tokenizers(source, target, *self.languages), blocks_of(spooled)
 
+    def _learn(self, spooled: RawText) -> list[SentencePieces]:
+        kind, sizes, text = self.config.vocabulary, pair_of_sizes("size", self.config.size), self.texts["train"]
+        if self.config.joint:
+            both = self.work / "train.both.raw"
+            with both.open("wb") as stream:
+                for path in spooled.paths:
+                    with path.open("rb") as lines:
+                        shutil.copyfileobj(lines, stream)
+            name = " and ".join((shown(text.source), shown(text.target or text.source)))
+            return [SentencePieces(_train_pieces(both, kind, sizes[0], name))] * 2
+        arguments = spooled.paths, (kind, kind), sizes, (shown(text.source), shown(text.target or text.source))
+        if self._workers == 1:
+            return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
+        with process_pool(2) as pool:
+            return [SentencePieces(model) for model in pool.map(_train_pieces, *arguments)]
 
-def _learn(job: _Job, text: ParallelText, spooled: RawText) -> list[SentencePieces]:
-    sizes = pair_of_sizes("size", job.config.size)
-    names = [shown(text.source), shown(text.target or text.source)]
-    if job.config.joint:
-        both = job.work / "train.both.raw"
-        with both.open("wb") as stream:
-            for path in spooled.paths:
-                with path.open("rb") as lines:
-                    shutil.copyfileobj(lines, stream)
-        return [SentencePieces(_train_pieces(both, job.config.vocabulary, sizes[0], " and ".join(names)))] * 2
-    arguments = spooled.paths, [job.config.vocabulary] * 2, sizes, names
-    if job.workers == 1:
-        return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
-    with process_pool(2) as pool:
-        return [SentencePieces(model) for model in pool.map(_train_pieces, *arguments)]
+    def _nothing_kept(self, screening: Screening) -> InputError:
+        name, pairs = self.texts["train"].name, screening.pairs + self.texts["train"].skipped
+        if not pairs:
+            return InputError(f"{name}: no lines; give files with text")
+        dropped = screening.dropped | {NO_TRANSLATION: self.texts["train"].skipped}
+        reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
+        fix = "; raise --max-length (0 = no limit)" if screening.dropped["too long"] else ""
+        return InputError(f"{name}: none of the {pairs} pairs is left ({reasons}){fix}")
 
-
-def _spool(
-    job: _Job, name: str, origin: str, tokenizers: Tokenizers, blocks: Iterator[Pairs], tally: PrepTally
-) -> PairSpool:
-    """Tokenises the text of a split into temporary files; raises InputError, naming `origin`, if no pair is left."""
-    training = name == "train"
-    longest = tokenizers.most_tokens(job.config.max_length) if training else None
-    spool, read = PairSpool(job.work, name), 0
-    for block, chunk in tokenize_pairs(tokenizers, longest, blocks, job.workers, spacing=training):
-        tally.spacing.update(chunk.spacing)
-        tally.dropped["empty"] += chunk.empty
-        tally.dropped["too long"] += chunk.too_long
-        spool.append(block, chunk, tally.lines[read : read + len(block)])
-        read += len(block)
-        if training:
-            job.progress(read)
-    if not spool.size:
-        raise _nothing_kept(origin, tally)
-    return spool
-
-
-def _nothing_kept(names: str, tally: PrepTally) -> InputError:
-    if not tally.pairs:
-        return InputError(f"{names}: no lines; give files with text")
-    reasons = ", ".join(f"{count} {reason}" for reason, count in tally.dropped.items() if count)
-    fix = "; raise --max-length (0 = no limit)" if tally.dropped["too long"] else ""
-    return InputError(f"{names}: none of the {tally.pairs} pairs is left ({reasons}){fix}")
-
-
-def _vocabularies(config: PrepConfig, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
-    if isinstance(tokenizers.source, Subwords) and isinstance(tokenizers.target, Subwords):
-        return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
-    sizes = pair_of_sizes("shortlist", config.shortlist)
-    source, target = (
-        Vocabulary.shortlist(side.word_counts(), size, config.min_count)
-        for side, size in zip(spool.sides, sizes, strict=True)
-    )
-    return source, target
+    def _vocabularies(self, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
+        if isinstance(tokenizers.source, Subwords) and isinstance(tokenizers.target, Subwords):
+            return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
+        sizes = pair_of_sizes("shortlist", self.config.shortlist)
+        source, target = (
+            Vocabulary.shortlist(counts.items(), size, self.config.min_count)
+            for counts, size in zip(spool.counts, sizes, strict=True)
+        )
+        return source, target
 
 
 def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:

@@ -14,18 +14,16 @@ import statistics
 import unicodedata
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.pipeline import CHUNK, Pairs
+from nmtalign.data.pipeline import CHUNK, Pairs, blocks_of
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
-from nmtalign.text.spacing import Counts
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
 NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
@@ -34,40 +32,21 @@ _SEED = 1234  # of the sentences that are set aside
 
 # Reasons in the order in which they are checked; a pair is counted under the first one.
 REASONS = ("broken text", "no letters", "copy", "wrong script", "markup", "length ratio")
+ALWAYS = ("empty", "duplicate", "too long")  # the reasons without `--clean`
+_OF_CLEAN = (*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE)
 LONGER, SLACK = 3, 20  # a side may be 3 times as long as the other one, scaled to its language, plus 20 characters
 FOREIGN = 0.3  # the largest share of letters of other scripts
 MARKUP = 0.5  # the largest share of characters in tags and addresses
 SAMPLE = 20_000  # pairs
 
-_SCRIPTS = {
-    "LATIN": "af az bs ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lb lt lv ms mt nb nl nn no oc pl pt ro "
-    "sk sl sq sv sw tl tr uz vi",
-    "CYRILLIC": "be bg kk ky mk mn ru tg uk",
-    "ARABIC": "ar ckb fa ps sd ug ur",
-    "HEBREW": "he yi",
-    "DEVANAGARI": "hi mr ne sa",
-    "CJK": "ja ko yue zh",
-    "HIRAGANA": "ja",
-    "KATAKANA": "ja",
-    "HANGUL": "ko",
-    "GREEK": "el",
-    "ARMENIAN": "hy",
-    "GEORGIAN": "ka",
-    "THAI": "th",
-    "BENGALI": "as bn",
-    "TAMIL": "ta",
-    "TELUGU": "te",
-    "KANNADA": "kn",
-    "MALAYALAM": "ml",
-    "GUJARATI": "gu",
-    "GURMUKHI": "pa",
-    "SINHALA": "si",
-    "KHMER": "km",
-    "LAO": "lo",
-    "MYANMAR": "my",
-    "ETHIOPIC": "am ti",
-    "TIBETAN": "bo",
-}
+_TABLE = """
+LATIN af az bs ca cs cy da de en eo es et eu fi fr ga gl hr hu id is it lb lt lv ms mt nb nl nn no oc pl pt ro sk sl sq
+sv sw tl tr uz vi; CYRILLIC be bg kk ky mk mn ru tg uk; ARABIC ar ckb fa ps sd ug ur; HEBREW he yi; DEVANAGARI hi mr ne
+sa; CJK ja ko yue zh; HIRAGANA ja; KATAKANA ja; HANGUL ko; GREEK el; ARMENIAN hy; GEORGIAN ka; THAI th; BENGALI as bn;
+TAMIL ta; TELUGU te; KANNADA kn; MALAYALAM ml; GUJARATI gu; GURMUKHI pa; SINHALA si; KHMER km; LAO lo; MYANMAR my;
+ETHIOPIC am ti; TIBETAN bo
+"""
+_SCRIPTS = {script: frozenset(codes) for script, *codes in map(str.split, _TABLE.split(";"))}
 # Control characters, U+FFFD, private characters; and UTF-8 that was read as Latin-1 or Windows-1252, as in "Ã©".
 _SIGN_OF_BROKEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x84\x86-\x9fÂÃâÐÑ\ue000-\uf8ff\ufffd]")
 _BROKEN = re.compile(
@@ -136,7 +115,7 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
     They are those of the text if the language is not in the table, or is written differently here.
     """
     code = re.split("[-_]", language.lower())[0]
-    known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes.split())
+    known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes)
     counts: Counter[str] = Counter()
     for line in lines:
         for letter, count in Counter(bare(line)).items():
@@ -159,17 +138,6 @@ def _markup(line: str) -> float:
     if not _SIGN_OF_MARKUP.search(line):
         return 0.0
     return sum(match.end() - match.start() for match in _MARKUP.finditer(line)) / len(line)
-
-
-@dataclass
-class PrepTally:
-    """The numbers of pairs read and dropped, and the positions of spaces in the target text."""
-
-    pairs: int = 0
-    dropped: Counter[str] = field(default_factory=lambda: Counter({"empty": 0, "duplicate": 0, "too long": 0}))
-    spacing: Counts = field(default_factory=Counter)
-    # Training only: the lines, from 0, of the pairs that were not dropped for their raw text.
-    lines: "array[int]" = field(default_factory=lambda: array("i"))
 
 
 class RawText:
@@ -243,106 +211,99 @@ class OtherSets:
         return forms[0] in self._sides[0] or forms[1] in self._sides[1]
 
 
-def screened(
-    blocks: Iterator[Pairs], config: PrepConfig, languages: tuple[str, str], tally: PrepTally, others: OtherSets
-) -> Iterator[Pairs]:
-    """Yields of each block the pairs that are kept, and adds their lines to the tally.
+class Screening:
+    """Which training pairs are kept: `dropped` counts the others by reason, `lines` are those of the pairs, from 0."""
 
-    Pairs with a blank side are dropped; as the settings say, also repeated ones and those that are no translations.
-    """
-    seen, near, line = SeenTexts(), SeenTexts(), 0
-    if config.clean:
-        tally.dropped.update(dict.fromkeys((*REASONS, IN_OTHER_SETS, NEAR_DUPLICATE), 0))
-    sample = list(itertools.islice(blocks, SAMPLE // CHUNK if config.clean else 0))
-    cleaner = Cleaner(languages, [pair for block in sample for pair in block])
-    for block in itertools.chain(sample, blocks):
-        numbered = [(number, pair) for number, pair in enumerate(block, line) if pair[0].strip() and pair[1].strip()]
-        tally.dropped["empty"] += len(block) - len(numbered)
-        line += len(block)
-        if config.drop_duplicates:
-            # No line contains `\n`, so it separates the two sides.
-            texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
-            numbered = _first_times(numbered, texts, seen, "duplicate", tally)
-        if config.clean:
-            kept, texts = [], []
-            for number, pair in numbered:
-                letters = bare(pair[0]), bare(pair[1])
-                reason = cleaner.reason(pair, letters) or (IN_OTHER_SETS if others.has(letters) else "")
-                if reason:
-                    tally.dropped[reason] += 1
-                else:
-                    kept.append((number, pair))
-                    texts.append("\n".join(letters))
-            numbered = _first_times(kept, texts, near, NEAR_DUPLICATE, tally)
-        tally.lines.extend(number for number, _ in numbered)
-        yield [pair for _, pair in numbered]
+    def __init__(self, config: PrepConfig, languages: tuple[str, str], others: OtherSets) -> None:
+        """`others` are the sets whose sentences `--clean` drops."""
+        self._config, self._languages, self._others = config, languages, others
+        self.pairs = 0  # that were read
+        self.dropped = Counter(dict.fromkeys((*ALWAYS, *(_OF_CLEAN if config.clean else ())), 0))
+        self.lines = array("i")
+        self._seen, self._near = SeenTexts(), SeenTexts()
 
+    def kept(self, blocks: Iterator[Pairs]) -> Iterator[Pairs]:
+        """Yields of each block the pairs that are kept.
 
-def _first_times(
-    numbered: list[Numbered], texts: list[str], seen: SeenTexts, reason: str, tally: PrepTally
-) -> list[Numbered]:
-    """The pairs whose text occurs for the first time; the others are counted under the reason."""
-    first = seen.first_time(texts)
-    tally.dropped[reason] += first.count(False)
-    return list(itertools.compress(numbered, first))
+        Pairs with a blank side are dropped; as the settings say, also repeated ones and those that are no translations.
+        """
+        sample = list(itertools.islice(blocks, SAMPLE // CHUNK if self._config.clean else 0))
+        cleaner = Cleaner(self._languages, [pair for block in sample for pair in block])
+        for block in itertools.chain(sample, blocks):
+            numbered = list(enumerate(block, self.pairs))
+            self.pairs += len(block)
+            numbered = self._without("empty", numbered, [bool(a.strip() and b.strip()) for _, (a, b) in numbered])
+            if self._config.drop_duplicates:
+                # No line contains `\n`, so it separates the two sides.
+                texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]
+                numbered = self._without("duplicate", numbered, self._seen.first_time(texts))
+            if self._config.clean:
+                letters = [(bare(source), bare(target)) for _, (source, target) in numbered]
+                reasons = [
+                    cleaner.reason(pair, both) or (IN_OTHER_SETS if self._others.has(both) else "")
+                    for (_, pair), both in zip(numbered, letters, strict=True)
+                ]
+                self.dropped.update(filter(None, reasons))
+                clean = [not reason for reason in reasons]
+                numbered = list(itertools.compress(numbered, clean))
+                firsts = self._near.first_time(["\n".join(both) for both in itertools.compress(letters, clean)])
+                numbered = self._without(NEAR_DUPLICATE, numbered, firsts)
+            self.lines.extend(number for number, _ in numbered)
+            yield [pair for _, pair in numbered]
 
+    def _without(self, reason: str, numbered: list[Numbered], keep: Sequence[bool]) -> list[Numbered]:
+        """The pairs that are kept; the others are counted under the reason."""
+        self.dropped[reason] += len(keep) - sum(keep)
+        return list(itertools.compress(numbered, keep))
 
-def set_aside(
-    blocks: Iterator[Pairs], folder: Path, config: PrepConfig, tally: PrepTally
-) -> tuple[dict[str, RawText], Iterator[Pairs]]:
-    """Draws dev and test from the pairs: (the sets, the blocks of the other pairs).
+    def set_aside(
+        self, blocks: Iterator[Pairs], sizes: Mapping[str, int], folder: Path
+    ) -> tuple[dict[str, RawText], Iterator[Pairs]]:
+        """Draws sets of these sizes from the pairs: (the sets, the blocks of the other pairs).
 
-    The same text gives the same sets. Each of their sentences, on either side, occurs only once in the sets; a pair
-    that has one of them is dropped. Raises SettingError if the text has too few different pairs.
-    """
-    sizes = {name: count for name, count in (("dev", config.dev_lines), ("test", config.test_lines)) if count}
-    forms, text, seen = OtherSets(config), RawText(folder, "all"), (SeenTexts(), SeenTexts())
-    drawn: list[int] = []  # places of pairs of which the number is not known before (reservoir sampling)
-    candidates, size, chance = 0, sum(sizes.values()), random.Random(_SEED)
+        The same text gives the same sets. Each of their sentences, on either side, occurs only once in the sets; a pair
+        that has one of them is dropped. Raises SettingError if the text has too few different pairs.
+        """
+        forms, text, seen = OtherSets(self._config), RawText(folder, "all"), (SeenTexts(), SeenTexts())
+        drawn: list[int] = []  # places of pairs of which the number is not known before (reservoir sampling)
+        candidates, size, chance = 0, sum(sizes.values()), random.Random(_SEED)
 
-    def watched() -> Iterator[Pairs]:
-        nonlocal candidates
-        places = itertools.count()
-        for block in blocks:
-            firsts = (side.first_time([forms.form(pair[number]) for pair in block]) for number, side in enumerate(seen))
-            for new, here in zip(map(all, zip(*firsts, strict=True)), places, strict=False):
-                if not new:
-                    continue
-                candidates += 1
-                if len(drawn) < size:
-                    drawn.append(here)
-                elif (slot := chance.randrange(candidates)) < size:
-                    drawn[slot] = here
-            yield block
+        def watched() -> Iterator[Pairs]:
+            nonlocal candidates
+            places = itertools.count()
+            for block in blocks:
+                firsts = (side.first_time([forms.form(pair[i]) for pair in block]) for i, side in enumerate(seen))
+                for new, here in zip(map(all, zip(*firsts, strict=True)), places, strict=False):
+                    if not new:
+                        continue
+                    candidates += 1
+                    if len(drawn) < size:
+                        drawn.append(here)
+                    elif (slot := chance.randrange(candidates)) < size:
+                        drawn[slot] = here
+                yield block
 
-    text.write(watched())
-    if candidates <= size:
-        wanted = {f"{name}_lines": count for name, count in sizes.items()}
-        raise SettingError(f"too large for {candidates:,} different pairs of training text", **wanted)
-    chance.shuffle(drawn)
-    sets, start = {}, 0
-    for name, count in sizes.items():
-        chosen = set(drawn[start : start + count])
-        sets[name] = RawText(folder, name).write([[pair for place, pair in enumerate(text) if place in chosen]])
-        forms.add(sets[name])
-        start += count
-    tally.dropped[SET_ASIDE] = len(drawn)
-    tally.dropped.setdefault(IN_OTHER_SETS, 0)
-    return sets, _others(text, frozenset(drawn), forms, tally)
+        text.write(watched())
+        if candidates <= size:
+            wanted = {f"{name}_lines": count for name, count in sizes.items()}
+            raise SettingError(f"too large for {candidates:,} different pairs of training text", **wanted)
+        chance.shuffle(drawn)
+        sets, start = {}, 0
+        for name, count in sizes.items():
+            chosen = set(drawn[start : start + count])
+            sets[name] = RawText(folder, name).write([[pair for place, pair in enumerate(text) if place in chosen]])
+            forms.add(sets[name])
+            start += count
+        self.dropped[SET_ASIDE] = len(drawn)
+        self.dropped.setdefault(IN_OTHER_SETS, 0)
+        return sets, self._rest(text, frozenset(drawn), forms)
 
-
-def _others(text: RawText, chosen: frozenset[int], forms: OtherSets, tally: PrepTally) -> Iterator[Pairs]:
-    """The pairs that are not in the sets; the tally gets their lines."""
-    lines, tally.lines = tally.lines, array("i")
-    pairs = zip(itertools.count(), lines, text, strict=False)
-    while block := list(itertools.islice(pairs, CHUNK)):
-        kept = []
-        for place, line, pair in block:
-            if place in chosen:
-                continue
-            if forms.has([forms.form(side) for side in pair]):
-                tally.dropped[IN_OTHER_SETS] += 1
-                continue
-            tally.lines.append(line)
-            kept.append(pair)
-        yield kept
+    def _rest(self, text: RawText, drawn: frozenset[int], forms: OtherSets) -> Iterator[Pairs]:
+        """The pairs that are not in the sets; `lines` are then those of these pairs."""
+        lines, self.lines = self.lines, array("i")
+        for block in blocks_of(zip(itertools.count(), lines, text, strict=False)):
+            numbered = [(line, pair) for place, line, pair in block if place not in drawn]
+            fresh = [not forms.has([forms.form(side) for side in pair]) for _, pair in numbered]
+            numbered = self._without(IN_OTHER_SETS, numbered, fresh)
+            self.lines.extend(line for line, _ in numbered)
+            yield [pair for _, pair in numbered]

@@ -1,34 +1,42 @@
-"""The content of a report: headings, paragraphs, tables, figures, sentences. It contains no Markdown and no HTML.
+"""The content of a report: headings, paragraphs, tables, figures, sentences; and its form as plain text.
 
-Text is of two kinds. A plain `str` is prose of the program, in which `backquotes` mark code. A `Span` is literal text:
-names, sentences and everything else that comes from a user must be a `Span`.
+`markdown` and `html_page` write the same document in their languages. Text is of two kinds. A plain `str` is prose of
+the program, in which `backquotes` mark code. A `Span` is literal text: names, sentences and everything else that comes
+from a user must be a `Span`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from rich.cells import cell_len
+
 NOTHING = "–"  # a value that does not exist
-SIGNS = {"winner": "★", "tie": "≈"}
 # Characters that no page or Markdown file may contain. A control character is replaced by its picture; half of a
 # surrogate pair and code points without a character are replaced by U+FFFD.
 _SHOWN = {
     **{code: 0x2400 + code for code in range(0x20) if chr(code) not in "\t\n"},
     **dict.fromkeys((0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD),
 }
+# In plain text also characters that break a line or change its direction.
+_ON_ONE_LINE = {
+    **dict.fromkeys((0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
+    9: 32,
+    10: 32,
+}
 
-# arrow: the better direction of a metric; sub: an index; tag: a remark; right, wrong, odd: words of a translation.
-Style = Literal["", "code", "name", "muted", "arrow", "sub", "tag", "right", "wrong", "odd"]
+# tag: a remark; right, wrong, odd: words of a translation.
+Style = Literal["", "code", "name", "muted", "tag", "right", "wrong", "odd"]
+_MARKS = {"right": ("{+", "+}", "\x1b[1;32m"), "wrong": ("[-", "-]", "\x1b[1;31m")}  # around words; their colour
 
 
 @dataclass(frozen=True)
 class Span:
-    """Literal text with a style; `tip` explains it, `target` is the key of a block of the same page."""
+    """Literal text with a style; `tip` explains it."""
 
     text: str
     style: Style = ""
     tip: str = ""
-    target: str = ""  # Markdown has no links, so it leaves out a span with a target
 
 
 Inline = str | Span | tuple[str | Span, ...]
@@ -67,71 +75,20 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text; `kind` selects the style of the page."""
+    """Text."""
 
     text: Inline
-    kind: Literal["", "counts", "verdict", "lead", "key"] = ""
-
-
-@dataclass(frozen=True)
-class Bar:
-    """A bar from 0 to `value`, and the band of its interval; all numbers are shares of the longest bar (0 to 1)."""
-
-    value: float
-    interval: tuple[float, float] | None = None
-
-
-@dataclass(frozen=True)
-class Cell:
-    """A number of a table with everything that is known about it."""
-
-    text: str
-    half_width: str = ""  # written behind the number
-    mark: Literal["winner", "tie", ""] = ""
-    notes: Sequence[Inline] = ()  # small print below the number
-    bar: Bar | None = None
-    value: float | None = None  # the number by which the page sorts the rows
-
-
-@dataclass(frozen=True)
-class Column:
-    """The head of a column; columns beside each other with the same `over` share a head above their own."""
-
-    title: Inline
-    over: Inline = ""
-    size: bool = False  # a narrow column with the size of each row
-
-
-@dataclass(frozen=True)
-class RowGroup:
-    """Rows of a table under a title."""
-
-    title: Inline
-    rows: Sequence[Sequence[Inline | Cell]]
 
 
 @dataclass(frozen=True)
 class DataTable:
     """A table; the first `words` columns contain text, the others contain numbers."""
 
-    head: Sequence[Inline | Column]
-    rows: Sequence[Sequence[Inline | Cell]] = ()
+    head: Sequence[Inline]
+    rows: Sequence[Sequence[Inline]]
     caption: Inline = ""
     words: int = 1
-    groups: Sequence[RowGroup] = ()  # in place of `rows`
-    layout: Literal["plain", "scores", "scores paired", "scores narrow", "grid"] = "plain"
-    sortable: bool = False
     key: str = ""
-
-    @property
-    def columns(self) -> list[Column]:
-        """The head, each column as a `Column`."""
-        return [column if isinstance(column, Column) else Column(column) for column in self.head]
-
-    @property
-    def bodies(self) -> Sequence[RowGroup]:
-        """The rows in their groups."""
-        return self.groups or (RowGroup("", self.rows),)
 
 
 @dataclass(frozen=True)
@@ -141,16 +98,8 @@ class Figure:
     file: str
     caption: str  # literal text
     svg: str
-    kind: Literal["plot", "natural", "attention"] = "plot"  # natural: never wider than it was drawn
+    kind: Literal["plot", "natural"] = "plot"  # natural: never wider than it was drawn
     key: str = ""
-
-
-@dataclass(frozen=True)
-class Folded:
-    """Figures that the page shows when the reader opens them."""
-
-    summary: Inline
-    figures: Sequence[Figure]
 
 
 @dataclass(frozen=True)
@@ -165,7 +114,7 @@ class Definitions:
     """Terms and what they mean; the page can copy the `signatures`."""
 
     items: Sequence[tuple[Inline, Inline]]
-    kind: Literal["legend", "facts", "signatures"] = "facts"
+    kind: Literal["facts", "signatures"] = "facts"
     key: str = ""
 
 
@@ -182,25 +131,14 @@ class NamedText:
 
 @dataclass(frozen=True)
 class SentenceTexts:
-    """All texts of one sentence, each with its name, and the attention over it."""
+    """All texts of one sentence, each with its name."""
 
     title: Inline
     texts: Sequence[NamedText]
-    attention: Folded | None = None
     key: str = ""
 
 
-@dataclass(frozen=True)
-class ScoreCards:
-    """The main number of each system, at the top of the page; tables repeat them, so Markdown leaves them out."""
-
-    metric: str
-    scores: Sequence[tuple[str, Cell]]  # (system, number)
-
-
-Block = (
-    Heading | Paragraph | DataTable | Figure | Folded | Commands | Definitions | SentenceTexts | ScoreCards
-)  # fmt: skip
+Block = Heading | Paragraph | DataTable | Figure | Commands | Definitions | SentenceTexts
 
 
 @dataclass(frozen=True)
@@ -210,3 +148,68 @@ class Document:
     title: str  # literal text
     blocks: Sequence[Block]
     top: Sequence[Block] = ()
+
+
+def to_text(document: Document, width: int = 0, colour: bool = False) -> str:
+    """The document as plain text without its title and figures; tables are at most `width` columns wide (0: any width).
+
+    Words of style `right` and `wrong` are coloured, or in marks such as {+right+} and [-wrong-].
+    """
+    blocks = [*document.top, *document.blocks]
+    return "".join(f"{line}\n" for block in blocks for line in _lines(block, width, colour)).lstrip("\n")
+
+
+def _lines(block: Block, width: int, colour: bool) -> Iterator[str]:
+    match block:
+        case Heading():
+            yield f"\n{_line(block.text)}:"
+        case Paragraph():
+            yield _line(block.text)
+        case DataTable():
+            yield from [_line(block.caption)] if block.caption else []
+            yield from table_lines(block, width)
+        case Commands():
+            yield from block.lines
+        case Definitions():
+            yield from (f"{_line(term)}: {_line(meaning)}" for term, meaning in block.items)
+        case SentenceTexts():
+            yield f"\n{_line(block.title)}"
+            longest = max(cell_len(text.name) for text in block.texts)
+            for text in block.texts:
+                note = f"  ({text.note})" if text.note else ""
+                name = _line(Span(text.name))
+                yield f"{name}{' ' * (longest - cell_len(name))}  {_line(text.text, colour)}{note}"
+
+
+def table_lines(table: DataTable, width: int = 0) -> Iterator[str]:
+    """The lines of a table with aligned columns. A table that is wider than `width` is broken into several.
+
+    Each of them begins with the columns of text.
+    """
+    columns = [[_line(cell) for cell in column] for column in zip(table.head, *table.rows, strict=True)]
+    sizes = [max(map(cell_len, column)) for column in columns]
+    fixed = list(range(table.words))
+    pieces: list[list[int]] = [fixed]
+    for number in range(table.words, len(columns)):
+        if width and len(pieces[-1]) > len(fixed) and sum(sizes[i] + 2 for i in [*pieces[-1], number]) - 2 > width:
+            pieces.append(fixed)
+        pieces[-1] = [*pieces[-1], number]
+    for piece in pieces:
+        for row in zip(*(columns[number] for number in piece), strict=True):
+            cells = []
+            for number, text in zip(piece, row, strict=True):
+                blanks = " " * (sizes[number] - cell_len(text))
+                cells.append(text + blanks if number < table.words else blanks + text)
+            yield "  ".join(cells).rstrip()
+
+
+def _line(text: Inline, colour: bool = False) -> str:
+    """The text on one line that is safe to print."""
+    parts = []
+    for span in spans(text):
+        words = printable(span.text).translate(_ON_ONE_LINE)
+        before, after, code = _MARKS.get(span.style, ("", "", ""))
+        if code and words:
+            words = f"{code}{words}\x1b[0m" if colour else f"{before}{words}{after}"
+        parts.append(f" ({words})" if span.style == "tag" else words)
+    return "".join(parts)

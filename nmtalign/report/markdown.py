@@ -4,21 +4,16 @@ import re
 from collections.abc import Iterator, Sequence
 
 from nmtalign.report.document import (
-    SIGNS,
     Block,
-    Cell,
-    Column,
     Commands,
     DataTable,
     Definitions,
     Document,
     Figure,
-    Folded,
     Heading,
     Inline,
     NamedText,
     Paragraph,
-    ScoreCards,
     SentenceTexts,
     Span,
     printable,
@@ -51,13 +46,13 @@ def _inline(text: Inline) -> str:
 
 
 def _span(span: Span) -> str:
-    if span.target or not span.text:
+    if not span.text:
         return ""
     line = printable(re.sub(r"[\r\n]+", " ", span.text))
     if span.style == "code":
         return _code(line)
     text = _MARKUP.sub(r"\\\1", line)
-    if span.style in ("sub", "tag"):
+    if span.style == "tag":
         return f" ({text})"
     around = _AROUND.get(span.style, "")
     return f"{around}{text}{around}"
@@ -86,11 +81,6 @@ def _block(block: Block) -> Iterator[str]:
             yield "\n".join(f"- **{_inline(term)}**: {_inline(meaning)}" for term, meaning in block.items)
         case SentenceTexts():
             yield "\n".join([f"**{_inline(block.title)}**", "", *map(_named, block.texts)])
-            yield from _folded(block.attention)
-        case Folded():
-            yield from _folded(block)
-        case Figure() | Definitions() | ScoreCards():
-            pass
 
 
 def _named(text: NamedText) -> str:
@@ -98,36 +88,15 @@ def _named(text: NamedText) -> str:
     return f"- **{escaped(text.name)}**{note}: {_at_start(' '.join(_inline(text.text).split())) or '(nothing)'}"
 
 
-def _folded(folded: Folded | None) -> Iterator[str]:
-    for figure in folded.figures if folded else ():
-        yield from _block(figure)
-
-
 def _table(table: DataTable) -> str:
-    heads = [_head(column) for column in table.columns]
-    rule = ["---" if number < table.words else "---:" for number in range(len(heads))]
-    lines = [_row(heads), _row(rule)]
-    for group in table.bodies:
-        if group.title:
-            lines.append(_row([f"**{_inline(group.title)}**", *[""] * (len(heads) - 1)]))
-        lines += [_row([_cell(cell) for cell in row]) for row in group.rows]
-    text = "\n".join(lines)
+    rule = ["---" if number < table.words else "---:" for number in range(len(table.head))]
+    rows = (list(map(_in_cell, row)) for row in table.rows)
+    text = "\n".join(map(_row, ([*map(_in_cell, table.head)], rule, *rows)))
     return f"{_at_start(_inline(table.caption))}\n\n{text}" if table.caption else text
-
-
-def _head(column: Column) -> str:
-    return f"{_in_cell(column.over)}, {_in_cell(column.title)}" if column.over else _in_cell(column.title)
 
 
 def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
-
-
-def _cell(cell: Inline | Cell) -> str:
-    if not isinstance(cell, Cell):
-        return _in_cell(cell)
-    number = " ".join(part for part in (cell.text, cell.half_width, SIGNS.get(cell.mark, "")) if part)
-    return ", ".join(map(_in_cell, (number, *cell.notes)))
 
 
 def _in_cell(text: Inline) -> str:

@@ -9,8 +9,7 @@ from typing import Literal
 import numpy as np
 
 from nmtalign.errors import UsageError
-from nmtalign.scoring.measuring import measure_systems
-from nmtalign.scoring.metrics import MetricOptions, Statistics
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 
 CHRF = "chrF2"
 # Blanks and after them a word, one ideograph or kana (they are written without spaces), or one mark.
@@ -66,7 +65,7 @@ def most_different(
     chrf = [one for table in statistics[:2] for one in table if one.name == CHRF]
     if len(chrf) < 2:
         chrf = [one for (one,) in measure_systems(pair, references, MetricOptions(("chrf",)))]
-    scores = np.array([one.values(one.rows[lines]) for one in chrf])
+    scores = np.array([one.sentence_scores(lines) for one in chrf])
     # Rounded, because equal scores can differ in the last bits.
     order = np.argsort(-np.abs(scores[0] - scores[1]).round(9), kind="stable")[:n]
     found = []

@@ -1,35 +1,50 @@
-"""Metrics: their options, the statistics of each sentence, and the scores of sums of these statistics.
+"""Metrics of sacreBLEU: their options, the statistics of each sentence, and the scores of sums of these statistics.
 
-A corpus score is a function of the sum of the sentences' statistics. Every bucket, subset and bootstrap sample costs
-therefore only one sum. `values_of` turns many sums into scores at once, with the operations of sacreBLEU's own code.
+sacreBLEU counts each sentence once. A corpus score is a function of the sum of the sentences' statistics, so every
+bucket, subset and bootstrap sample costs only one sum. sacreBLEU has no public function for these statistics. Where an
+installed version lacks the private ones, `Statistics` keeps the lines, and each score is a public `corpus_score`.
 """
 
+import contextlib
 import difflib
 import functools
 import importlib.metadata
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import BLEU, CHRF, TER
 
-from nmtalign.errors import InputError, NmtalignError
+from nmtalign.data.pipeline import process_pool, worker_count
+from nmtalign.errors import InputError
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
+from nmtalign.text.tokenizer import MosesWords
 from nmtalign.version import __version__
 
-METRICS = ("bleu", "chrf", "chrf++", "ter", "multi-bleu")
+METRICS: Mapping[str, str] = {  # the setting: the name that is printed, which is sacreBLEU's
+    "bleu": "BLEU",
+    "chrf": "chrF2",
+    "chrf++": "chrF2++",
+    "ter": "TER",
+    "multi-bleu": "multi-bleu",
+}
 DEFAULT_METRICS = ("bleu", "chrf", "chrf++")  # TER is slow; multi-bleu needs the language
 MULTI_BLEU = "multi-bleu"
 TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacreBLEU's; the last two need MeCab
 _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
 _JUDGED = 2000  # lines of a reference that show whether its script has spaces
-Values = NDArray[Any]  # (S,) floats
-_LOG_OF_ZERO = -9999999999  # sacreBLEU's
-_PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats", "get_signature")
+_PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats")
+_BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time
+_PARALLEL_FROM = 2_000  # sentences of all systems; fewer take less time than starting processes
+_IN_FLIGHT = 16  # blocks per process
+_KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
+
+Lines = Sequence[str]
+Rows = NDArray[np.float64]  # (N, D) statistics of sentences
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,7 @@ class MetricOptions:
             )
 
 
-def _one_of(setting: str, value: str, known: Sequence[str]) -> None:
+def _one_of(setting: str, value: str, known: Collection[str]) -> None:
     if value not in known:
         near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
         rule = f"unknown {value!r}; the nearest known one is {near!r} (of {', '.join(known)})"
@@ -88,23 +103,22 @@ def has_tokenizer(name: str) -> bool:
         return False
 
 
-def make_metric(name: str, options: MetricOptions) -> Any:
-    """Returns sacreBLEU's object for a metric; raises NmtalignError if this sacreBLEU lacks a method that we call."""
-    # sacreBLEU's TER takes a clause of Chinese as one word, unless it splits Han characters.
-    han = main_language(options.language) in {*_CHINESE, "ja"}
-    metric: Any = TER(normalized=han, asian_support=han)
-    if name == "bleu":
-        # `force` only silences a warning that our command words differently (see not_raw).
-        metric = BLEU(lowercase=options.lowercase, tokenize=options.tokenize, force=True)
-    elif name == MULTI_BLEU:
-        metric = BLEU(lowercase=options.lowercase, tokenize="none", smooth_method="none", force=True)
-    elif name != "ter":
-        metric = CHRF(word_order=2 if name == "chrf++" else 0)
-    for method in _PRIVATE:
-        if not hasattr(metric, method):
-            version = importlib.metadata.version("sacrebleu")
-            raise NmtalignError(f"sacrebleu {version} has no {method}; install sacrebleu 2.4 or a later 2.x")
-    return metric
+def make_metric(name: str, options: MetricOptions, references: Sequence[Lines]) -> Any:
+    """Returns sacreBLEU's object for a metric, which has counted the references."""
+    if name in ("bleu", MULTI_BLEU):
+        moses = {"tokenize": "none", "smooth_method": "none"}
+        # `force` only silences a warning that our command words differently.
+        return BLEU(
+            lowercase=options.lowercase,
+            force=True,
+            references=references,
+            **(moses if name == MULTI_BLEU else {"tokenize": options.tokenize}),
+        )
+    if name == "ter":
+        # sacreBLEU's TER takes a clause of Chinese as one word, unless it splits Han characters.
+        han = main_language(options.language) in {*_CHINESE, "ja"}
+        return TER(normalized=han, asian_support=han, references=references)
+    return CHRF(word_order=2 if name == "chrf++" else 0, references=references)
 
 
 @dataclass(frozen=True)
@@ -123,8 +137,10 @@ class Statistics:
 
     name: str
     signature: str
-    rows: NDArray[np.float64]  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
+    rows: Rows  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
     metric: Any = field(repr=False)  # sacreBLEU's object, or None for given scores: rows are [score, 1]
+    # (hypotheses, each reference) for a sacreBLEU that does not give its statistics; then the rows are empty.
+    lines: Sequence[Lines] = field(default=(), repr=False)
 
     @classmethod
     def of_segments(cls, name: str, scores: Sequence[float]) -> "Statistics":
@@ -145,100 +161,153 @@ class Statistics:
 
         Raises InputError if the subset is empty.
         """
-        rows = self.rows if subset is None else self.rows[subset]
-        if not len(rows):
+        places = np.arange(len(self)) if subset is None else np.arange(len(self))[subset]
+        if not len(places):
             raise InputError("no sentence to score")
+        if self.lines:
+            hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
+            return Score(self.name, float(self.metric.corpus_score(hypotheses, references).score), self.signature)
+        rows = self.rows[places]
         value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
         too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
         return Score(self.name, value, self.signature, too_short)
 
-    def values(self, sums: NDArray[Any]) -> Values:
-        """(S,) scores of (S, D) sums of rows, bit for bit those of sacreBLEU for sums of that type."""
-        if self.metric is None:
-            means: Values = sums[:, 0] / np.maximum(sums[:, 1], 1)
-            return means
-        return values_of(self.metric, sums)
+    def sentence_scores(self, places: Sequence[int]) -> NDArray[np.float64]:
+        """The score of each of some sentences."""
+        return np.array([self.score(np.array([place])).value for place in places])
 
-    def length_ratio(self, subset: NDArray[Any] | None = None) -> float | None:
+    def values(self, sums: NDArray[Any]) -> NDArray[Any]:
+        """(S,) scores of (S, D) sums of rows; sacreBLEU continues in float32 where the sums are float32."""
+        if self.metric is None:
+            means: NDArray[Any] = sums[:, 0] / np.maximum(sums[:, 1], 1)
+            return means
+        rows = sums if sums.dtype == np.float32 else sums.tolist()
+        return np.array([self.metric._compute_score_from_stats(row).score for row in rows])
+
+    def length_ratio(self, subset: NDArray[Any]) -> float | None:
         """Tokens of the hypotheses / tokens of the references, as BLEU counts them; None for other metrics."""
-        rows = self.rows if subset is None else self.rows[subset]
-        if not isinstance(self.metric, BLEU) or not rows[:, 1].sum():
+        rows = self.rows[subset]
+        if not isinstance(self.metric, BLEU) or self.lines or not rows[:, 1].sum():
             return None
         return float(rows[:, 0].sum() / rows[:, 1].sum())
 
-    def signed(self, n_bootstrap: int = 0, seed: int | None = 12345, n_trials: int = 0) -> str:
+    def signed(self, samples: int, trials: int, seed: int) -> str:
         """The signature with the numbers of bootstrap samples and of trials, as sacreBLEU prints it; 0 = not drawn."""
-        drawn = [*([f"bs:{n_bootstrap}"] if n_bootstrap else []), *([f"ar:{n_trials}"] if n_trials else [])]
-        if not drawn:
-            return self.signature
+        drawn = [f"{name}:{number}" for name, number in (("bs", samples), ("ar", trials)) if number]
         name, references, *others = self.signature.split("|")
-        return "|".join([name, references, *drawn, f"seed:{'none' if seed is None else seed}", *others])
+        return "|".join([name, references, *drawn, f"seed:{seed}", *others]) if drawn else self.signature
 
 
-def values_of(metric: Any, sums: NDArray[Any]) -> Values:
-    """(S,) scores of sums (S, D), bit for bit those that sacreBLEU's own code computes.
+def bleu(hypotheses: Lines, references: Lines, lowercase: bool = False, tokenize: str = "13a") -> Score:
+    """sacreBLEU's BLEU of the corpus against one reference, counted in this process (training uses the cores)."""
+    return measure(hypotheses, [references], MetricOptions(("bleu",), lowercase, tokenize), processes=1)[0].score()
 
-    sacreBLEU adds a bootstrap sample in float32 and continues in float32, except for BLEU's logarithms. The operations
-    and their order here are sacreBLEU's, on arrays instead of numbers.
+
+def measure(
+    hypotheses: Lines, references: Sequence[Lines], options: MetricOptions | None = None, *, processes: int = 0
+) -> list[Statistics]:
+    """The statistics of one system by every metric of `options`, in the order of METRICS; else as `measure_systems`."""
+    return measure_systems([hypotheses], references, options, processes=processes)[0]
+
+
+def measure_systems(
+    systems: Sequence[Lines],
+    references: Sequence[Lines],
+    options: MetricOptions | None = None,
+    *,
+    processes: int = 0,
+    advance: Callable[[int], None] | None = None,
+) -> list[list[Statistics]]:
+    """For each system its statistics by every metric of `options`, in the order of METRICS.
+
+    `processes` 0 means one per core, if there is enough to do. `advance` is called with the number of sentences counted
+    since the last call. Raises InputError if there is nothing to score or the line counts differ, ResourceError if a
+    process was killed.
     """
-    if not len(sums):
-        return np.zeros(0)
-    if (100.0 * sums.dtype.type(1)).dtype == _working_type(sums):  # before NumPy 2 float32 became float64 here
-        if isinstance(metric, BLEU):
-            return _bleu_values(sums, exponential=metric.smooth_method == "exp")
-        if isinstance(metric, CHRF):
-            return chrf_values(sums, metric.beta)
-    return np.array([metric._compute_score_from_stats(row).score for row in sums.copy()])
-
-
-def chrf_values(sums: NDArray[Any], beta: int = 2) -> Values:
-    """(S,) chrF of sums of [hypothesis, reference, match] for each order: F of mean precision and mean recall."""
-    kind, factor = _working_type(sums), beta**2
-    counts = sums.reshape(len(sums), -1, 3)
-    precision, recall, orders = np.zeros((3, len(sums)), kind)
-    for order in range(counts.shape[1]):
-        hypothesis, reference, match = (counts[:, order, part] for part in range(3))
-        counted = (hypothesis > 0) & (reference > 0)
-        precision += _quotient(match, hypothesis, counted, kind)
-        recall += _quotient(match, reference, counted, kind)
-        orders += counted
-    precision, recall = (_quotient(total, orders, orders > 0, kind) for total in (precision, recall))
-    some = precision + recall != 0
-    scores = 100 * _quotient((1 + factor) * precision * recall, factor * precision + recall, some, kind)
-    return scores if some.all() else scores.astype(np.float64)  # sacreBLEU's zero is Python's, which widens an array
-
-
-def _bleu_values(sums: NDArray[Any], exponential: bool) -> Values:
-    kind = _working_type(sums)
-    orders = (sums.shape[1] - 2) // 2
-    correct, total = sums[:, 2 : 2 + orders], sums[:, 2 + orders :]
-    reached = np.logical_and.accumulate(total != 0, axis=1)  # sacreBLEU stops at the first order without an n-gram
-    found = correct != 0
-    precisions = _quotient(100 * correct.astype(kind), total, reached & found, kind)
-    if exponential:
-        missed = reached & ~found
-        doubled = np.ldexp(np.ones(1, kind), np.cumsum(missed, axis=1).astype(np.int32))
-        precisions += _quotient(np.full_like(precisions, 100), doubled * total.astype(kind), missed, kind)
-    scores = [
-        # Python's exponential and logarithm, because NumPy's may differ in the last bit.
-        _penalty(int(length), int(wanted)) * math.exp(sum(math.log(p) if p else _LOG_OF_ZERO for p in row) / orders)
-        for length, wanted, row in zip(sums[:, 0].tolist(), sums[:, 1].tolist(), precisions.tolist(), strict=True)
+    options = options or MetricOptions()
+    _check_lines(systems, references)
+    names = [name for name in METRICS if name in options.metrics]
+    weight = 20 if "ter" in names else 1  # TER takes that many times as long
+    small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM
+    workers = 1 if small else worker_count(processes)
+    blocks, counted = _blocks([*systems, *references]), []
+    with process_pool(workers, killed=_KILLED) if workers > 1 else contextlib.nullcontext() as pool:
+        work = functools.partial(_count, options, names, len(systems))
+        while group := list(islice(blocks, _IN_FLIGHT * workers)):
+            for block in pool.map(work, group) if pool else map(work, group):
+                counted.append(block)
+                if advance:
+                    advance(len(block[0][names[0]]))
+    return [
+        [
+            _statistics(name, options, np.concatenate([block[number][name] for block in counted]), [lines, *references])
+            for name in names
+        ]
+        for number, lines in enumerate(systems)
     ]
-    return np.where(found.any(axis=1), np.array(scores), 0.0)
 
 
-def _penalty(length: int, wanted: int) -> float:
-    """BLEU's brevity penalty."""
-    if length >= wanted:
-        return 1.0
-    return math.exp(1 - wanted / length) if length > 0 else 0.0
+def _check_lines(systems: Sequence[Lines], references: Sequence[Lines]) -> None:
+    if not systems or not references or not references[0] or not all(systems):
+        raise InputError("no sentence to score")
+    for hypotheses in systems:
+        if any(len(lines) != len(hypotheses) for lines in references):
+            counts = ", ".join(str(len(lines)) for lines in references)
+            raise InputError(f"{len(hypotheses)} hypotheses, but {counts} references; give one line per sentence")
 
 
-def _working_type(sums: NDArray[Any]) -> np.dtype[Any]:
-    return sums.dtype if sums.dtype.kind == "f" else np.dtype(np.float64)
+def _blocks(texts: Sequence[Lines]) -> Iterator[list[Lines]]:
+    """The same lines of all texts, some at a time: fewer if they are long, because counting needs much memory."""
+    start, size = 0, 0
+    for end in range(1, len(texts[0]) + 1):
+        size += sum(len(lines[end - 1]) for lines in texts)
+        if end - start == _BLOCK or size >= _CHARACTERS or end == len(texts[0]):
+            yield [lines[start:end] for lines in texts]
+            start, size = end, 0
 
 
-def _quotient(above: NDArray[Any], below: NDArray[Any], where: NDArray[np.bool_], kind: np.dtype[Any]) -> NDArray[Any]:
-    """above / below at the places `where`, elsewhere 0."""
-    quotients: NDArray[Any] = np.divide(above, below, out=np.zeros(where.shape, kind), where=where)
-    return quotients
+def _count(options: MetricOptions, names: Sequence[str], systems: int, texts: Sequence[Lines]) -> list[dict[str, Rows]]:
+    """For each system the rows of each metric, as sacreBLEU counts them; `texts` are the systems, then the references.
+
+    With one reference the statistics of chrF are the first ones of chrF++.
+    """
+    counted: list[dict[str, Rows]] = [{} for _ in range(systems)]
+    shared = {"chrf", "chrf++"} <= {*names} and len(texts) - systems == 1
+    for name in names:
+        if shared and name == "chrf":
+            continue
+        prepared = _prepared(name, options, texts)
+        metric = make_metric(name, options, prepared[systems:])
+        for lines, rows in zip(prepared, counted, strict=False):
+            found = metric._extract_corpus_statistics(lines, None) if gives_statistics(metric) else [[]] * len(lines)
+            rows[name] = np.array(found, dtype=np.float64)
+            if shared and name == "chrf++":
+                rows["chrf"] = rows[name][:, : 3 * metric.char_order]
+    return counted
+
+
+def gives_statistics(metric: Any) -> bool:
+    """Whether this version of sacreBLEU has the private functions for the statistics of sentences."""
+    return all(hasattr(metric, name) for name in _PRIVATE)
+
+
+_moses = functools.lru_cache(maxsize=1)(MosesWords)  # it keeps the tokens of words from block to block
+
+
+def _prepared(name: str, options: MetricOptions, texts: Sequence[Lines]) -> Sequence[Lines]:
+    """The texts as a metric gets them: multi-bleu needs words between spaces."""
+    if name != MULTI_BLEU or options.tokenize == "none":
+        return texts
+    moses = _moses(options.language)
+    return [[" ".join(moses.tokenize(line)) for line in lines] for lines in texts]
+
+
+def _statistics(name: str, options: MetricOptions, rows: Rows, texts: Sequence[Lines]) -> Statistics:
+    """The statistics of a system by one metric; `texts` are its lines and those of each reference."""
+    metric = make_metric(name, options, [lines[:1] for lines in texts[1:]])
+    signature = str(metric.get_signature().format())
+    if name == MULTI_BLEU and options.tokenize != "none":
+        *fields, last = signature.replace("|tok:none|", f"|tok:moses-{options.language}|").split("|")
+        signature = "|".join([*fields, f"sacremoses:{importlib.metadata.version('sacremoses')}", last])
+    kept = () if gives_statistics(metric) else _prepared(name, options, texts)
+    return Statistics(METRICS[name], f"{METRICS[name]}|{signature}", rows, metric, kept)

@@ -11,16 +11,14 @@ from typing import Any
 
 from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.report import Part, Report, Section
-from nmtalign.scoring.words import WordCounts
 from nmtalign.version import __version__
 
 CSV_COLUMNS = (
     "system",
     "subset",  # all, no-unk
-    "by",  # empty for the complete subset, length, place; for words frequency, word-place, unknown
+    "by",  # empty for the complete subset, length, unknown
     "label",
-    "sentences",  # empty in rows of words
-    "words",  # of the references; empty in rows of sentences
+    "sentences",  # empty in rows of unknown words
     "metric",
     "value",
     "mean",
@@ -45,7 +43,7 @@ def record(report: Report) -> Record:
         "metrics": list(report.metrics),
         "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
         "resampling": dataclasses.asdict(drawn) | {"tests": list(report.tests)} if drawn else None,
-        "titles": {one.by: one.title for one in report.systems[0].everything.breakdowns},
+        "titles": {"length": report.lengths} if report.lengths else {},
         "systems": [
             {
                 "name": system.name,
@@ -54,32 +52,16 @@ def record(report: Report) -> Record:
             }
             for system in report.systems
         ],
-        "words": [
-            {
-                "by": table.by,
-                "title": table.title,
-                "heading": table.heading,
-                "rows": [
-                    {
-                        "label": row.label,
-                        "reference": row.counts[0].reference,
-                        "systems": dict(zip(names, map(_word_counts, row.counts), strict=True)),
-                    }
-                    for row in table.rows
-                ],
-            }
-            for table in report.words
-        ],
         "unknown": unknown and {**vars(unknown), "systems": dict(zip(names, unknown.systems, strict=True))},
         "differences": [_difference(one, names) for one in report.differences],
     }
 
 
 def _section(report: Report, section: Section) -> Record:
-    parts: dict[str, list[Record]] = {"by_length": [], "by_place": []}
-    for breakdown in section.breakdowns:
-        parts[f"by_{breakdown.by}"] = [{"label": part.label, **_part(report, part)} for part in breakdown.parts]
-    return {**_part(report, section.whole), **parts}
+    return {
+        **_part(report, section.whole),
+        "by_length": [{"label": part.label, **_part(report, part)} for part in section.lengths],
+    }
 
 
 def _part(report: Report, part: Part) -> Record:
@@ -97,11 +79,6 @@ def _score(part: Part, metric: int) -> Record:
         "p_values": {test: values[metric] for test, values in part.p_values.items()},
         "mark": part.mark(metric),
     }
-
-
-def _word_counts(counts: WordCounts) -> Record:
-    names = ("hypothesis", "matches", "precision", "recall", "f1")
-    return {name: getattr(counts, name) for name in names}
 
 
 def _difference(one: Difference, names: list[str]) -> Record:
@@ -129,25 +106,15 @@ def csv_rows(report: Report) -> Iterator[Record]:
                     common: Record = {"system": system.name, "subset": subset, "by": by, "label": part.label}
                     common |= {"sentences": part.sentences, "metric": name}
                     yield {**common, **score, **p_values, "length_ratio": part.length_ratio, "signature": signature}
-    yield from _word_rows(report)
+    yield from _unknown_rows(report)
 
 
 def _parts(section: Section) -> Iterator[tuple[str, Part]]:
     yield "", section.whole
-    for breakdown in section.breakdowns:
-        for part in breakdown.parts:
-            yield breakdown.by, part
+    yield from (("length", part) for part in section.lengths)
 
 
-def _word_rows(report: Report) -> Iterator[Record]:
-    for table in report.words:
-        by = "word-place" if table.by == "place" else table.by
-        for row in table.rows:
-            for system, counts in zip(report.systems, row.counts, strict=True):
-                common = {"system": system.name, "subset": "all", "by": by, "label": row.label}
-                for metric in ("precision", "recall", "f1"):
-                    value = getattr(counts, metric)
-                    yield {**common, "words": counts.reference, "metric": metric, "value": value}
+def _unknown_rows(report: Report) -> Iterator[Record]:
     if report.unknown:
         shares = [("", "source", report.unknown.source), ("", "reference", report.unknown.reference)]
         systems = zip(report.systems, report.unknown.systems, strict=True)

@@ -1,27 +1,143 @@
-"""The report of a scoring: every figure of every system, before anything is printed, drawn or written.
+"""The figures of a scoring: every subset of the sentences is scored as a separate corpus, with intervals and p-values.
 
-Sections, breakdowns and parts are subsets of the sentences. Each subset is scored as a separate corpus. The figures of
-a part have the order of the report's metrics.
+Subsets are buckets of sentence lengths (Figure 2 of Bahdanau et al. 2015) and the sentences without unknown words. The
+intervals and p-values are those of sacreBLEU for files with only the lines of the subset: paired bootstrap and paired
+approximate randomisation. sacreBLEU keeps all draws in memory: 1,000 samples of 100,000 sentences are 800 MB of
+indices. Here the same random numbers are drawn in slices. Each slice becomes the number of times that each sentence was
+drawn, and the sums are a matrix product. Statistics are whole numbers, so that their sums are exact in any order.
 """
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+import itertools
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
-from nmtalign.scoring.buckets import Cut, Mask
-from nmtalign.scoring.metrics import Statistics
-from nmtalign.scoring.resampling import Columns, Interval, Mark, Resampled, Resampling, Test, draws_of
+from nmtalign.scoring.metrics import Lines, Rows, Statistics
+from nmtalign.settings.definition import SettingError
 
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.words import UnknownRates, WordBreakdown
+    from nmtalign.scoring.known_words import UnknownRates
 
-Table = Sequence[Statistics]  # of one system, one per metric
-Masks = tuple[Mask, ...]  # one for all systems, or one per system
-Row = tuple[str, Masks]  # a label and its sentences
+Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
+Side = Literal["source", "reference", "hypothesis"]
+Mark = Literal["winner", "tie", ""]
+Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
+Scores = NDArray[np.floating[Any]]  # (samples,) or (trials,)
+_DRAWS = 2**21  # sentences drawn at once: 16 MB of indices
+_COINS = 2**22  # coins tossed at once: 32 MB
+_WORD = 32  # numpy makes this number of booleans from one random number, and drops those that a call does not need
 _FEWEST = 2  # sentences that can be tested
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The sentences of `low` to `high` words, both included; `high` None = no limit."""
+
+    low: int
+    high: int | None
+
+    @property
+    def label(self) -> str:
+        """For example `11-20`, `7`, `>60`; cumulative buckets are `<=10` and `all`."""
+        if self.high is None:
+            return f">{self.low - 1}" if self.low else "all"
+        if self.low == self.high:
+            return str(self.low)
+        return f"{self.low}-{self.high}" if self.low else f"<={self.high}"
+
+    def members(self, lengths: NDArray[np.int64]) -> Mask:
+        """(N,) True where the length of the sentence is in the bucket."""
+        inside = lengths >= self.low
+        return inside if self.high is None else inside & (lengths <= self.high)
+
+
+@dataclass(frozen=True)
+class Cut:
+    """All sentences, divided by length."""
+
+    title: str  # `by words of the source`
+    labels: tuple[str, ...]  # of the parts, in order
+    # For each part an (N,) mask: once for all systems, or for each system if the systems have different parts.
+    masks: tuple[tuple[Mask, ...], ...]
+
+
+def by_length(texts: Sequence[Lines], buckets: Sequence[Bucket], side: Side = "source") -> Cut:
+    """Divides the sentences by the number of words of one side.
+
+    `texts` contains the lines of the source, of the first reference, or of every system.
+    """
+    lengths = [word_counts(lines) for lines in texts]
+    cumulative = ", cumulative" if buckets[-1].low == 0 else ""
+    return Cut(
+        f"by words of the {side}{cumulative}",
+        tuple(bucket.label for bucket in buckets),
+        tuple(tuple(bucket.members(counts) for counts in lengths) for bucket in buckets),
+    )
+
+
+def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
+    """Makes buckets of their upper ends: "10,20" is 0 (lines without a word), 1-10, 11-20 and >20.
+
+    "10,20,...,60" is every tenth number up to 60. Cumulative buckets are <=10, <=20 and all; each contains those before
+    it. Raises SettingError unless the ends are whole numbers that rise.
+    """
+    parts = _filled([part.strip() for part in text.split(",")])
+    if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
+        raise SettingError("give the upper ends as whole numbers, as in 10,20,30", buckets=text)
+    ends = [0, *map(int, parts)]
+    if any(second <= first for first, second in itertools.pairwise(ends)):
+        raise SettingError("each upper end must be greater than the one before, the first at least 1", buckets=text)
+    if cumulative:
+        return [Bucket(0, end) for end in (*ends[1:], None)]
+    closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
+    return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
+
+
+def _filled(parts: list[str]) -> list[str]:
+    """The ends with the numbers that `...` abbreviates: those between two numbers before it and the last one."""
+    match parts:
+        case [*before, first, second, "..." | "\N{HORIZONTAL ELLIPSIS}", last] if all(
+            re.fullmatch(r"[0-9]{1,3}", part) for part in (first, second, last)
+        ):
+            step = int(second) - int(first)
+            if step > 0 and int(second) < int(last) and (int(last) - int(second)) % step == 0:
+                return [*before, first, *map(str, range(int(second), int(last) + 1, step))]
+    return parts
+
+
+def word_counts(lines: Sequence[str]) -> NDArray[np.int64]:
+    """(N,) the number of words of each line as given, separated by white space (not tokenised)."""
+    return np.array([len(line.split()) for line in lines], dtype=np.int64)
+
+
+@dataclass(frozen=True)
+class Interval:
+    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
+
+    mean: float  # over the samples
+    low: float
+    high: float
+
+    @property
+    def half_width(self) -> float:
+        """The number that sacreBLEU prints after ±."""
+        return 0.5 * (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class Resampling:
+    """How intervals and p-values are drawn; the defaults are those of sacreBLEU."""
+
+    samples: int = 1000  # bootstrap samples, of intervals and of the test bs
+    trials: int = 10_000  # trials of the test ar
+    seed: int = 12345
+    level: float = 0.05  # p-values below it are significant
 
 
 @dataclass(frozen=True)
@@ -50,26 +166,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Breakdown:
-    """The sentences split by one property, one part for each range of it, in order."""
-
-    by: Literal["length", "place"]
-    title: str  # `by words of the source`, `by place in the text`
-    heading: str  # of the column of labels: `words`, `lines`
-    parts: tuple[Part, ...]
-    common: bool = True  # the parts contain the same sentences of every system; not so by words of the hypothesis
-
-
-@dataclass(frozen=True)
 class Section:
-    """The scores of a complete subset, and of its parts."""
+    """The scores of a complete subset, and of its parts by length, in order."""
 
     whole: Part
-    breakdowns: tuple[Breakdown, ...] = ()
-
-    def without(self, kinds: Collection[str]) -> "Section":
-        """The section without the breakdowns of these kinds."""
-        return replace(self, breakdowns=tuple(one for one in self.breakdowns if one.by not in kinds))
+    lengths: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,7 +179,7 @@ class SystemReport:
 
     name: str
     everything: Section
-    no_unk: Section | None = None
+    no_unk: Section | None = None  # of the sentences without an unknown word
 
 
 @dataclass(frozen=True)
@@ -90,161 +191,243 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     tests: tuple[Test, ...] = ()
-    words: tuple["WordBreakdown", ...] = ()  # by training frequency, by place in the sentence
+    lengths: str = ""  # the title of the parts by length, such as `by words of the source`
+    comparable: bool = True  # parts contain the same sentences of every system; not so by words of the hypothesis
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
-
-    def without(self, kinds: Collection[str]) -> "Report":
-        """The report without some of `length`, `place` and `differences`."""
-        systems = tuple(
-            replace(one, everything=one.everything.without(kinds), no_unk=one.no_unk and one.no_unk.without(kinds))
-            for one in self.systems
-        )
-        words = tuple(table for table in self.words if table.by not in kinds)
-        differences = () if "differences" in kinds else self.differences
-        return replace(self, systems=systems, words=words, differences=differences)
 
 
 def make_report(
     names: Sequence[str],
-    tables: Sequence[Table],
+    tables: Sequence[Sequence[Statistics]],
     *,
-    breakdowns: Sequence[Cut] = (),
+    cut: Cut | None = None,
     known: Mask | None = None,
     resampling: Resampling | None = None,
     tests: Sequence[Test] = (),
     intervals: bool = True,
     advance: Callable[[float], None] | None = None,
 ) -> Report:
-    """Scores every system on all sentences and on every part of `breakdowns`, and again on only its `known` (N,) ones.
+    """Scores every system on all sentences and on every part of `cut`, and again on only its `known` (N,) ones.
 
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` every figure has its
     interval (unless `intervals` is False) and the p-values of `tests`, if there are two systems or more. `advance` is
-    called with shares of the resampling done, which sum to 1.
+    called with shares of the work done, which sum to 1.
     """
     tests = tuple(tests) if resampling and len(tables) > 1 else ()
     drawn = resampling if intervals or tests else None
-    subsets = [np.ones(len(tables[0][0]), dtype=np.bool_), *([] if known is None else [known])]
-    plans = [_SectionPlan.of(subset, breakdowns) for subset in subsets]
-    # Each subset is scored once, even if it occurs in several places.
-    jobs = {key: mask for plan in plans for _, masks in plan.rows() for key, mask in _keyed(masks)}
-    scorer = _Scorer(tables, drawn, tests, intervals and drawn is not None)
-    total = sum(scorer.draws(system, mask) for (system, _), mask in jobs.items())
-    step = (lambda draws: advance(draws / total)) if advance else None
-    scored = {key: scorer.parts(key[0], mask, step) for key, mask in jobs.items()}
-    sections = [[plan.section(scored, number) for number in range(len(tables))] for plan in plans]
+    subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
+    share = 1 / (len(subsets) * (1 + (len(cut.labels) if cut else 0)))
+
+    def parts(label: str, masks: Sequence[Mask]) -> list[Part]:
+        """The parts of all systems; they are tested if they contain the same sentences."""
+        if len(masks) == 1:
+            made = _parts(label, tables, masks[0], drawn, tests, intervals)
+        else:
+            each = zip(tables, masks, strict=True)
+            made = [_parts(label, [table], mask, drawn, (), intervals)[0] for table, mask in each]
+        if advance:
+            advance(share)
+        return made
+
+    def sections(subset: Mask) -> list[Section]:
+        """The section of each system."""
+        wholes = parts("all", [subset])
+        rows = [parts(*row) for row in _rows(cut, subset)] if cut else []
+        return [Section(whole, tuple(row[number] for row in rows)) for number, whole in enumerate(wholes)]
+
+    signatures = [
+        one.signed(drawn.samples if intervals or "bs" in tests else 0, drawn.trials if "ar" in tests else 0, drawn.seed)
+        if drawn
+        else one.signature
+        for one in tables[0]
+    ]
+    found = [sections(subset) for subset in subsets]
+    systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
     return Report(
         tuple(one.name for one in tables[0]),
-        tuple(scorer.signature(one) for one in tables[0]),
-        tuple(SystemReport(name, *each) for name, *each in zip(names, *sections, strict=True)),
+        tuple(signatures),
+        tuple(systems),
         drawn,
         tests,
+        cut.title if cut else "",
+        cut is None or len(cut.masks[0]) == 1,
     )
 
 
-_Key = tuple[int | None, bytes]  # (None for all systems together, or the number of one; the sentences)
+def _rows(cut: Cut, subset: Mask) -> Iterator[tuple[str, list[Mask]]]:
+    """The label and the masks of each part; lines without a word are a part only if there are any."""
+    for label, masks in zip(cut.labels, cut.masks, strict=True):
+        inside = [mask & subset for mask in masks]
+        if label != Bucket(0, 0).label or np.any(inside):
+            yield label, inside
 
 
-def _keyed(masks: Masks) -> Iterator[tuple[_Key, Mask]]:
-    """The sentences to score, with a key of the subset."""
-    for number, mask in enumerate(masks):
-        yield (None if len(masks) == 1 else number, mask.tobytes()), mask
-
-
-@dataclass(frozen=True)
-class _SectionPlan:
-    """The subsets of a section: the complete one, and the parts of every breakdown."""
-
-    whole: Row
-    cuts: Sequence[tuple[Cut, Sequence[Row]]]
-
-    @classmethod
-    def of(cls, subset: Mask, cuts: Sequence[Cut]) -> "_SectionPlan":
-        return cls(("all", (subset,)), [(cut, list(_rows(cut, subset))) for cut in cuts])
-
-    def rows(self) -> Iterator[Row]:
-        yield self.whole
-        for _, rows in self.cuts:
-            yield from rows
-
-    def section(self, scored: Mapping[_Key, Sequence[Part]], system: int) -> Section:
-        """The section of one system, from the parts of all subsets."""
-
-        def part(row: Row) -> Part:
-            label, masks = row
-            key, _ = list(_keyed(masks))[0 if len(masks) == 1 else system]
-            return replace(scored[key][system if key[0] is None else 0], label=label)
-
-        breakdowns = (
-            Breakdown(cut.by, cut.title, cut.heading, tuple(map(part, rows)), cut.common) for cut, rows in self.cuts
+def _parts(
+    label: str,
+    tables: Sequence[Sequence[Statistics]],
+    mask: Mask,
+    resampling: Resampling | None,
+    tests: tuple[Test, ...],
+    intervals: bool,
+) -> list[Part]:
+    """The part of each system: scores, and what is drawn of them."""
+    size, nothing = int(mask.sum()), (None,) * len(tables[0])
+    parts = [
+        Part(
+            label,
+            size,
+            tuple(one.score(mask).value if size else None for one in table),
+            next((ratio for one in table if (ratio := one.length_ratio(mask)) is not None), None),
         )
-        return Section(part(self.whole), tuple(breakdowns))
+        for table in tables
+    ]
+    if resampling is None:
+        return parts
+    tested = tests if size >= _FEWEST else ()
+    draws = _Draws(tables, mask, resampling, tested, intervals) if size else None
+    marks = draws.marks(resampling.level) if draws and tested else [()] * len(parts)
+    return [
+        replace(
+            part,
+            intervals=(draws.intervals(number) if draws else nothing) if intervals else (),
+            p_values=(draws.p_values(0, number) if draws and tested else dict.fromkeys(tests, nothing))
+            if number
+            else {},
+            marks=marks[number],
+        )
+        for number, part in enumerate(parts)
+    ]
 
 
-def _rows(cut: Cut, subset: Mask) -> Iterator[Row]:
-    for number, label in enumerate(cut.labels):
-        masks = tuple(mask & subset for mask in cut.part(number))
-        if label not in cut.rare or any(mask.any() for mask in masks):
-            yield label, masks
-
-
-class _Scorer:
-    """Scores subsets of the sentences."""
+class _Draws:
+    """The scores of every system and metric in all draws of one subset, which has at least one sentence."""
 
     def __init__(
-        self, tables: Sequence[Table], resampling: Resampling | None, tests: tuple[Test, ...], intervals: bool
+        self,
+        tables: Sequence[Sequence[Statistics]],
+        mask: Mask,
+        plan: Resampling,
+        tests: tuple[Test, ...],
+        intervals: bool,
     ) -> None:
-        self._tables, self._resampling, self._tests, self._intervals = tables, resampling, tests, intervals
-        self._columns: dict[int | None, Columns] = {}
+        self._tables, self._tests, self._size = tables, tests, int(mask.sum())
+        rows = [one.rows[mask] for table in tables for one in table]
+        metrics = len(tables[0])
+        self._real = [[one.values(one.rows[mask].sum(axis=0)[None])[0] for one in table] for table in tables]
+        self._samples: list[list[Scores]] = []
+        if intervals or "bs" in tests:
+            sums = bootstrap(rows, plan.samples, plan.seed)
+            self._samples = [
+                [one.values(sums[number * metrics + metric]) for metric, one in enumerate(table)]
+                for number, table in enumerate(tables)
+            ]
+        self._picked, self._left = swaps(rows, plan.trials, plan.seed) if "ar" in tests else ([], [])
 
-    def draws(self, system: int | None, mask: Mask) -> int:
-        """The number of draws times sentences that a subset costs."""
-        if self._resampling is None:
-            return 0
-        size = int(mask.sum())
-        return draws_of(size, self._resampling, self._tests_of(system, size), self._intervals)
+    def intervals(self, system: int) -> tuple[Interval, ...]:
+        """One per metric."""
+        return tuple(interval(scores, paired="bs" in self._tests) for scores in self._samples[system])
 
-    def parts(self, system: int | None, mask: Mask, step: Callable[[int], None] | None) -> list[Part]:
-        """The parts of all systems, or of one; their labels are empty."""
-        tables = self._tables if system is None else [self._tables[system]]
-        parts = [_part(table, mask) for table in tables]
-        if self._resampling is None:
-            return parts
-        size, nothing = parts[0].sentences, (None,) * len(tables[0])
-        untested = dict.fromkeys(self._tests, nothing) if system is None else {}
-        if not size:
-            empty = [replace(part, intervals=nothing if self._intervals else ()) for part in parts]
-            return empty[:1] + [replace(part, p_values=untested) for part in empty[1:]]
-        tests = self._tests_of(system, size)
-        if system not in self._columns:
-            self._columns[system] = Columns.of(tables)
-        columns = self._columns[system].subset(mask)
-        drawn = Resampled(tables, columns, self._resampling, tests, self._intervals, step)
-        return [
-            replace(
-                part,
-                intervals=drawn.intervals(number) if self._intervals else (),
-                p_values=(drawn.p_values(0, number) if tests else untested) if number else {},
-                marks=drawn.marks(self._resampling.level)[number] if tests else (),
-            )
-            for number, part in enumerate(parts)
+    def p_values(self, first: int, second: int) -> Mapping[Test, tuple[float, ...]]:
+        """The p-values of the difference between two systems: for every test one per metric."""
+        metrics = range(len(self._tables[0]))
+        return {test: tuple(self._p_value(test, metric, first, second) for metric in metrics) for test in self._tests}
+
+    def marks(self, level: float) -> list[tuple[Mark, ...]]:
+        """For every system one per metric: a winner and ties by the p-values below `level`.
+
+        N sentences have 2**N swaps, and the real one and its mirror have the greatest difference of all. If 2 / 2**N is
+        not below `level`, no system is called worse, even if the sampled p-value of so few sentences is lower.
+        """
+        metrics = range(len(self._tables[0]))
+        if 2.0 ** (1 - self._size) >= level:
+            tie: Mark = "tie"
+            return [(tie,) * len(metrics)] * len(self._tables)
+        return list(zip(*(self._marks(metric, level) for metric in metrics), strict=True))
+
+    def _marks(self, metric: int, level: float) -> list[Mark]:
+        """The marks of every system by one metric."""
+        better = 1 if self._tables[0][metric].higher_is_better else -1
+        values = [better * row[metric] for row in self._real]
+        best = values.index(max(values))
+        worse = [
+            value < values[best]
+            and all(self._p_value(test, metric, *sorted((best, system))) < level for test in self._tests)
+            for system, value in enumerate(values)
         ]
+        marks: list[Mark] = ["" if clearly else "tie" for clearly in worse]
+        if sum(worse) == len(worse) - 1:
+            marks[best] = "winner"
+        return marks
 
-    def signature(self, statistics: Statistics) -> str:
-        """The metric's signature, with the draws that were made: `bs:1000|ar:10000|seed:12345`."""
-        plan = self._resampling
-        if plan is None:
-            return statistics.signature
-        samples = plan.samples if self._intervals or "bs" in self._tests else 0
-        return statistics.signed(samples, plan.seed, plan.trials if "ar" in self._tests else 0)
+    def _p_value(self, test: Test, metric: int, first: int, second: int) -> float:
+        """The share of draws with a greater difference than the real one, which counts as one more draw."""
+        if test == "bs":
+            gaps = np.abs(self._samples[second][metric] - self._samples[first][metric])
+            drawn = gaps - gaps.mean()
+        else:
+            drawn = np.abs(self._shuffled(metric, first, second) - self._shuffled(metric, second, first))
+        difference = abs(self._real[first][metric] - self._real[second][metric])
+        return (int(np.count_nonzero(drawn > difference)) + 1) / (len(drawn) + 1)
 
-    def _tests_of(self, system: int | None, size: int) -> tuple[Test, ...]:
-        """The tests to make: systems are compared on the same sentences, if there are enough of them."""
-        return self._tests if system is None and size >= _FEWEST else ()
+    def _shuffled(self, metric: int, first: int, second: int) -> Scores:
+        """(trials,) scores of a system made of the sentences picked from one and left by the other."""
+        one, other = (system * len(self._tables[0]) + metric for system in (first, second))
+        return self._tables[first][metric].values(self._picked[one] + self._left[other])
 
 
-def _part(table: Table, mask: Mask) -> Part:
-    sentences = int(mask.sum())
-    values = tuple(statistics.score(mask).value if sentences else None for statistics in table)
-    ratios = (statistics.length_ratio(mask) for statistics in table)
-    return Part("", sentences, values, next((ratio for ratio in ratios if ratio is not None), None))
+def bootstrap(rows: Sequence[Rows], samples: int, seed: int) -> list[NDArray[np.float32]]:
+    """For each of `rows`, (N, D) statistics, (samples, D) sums over samples of N sentences, drawn with replacement.
+
+    The sums are float32 as in sacreBLEU, which is exact for whole numbers up to 16.7 million; above it sacreBLEU rounds
+    after every sentence, this function once. Other numbers are added in the order drawn, as in sacreBLEU.
+    """
+    size = len(rows[0])
+    generator = np.random.default_rng(seed)
+    whole = [bool((one == np.rint(one)).all()) for one in rows]
+    sums: list[list[NDArray[np.float32]]] = [[] for _ in rows]
+    for count in _slices(samples, max(1, _DRAWS // size)):
+        drawn = generator.integers(size, size=(count, size))
+        counts = np.stack([np.bincount(sample, minlength=size) for sample in drawn]).astype(np.float64)
+        for one, is_whole, each in zip(rows, whole, sums, strict=True):
+            if is_whole:
+                each.append((counts @ one).astype(np.float32))
+            else:
+                each.append(np.stack([one.astype(np.float32)[sample].sum(axis=0) for sample in drawn]))
+    return [np.concatenate(each) for each in sums]
+
+
+def swaps(rows: Sequence[Rows], trials: int, seed: int) -> tuple[list[Rows], list[Rows]]:
+    """For each of `rows`, (N, D) statistics, (trials, D) sums: over the sentences that a fair coin picks, and the rest.
+
+    Two systems exchange the sentences picked: the sums of one over them, and of the other over the rest, are those of
+    a shuffled system. Sums of other than whole numbers have sacreBLEU's last bits, on which ties depend, only if the
+    trials are one slice or the matrix product runs in one thread.
+    """
+    size = len(rows[0])
+    generator = np.random.default_rng(seed)
+    picked: list[list[Rows]] = [[] for _ in rows]
+    left: list[list[Rows]] = [[] for _ in rows]
+    for count in _slices(trials, max(1, _COINS // size // _WORD) * _WORD):
+        coins = generator.integers(2, size=(count, size), dtype=np.bool_).astype(np.float64)
+        for one, of_picked, of_left in zip(rows, picked, left, strict=True):
+            of_picked.append(coins @ one)
+            of_left.append((1 - coins) @ one)
+    return [np.concatenate(each) for each in picked], [np.concatenate(each) for each in left]
+
+
+def interval(scores: Scores, paired: bool = False) -> Interval:
+    """The mean and the 95% interval of (samples,) bootstrap scores; the bounds leave out a fortieth on either side.
+
+    sacreBLEU adds up the mean exactly for one system, but in the scores' own precision in a `paired` test.
+    """
+    ranked = np.sort(scores)
+    out = len(ranked) // 40
+    mean = scores.dtype.type(math.fsum(ranked.tolist()) / len(ranked))
+    return Interval(float(ranked.mean() if paired else mean), float(ranked[out]), float(ranked[-out - 1]))
+
+
+def _slices(total: int, size: int) -> Iterator[int]:
+    """Sizes of slices, the last one smaller, that sum to `total`."""
+    for start in range(0, total, size):
+        yield min(size, total - start)

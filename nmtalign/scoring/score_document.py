@@ -1,142 +1,240 @@
-"""The report of `nmtalign score` as a document, from which its HTML page and its Markdown are made."""
+"""The report of `nmtalign score` as a document, from which the text on the terminal and the page are made."""
 
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 
 from nmtalign.report.document import (
+    NOTHING,
     Block,
+    DataTable,
     Definitions,
     Document,
     Figure,
-    Folded,
     Heading,
+    Inline,
     NamedText,
     Paragraph,
-    ScoreCards,
     SentenceTexts,
     Span,
     Style,
 )
-from nmtalign.report.html_page import to_page
 from nmtalign.scoring.differences import Difference, Segment
-from nmtalign.scoring.report import Report
-from nmtalign.scoring.score_tables import (
-    TESTS,
-    breakdowns,
-    lower_is_better,
-    name_of,
-    score_cell,
-    scores,
-    sentences,
-    table_one,
-    unknown_rates,
-    word_tables,
-)
+from nmtalign.scoring.report import Part, Report, Section, Test
 from nmtalign.version import __version__
 
-Pictures = Mapping[int, Sequence[tuple[str, str]]]  # line, counted from 1 -> (system, SVG)
-
+BAR = 20  # characters of the longest bar
+TESTS: dict[Test, str] = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+_SIGNS = {"winner": " *", "tie": " =", "": "  "}
 _WORDS: dict[tuple[bool, bool], tuple[Style, str]] = {  # (only in this translation, in a reference)
     (True, True): ("right", "only in this translation, and in a reference"),
     (True, False): ("wrong", "only in this translation, and in no reference"),
     (False, False): ("odd", "in both translations, but in no reference"),
 }
+_GIVEN = "|scores:given|"  # in the signature of scores that another program computed
 
-
-def build_page(
-    report: Report,
-    *,
-    title: str,
-    figures: Sequence[tuple[str, str]] = (),
-    pictures: Pictures | None = None,
-    settings: Mapping[str, str] | None = None,
-) -> str:
-    """Returns the report as one HTML page; the arguments and errors are those of `score_document` and `to_page`."""
-    return to_page(score_document(report, title=title, figures=figures, pictures=pictures, settings=settings))
+Columns = list[list[Inline]]  # the head of each column and its cells
 
 
 def score_document(
-    report: Report,
-    *,
-    title: str,
-    figures: Sequence[tuple[str, str]] = (),
-    pictures: Pictures | None = None,
-    settings: Mapping[str, str] | None = None,
+    report: Report, title: str, *, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None
 ) -> Document:
-    """Returns the report as a document.
+    """The report as a document.
 
-    `figures` are (caption, SVG). `pictures` is the attention of sentences. `settings` are facts that a reader needs to
-    compute the scores again. Markdown has no pictures: leave `figures` and `pictures` out for it.
+    `figures` are (caption, SVG) for the page. `facts` are what a reader needs to compute the scores again; they are
+    followed by the versions.
     """
-    pictures = pictures or {}
-    drawn = [Figure("", caption, svg, key=f"figure-{number}") for number, (caption, svg) in enumerate(figures)]
-    blocks: list[Block] = [*scores(report), *table_one(report)]
-    blocks += [Heading("Figures", key="figures"), *drawn] if drawn else []
-    blocks += [*breakdowns(report), *word_tables(report), *unknown_rates(report)]
-    blocks += [*_differences(report, pictures), *_about(report, settings or {})]
-    return Document(title, blocks, list(_top(report)))
+    total = report.systems[0].everything.whole.sentences
+    blocks: list[Block] = [Heading("Scores", key="scores"), *_corpus_scores(report)]
+    if any(system.no_unk for system in report.systems):
+        blocks += _known_words(report, total)
+    if figures:
+        blocks += [Heading("Figures", key="figures"), *(Figure("", caption, svg) for caption, svg in figures)]
+    for subset, sections in _subsets(report):
+        if report.lengths:
+            blocks += _lengths(report, subset, sections)
+    blocks += _differences(report)
+    if facts is not None:
+        versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
+        known = [(Span(name), Span(value)) for name, value in {**facts, **versions}.items()]
+        blocks += [Heading("How to get these figures again", key="about"), Definitions(known)]
+    return Document(title, blocks, [Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
 
 
-def _top(report: Report) -> Iterator[Block]:
-    """The size of the comparison, the best system by the first metric, and the score of each system."""
-    systems = f"{len(report.systems)} system{'' if len(report.systems) == 1 else 's'}"
-    facts = [systems, sentences(report.systems[0].everything.whole.sentences), ", ".join(report.metrics)]
-    facts += [" and ".join(TESTS[test] for test in report.tests)] if report.tests else []
-    yield Paragraph(Span(" · ".join(facts)), "counts")
-    if verdict := _verdict(report):
-        yield Paragraph(verdict, "verdict")
-    cards = [(system.name, score_cell(report, system.everything.whole, 0)) for system in report.systems]
-    yield ScoreCards(report.metrics[0], cards)
+def figure(value: float | None, signature: str = "") -> str:
+    """A score with two decimals like `sacrebleu -w 2`, or with four if another program computed it."""
+    return NOTHING if value is None else f"{value:.4f}" if _GIVEN in signature else f"{value:.2f}"
 
 
-def _verdict(report: Report) -> tuple[str | Span, ...]:
-    """Which system is the best by the first metric, and whether significantly; nothing for a single system."""
-    metric, wholes = report.metrics[0], {system.name: system.everything.whole for system in report.systems}
-    scored = {name: whole.values[0] for name, whole in wholes.items() if whole.values[0] is not None}
-    if not scored or len(wholes) == 1:
-        return ()
-    best = (min if lower_is_better(metric) else max)(scored, key=scored.__getitem__)
-    start = name_of(best), " has the best ", Span(metric), f", {scored[best]:.2f}"
-    if not any(whole.marks for whole in wholes.values()):
-        return (*start, "; no test was made of whether the differences are significant.")
-    if wholes[best].mark(0) == "winner":
-        return (*start, ", significantly better than every other system.")
-    tied = [name for name, whole in wholes.items() if whole.mark(0) == "tie" and name != best]
-    return (*start, ", but not significantly better than ", *_listed(tied), ".") if tied else (*start, ".")
+def bar(part: Part, top: float) -> str:
+    """A bar of the first score, where `top` is the longest; with an interval, full to its low end, then shaded."""
+    value, interval = part.values[0], part.interval(0)
+    if value is None or top <= 0:
+        return ""
+    if interval is None:
+        eighths = round(8 * BAR * max(0.0, value) / top)
+        return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+    full, shaded = (round(BAR * max(0.0, end) / top) for end in (interval.low, interval.high))
+    return "█" * full + "▒" * (shaded - full)
 
 
-def _listed(names: Sequence[str]) -> list[str | Span]:
-    return [part for name in names for part in (", ", name_of(name))][1:]
+def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:
+    """The name of each subset, and its section of every system."""
+    yield "all sentences", [system.everything for system in report.systems]
+    known = [system.no_unk for system in report.systems if system.no_unk]
+    if known:
+        yield "no unknown word", known
 
 
-def _differences(report: Report, pictures: Pictures) -> Iterator[Block]:
+def _table(columns: Columns, words: int = 1) -> DataTable:
+    head, *rows = zip(*columns, strict=True)
+    return DataTable(head, rows, words=words)
+
+
+def _names(report: Report, heading: str) -> Columns:
+    return [[heading, *(Span(system.name, "name") for system in report.systems)]]
+
+
+def _corpus_scores(report: Report) -> Iterator[Block]:
+    """Systems as rows, metrics as columns; below, the signatures and the meaning of the signs."""
+    wholes = [system.everything.whole for system in report.systems]
+    yield _table(_names(report, "system") + _scores(report, wholes))
+    pairs = zip(report.metrics, report.signatures, strict=True)
+    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs], "signatures", key="signatures")
+    drawn = report.resampling
+    if drawn and any(part.intervals for part in wholes):
+        yield Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
+    if drawn and report.tests:
+        sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
+        tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in report.tests)
+        yield Paragraph(
+            (
+                f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
+                "p: against ",
+                Span(report.systems[0].name, "name"),
+                f", by {tests}, seed {drawn.seed}",
+            )
+        )
+
+
+def _scores(report: Report, parts: Sequence[Part]) -> Columns:
+    """The columns of every metric; `parts` are of all systems."""
+    return [column for metric in range(len(report.metrics)) for column in _metric(report, metric, parts)]
+
+
+def _metric(report: Report, metric: int, parts: Sequence[Part], title: str = "") -> Columns:
+    """Scores with their marks, half widths of intervals, and p-values: a column for each."""
+    signature, marked = report.signatures[metric], any(part.marks for part in parts)
+    marks = [_SIGNS[part.mark(metric)] if marked else "" for part in parts]
+    scores = [figure(part.values[metric], signature) for part in parts]
+    name = (title or report.metrics[metric]) + ("  " if marked else "")
+    columns: Columns = [[name, *(score + mark for score, mark in zip(scores, marks, strict=True))]]
+    if any(part.intervals for part in parts):
+        widths = (one.half_width if one else None for one in (part.interval(metric) for part in parts))
+        columns.append(["±", *(figure(width, signature) for width in widths)])
+    return columns + [[_p_name(report, test), *_p_values(test, metric, parts)] for test in report.tests]
+
+
+def _p_name(report: Report, test: Test) -> str:
+    return "p" if len(report.tests) == 1 else f"p ({test})"
+
+
+def _p_values(test: Test, metric: int, parts: Sequence[Part]) -> Iterator[str]:
+    for part in parts:
+        value = part.p_values[test][metric] if test in part.p_values else None
+        yield NOTHING if value is None else f"{value:.4f}"
+
+
+def _known_words(report: Report, total: int) -> Iterator[Block]:
+    """The scores of the sentences without an unknown word, Table 1 of Bahdanau et al. (2015), and rates of such words.
+
+    The rows of Table 1 are BLEU of all sentences, and of those without an unknown word.
+    """
+    known = [system.no_unk.whole for system in report.systems if system.no_unk]
+    yield Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})", key="known")
+    yield _table(_names(report, "system") + _scores(report, known))
+    columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
+    for metric, name in enumerate(report.metrics):
+        if "bleu" in name.lower():
+            for title, parts in (("All", wholes), ("No UNK", known)):
+                columns.append([f"{name} {title}", *(figure(part.values[metric]) for part in parts)])
+    if len(columns) > 1:
+        yield Heading("Table 1: with and without unknown words", key="table1")
+        yield _table(columns)
+    if rates := report.unknown:
+        shares: list[tuple[str | Span, float]] = [("source", rates.source), ("reference", rates.reference)]
+        shares += [(Span(one.name), rate) for one, rate in zip(report.systems, rates.systems, strict=True)]
+        yield Heading("Words that are not in the vocabulary", key="unknown")
+        yield Definitions([(name, f"{share:.2%}") for name, share in shares])
+
+
+def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[Block]:
+    """One table per system, and before them one that compares the systems, if there are several."""
+    # Cumulative buckets end with all sentences.
+    rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
+    if len(sections) > 1 and report.comparable:
+        yield Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
+        columns = _buckets(rows[0])
+        for place, (system, parts) in enumerate(zip(report.systems, rows, strict=True)):
+            scores, *_ = _metric(report, 0, parts)
+            columns.append([Span(system.name, "name"), *scores[1:]])
+            tests = report.tests if place else ()
+            columns += [[_p_name(report, test), *_p_values(test, 0, parts)] for test in tests]
+        yield _table(columns)
+    ends = [end for parts in rows for part in parts for end in (part.values[0], *_high(part)) if end is not None]
+    top = max(ends, default=0.0)
+    for system, parts in zip(report.systems, rows, strict=True):
+        name = (", ", Span(system.name, "name")) if len(sections) > 1 else ()
+        yield Heading((f"{report.lengths[:1].upper()}{report.lengths[1:]} ({subset}", *name, ")"))
+        columns = _buckets(parts)
+        for metric, title in enumerate(report.metrics):
+            columns.append([title, *(figure(part.values[metric], report.signatures[metric]) for part in parts)])
+            if metric == 0 and any(part.intervals for part in parts):
+                columns.append(["[low, high]", *(_bounds(part) for part in parts)])
+        if any(part.length_ratio is not None for part in parts):
+            columns.append(["length ratio", *(figure(part.length_ratio) for part in parts)])
+        # Bars are aligned left; columns of figures are aligned right.
+        yield _table([*columns, [report.metrics[0].ljust(BAR), *(bar(part, top).ljust(BAR) for part in parts)]])
+
+
+def _high(part: Part) -> list[float]:
+    interval = part.interval(0)
+    return [interval.high] if interval else []
+
+
+def _bounds(part: Part) -> str:
+    interval = part.interval(0)
+    return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NOTHING
+
+
+def _buckets(parts: Sequence[Part]) -> Columns:
+    """The first two columns of a breakdown."""
+    return [["words", *(part.label for part in parts)], ["sentences", *(f"{part.sentences:,}" for part in parts)]]
+
+
+def _differences(report: Report) -> Iterator[Block]:
     """The sentences in which the first two systems differ most."""
     if report.differences:
         names = [system.name for system in report.systems[:2]]
-        yield Heading("Most different sentences", key="differences")
-        yield Paragraph(("Sentences in which ", name_of(names[0]), " and ", name_of(names[1]), " differ most."), "lead")
-        yield Paragraph(
-            tuple(part for style, words in _WORDS.values() for part in (" ", Span(words, style)))[1:], "key"
-        )
+        yield Heading("Sentences in which the first two systems differ most", key="differences")
+        legend = [span for style, words in _WORDS.values() for span in ("; ", Span(words, style))][1:]
+        yield Paragraph(("Words: ", *legend))
         for difference in report.differences:
-            yield _sentence(difference, names, pictures.get(difference.line, ()))
+            yield _sentence(difference, names)
 
 
-def _sentence(difference: Difference, names: Sequence[str], pictures: Sequence[tuple[str, str]]) -> SentenceTexts:
+def _sentence(difference: Difference, names: Sequence[str]) -> SentenceTexts:
     first, second = difference.scores
-    apart = Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted")
-    texts = [NamedText("Source", Span(difference.source))] if difference.source is not None else []
+    texts = [NamedText("source", Span(difference.source))] if difference.source is not None else []
     several = len(difference.references) > 1
     for number, reference in enumerate(difference.references, 1):
-        texts.append(NamedText(f"Reference {number}" if several else "Reference", Span(reference)))
-    parts = zip(names, difference.texts, difference.segments, difference.scores, strict=True)
-    for name, whole, segments, score in parts:
+        texts.append(NamedText(f"reference {number}" if several else "reference", Span(reference)))
+    for name, segments, score in zip(names, difference.segments, difference.scores, strict=True):
         better = score == max(difference.scores) and first != second
-        coloured = tuple(span for segment in segments for span in _segment(segment)) if segments else Span(whole)
-        texts.append(NamedText(name, coloured, f"{difference.metric} {score:.2f}", better, system=True))
-    attention = _attention(difference.line, pictures) if pictures else None
-    title = (f"Line {difference.line:,} ", apart)
-    return SentenceTexts(title, texts, attention, key=f"line-{difference.line}")
+        words = tuple(span for segment in segments for span in _segment(segment))
+        texts.append(NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
+    title = (f"Line {difference.line:,} ", Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
+    return SentenceTexts(title, texts, key=f"line-{difference.line}")
 
 
 def _segment(segment: Segment) -> list[Span]:
@@ -144,32 +242,3 @@ def _segment(segment: Segment) -> list[Span]:
     style, tip = _WORDS.get((segment.kind == "only", segment.in_reference), ("", ""))
     before, words, after = segment.text.partition(segment.text.strip() or segment.text)
     return [Span(before), Span(words, style if words.strip() else "", tip), Span(after)]
-
-
-def _attention(line: int, pictures: Sequence[tuple[str, str]]) -> Folded:
-    figures = [Figure("", name, svg, "attention", f"attention-{line}-{i}") for i, (name, svg) in enumerate(pictures)]
-    return Folded(("Attention of ", *_listed([name for name, _ in pictures])), figures)
-
-
-def _about(report: Report, settings: Mapping[str, str]) -> Iterator[Block]:
-    """What a reader needs to compute the scores again: signatures, seeds, settings, versions."""
-    versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
-    facts = {**_resampling(report), **settings, **versions}
-    yield Heading("How to get these figures again", key="about")
-    yield Heading("Signatures", 3)
-    pairs = zip(report.metrics, report.signatures, strict=True)
-    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs], "signatures", key="signature")
-    yield Heading("Settings", 3)
-    yield Definitions([(Span(name), Span(value)) for name, value in facts.items()], "facts")
-
-
-def _resampling(report: Report) -> dict[str, str]:
-    drawn = report.resampling
-    if drawn is None:
-        return {}
-    facts = {"Bootstrap samples": f"{drawn.samples:,}"}
-    if report.tests:
-        facts["Tests"] = ", ".join(f"{TESTS[test]} ({test})" for test in report.tests)
-    if "ar" in report.tests:
-        facts["Trials of approximate randomisation"] = f"{drawn.trials:,}"
-    return {**facts, "Seed": str(drawn.seed), "Level of significance": f"{drawn.level:g}"}

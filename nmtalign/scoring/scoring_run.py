@@ -1,70 +1,79 @@
-"""Scores translations: from files, lines or models to a result with every figure. `nmtalign.score` is `score` here."""
+"""Scores translations: reads the texts, checks them, lets models translate, and makes the report of all figures."""
 
 import contextlib
 import csv
 import dataclasses
 import io
+import math
 import os
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
-from nmtalign.scoring.buckets import Cut, by_length, by_place, parse_buckets
-from nmtalign.scoring.differences import Difference, most_different
-from nmtalign.scoring.measuring import measure_systems, steps
-from nmtalign.scoring.metrics import DEFAULT_METRICS, METRICS, MULTI_BLEU, MetricOptions, Statistics, tokenizer_for
-from nmtalign.scoring.models import Notify, Track, ignore, translation_of, untracked
-from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
-from nmtalign.scoring.report import Report, make_report
-from nmtalign.scoring.resampling import Resampling, Test
-from nmtalign.scoring.texts import (
+import numpy as np
+
+from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.report.document import Document, to_text
+from nmtalign.scoring.differences import most_different
+from nmtalign.scoring.metrics import (
+    DEFAULT_METRICS,
+    METRICS,
+    MULTI_BLEU,
     Lines,
-    SystemTexts,
-    Text,
-    check_aligned,
-    language_notes,
-    raw_notes,
-    read_segment_scores,
-    read_text,
+    MetricOptions,
+    Statistics,
+    measure_systems,
+    tokenizer_for,
 )
-from nmtalign.scoring.unknowns import KnownWords, WordSources
+from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
+from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import SettingError, resolve
-from nmtalign.text.direction import InputCheck, TextFit
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
-from nmtalign.text.lines import STDIN
-from nmtalign.text.moses import has_rules
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.lines import STDIN, read_lines, shown
 
 ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
 DEFAULT_SEED = 12345  # sacreBLEU's
+_NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
+_METRIC = re.compile(r"[^\s|,]+")
+_RESERVED = frozenset((*METRICS, *(name.lower() for name in METRICS.values())))
+_JUDGED = 2000  # lines by which the language of a text is judged
+_FEWEST_WORDS = 20
+_SPACED_FULL_STOPS = 100  # lines that end with " ."; sacreBLEU's own threshold
 
-Given = Path | Lines  # a text file, `-` for stdin; or the lines
+TextOrPath = Path | Lines  # a text file, `-` for stdin; or the lines
+Notify = Callable[[str], None]  # called with one line for the user
+Advance = Callable[[float], None]  # called with the number of lines done since the last call
+Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]  # (what is done, number of lines)
+
+
+@contextlib.contextmanager
+def untracked(doing: str, total: float) -> Iterator[None]:
+    """Shows no progress."""
+    yield None
+
+
+@dataclass(frozen=True)
+class Text:
+    """The lines of a text and the name that errors give it."""
+
+    name: str
+    lines: Lines
 
 
 @dataclass(frozen=True)
 class ScoreRequest:
     """What to score, and how. A system may also be a model directory: the model translates the source."""
 
-    systems: Mapping[str, Given]
-    references: Sequence[Given]
-    source: Given | None = None
+    systems: Mapping[str, TextOrPath]
+    references: Sequence[TextOrPath]
+    source: TextOrPath | None = None
     settings: ScoreConfig = field(default_factory=ScoreConfig)
     segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] = field(default_factory=dict)  # one per system
-    words: WordSources = field(default_factory=WordSources)
-    translation: TranslateConfig = field(default_factory=TranslateConfig)  # how models translate
-    skip_models: bool = False  # leave out a model that cannot translate, with a warning
-    language: str = ""  # of the translations, unless a setting or the name of the reference tells it
-
-    @property
-    def paths(self) -> list[Path]:
-        """All files and folders that are read."""
-        segments = (one for given in self.segment_scores.values() for one in given)
-        given = (*self.systems.values(), *self.references, self.source, self.words.train_text, *segments)
-        return [one for one in given if isinstance(one, Path)]
+    words: Path | None = None  # a model or a prepared corpus, whose words are known; else the models that translate
+    translation: TranslateConfig | None = None  # how models translate; None: with the defaults
 
     @property
     def models(self) -> dict[str, Path]:
@@ -75,23 +84,28 @@ class ScoreRequest:
         """Raises UsageError where a text is missing that the settings need, InputError if there is nothing to score."""
         if not self.systems or not self.references:
             raise InputError("no sentence to score")
-        if self.paths.count(STDIN) > 1:
+        if [*self.systems.values(), *self.references, self.source].count(STDIN) > 1:
             raise UsageError("only one of HYP, -r and -s can be stdin")
+        settings = self.settings
         if self.source is None:
             if self.models:
                 raise UsageError("nothing to translate: give the source with -s")
-            if self.settings.by_length and self.settings.length_of == "source":
-                raise UsageError("scores by length: give the source with -s, or --length-of reference")
-            if self.settings.no_unk:
+            if settings.by_length and settings.length_of == "source":
+                raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
+            if settings.known_words:
                 raise UsageError("known words: give the source with -s")
+        if settings.known_words and not self.words and not self.models:
+            raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
 
 
 @dataclass(frozen=True)
 class ScoreResult:
-    """The figures of all systems; `report` contains them by system, subset and metric; `texts` are the scored texts."""
+    """The figures of all systems; `report` contains them by system, subset and metric; `systems` are their texts."""
 
     report: Report
-    texts: SystemTexts
+    systems: Mapping[str, Text]
+    references: Sequence[Text]
+    source: Text | None = None
 
     def value(self, metric: str = "BLEU", system: str | None = None) -> float | None:
         """The corpus score of a system (None = the first one) by a metric, named as in `report.metrics`."""
@@ -100,194 +114,243 @@ class ScoreResult:
         for one in self.report.systems:
             if system in (None, one.name):
                 return one.everything.whole.values[self.report.metrics.index(metric)]
-        raise UsageError(f"no system {system!r}; the result has {', '.join(one.name for one in self.report.systems)}")
+        raise UsageError(f"no system {system!r}; the result has {', '.join(self.systems)}")
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as one object that JSON can hold."""
+        from nmtalign.scoring.records import record
+
         return record(self.report)
 
     def to_csv(self) -> str:
         """Everything as one table of comma-separated values, one figure per row."""
+        from nmtalign.scoring.records import CSV_COLUMNS, csv_rows
+
         stream = io.StringIO()
         writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
         writer.writerows(csv_rows(self.report))
         return stream.getvalue()
 
-    def to_html(
-        self, facts: Mapping[str, str] | None = None, pictures: Mapping[int, Sequence[tuple[str, str]]] | None = None
-    ) -> str:
-        """One page with all tables and figures; raises UsageError where matplotlib is missing.
+    def to_text(self, width: int = 0, colour: bool = False) -> str:
+        """All tables as plain text, of at most `width` columns (0: any width)."""
+        return to_text(self._document(), width, colour)
 
-        `facts` are shown beside the settings. `pictures` are (system, SVG) of the attention, by line from 1.
+    def to_html(self, facts: Mapping[str, str] | None = None) -> str:
+        """One page with the same tables, and the figure of scores by length if they were requested.
+
+        `facts` are shown beside the texts and versions. Raises UsageError if the figure needs matplotlib.
         """
-        from nmtalign.scoring.figure import breakdown_svg, words_svg
-        from nmtalign.scoring.score_document import build_page
+        from nmtalign.report.html_page import to_page
+        from nmtalign.scoring.figure import length_svg
 
-        texts, metric, figures = self.texts, self.report.metrics[0], []
-        for cut in self.report.systems[0].everything.breakdowns:
-            figures.append((f"{metric} {cut.title}", breakdown_svg(self.report, metric, cut.by)))
-        figures += [(f"F1 of {table.title}", words_svg(table, [*texts.systems])) for table in self.report.words]
-        settings = {
-            "systems": ", ".join(f"{name} ({text.name})" for name, text in texts.systems.items()),
-            "references": ", ".join(text.name for text in texts.references),
-            **({"source": texts.source.name} if texts.source else {}),
+        figures, metric = [], self.report.metrics[0]
+        if self.report.lengths:
+            figures = [(f"{metric} {self.report.lengths}", length_svg(self.report, metric))]
+        texts = {
+            "systems": ", ".join(f"{name} ({text.name})" for name, text in self.systems.items()),
+            "references": ", ".join(text.name for text in self.references),
+            **({"source": self.source.name} if self.source else {}),
         }
-        title = f"{', '.join(texts.systems)}: scores of {len(texts.references[0].lines):,} sentences"
-        return build_page(
-            self.report, title=title, figures=figures, pictures=pictures or {}, settings={**(facts or {}), **settings}
-        )
+        return to_page(self._document(figures, {**(facts or {}), **texts}))
 
-
-def score(
-    hypotheses: Given | Mapping[str, Given],
-    references: Given | Sequence[Given],
-    source: Given | None = None,
-    *,
-    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] | None = None,
-    words: str | Path | None = None,
-    train_text: str | Path | None = None,
-    **settings: Any,
-) -> ScoreResult:
-    """Scores one system, or several (a mapping from names to systems), against one or more references.
-
-    A text is the path of a file or a sequence of lines; several references are a list of paths or of such sequences,
-    where a path is a `Path`. A system may also be the path of a model directory: the model translates `source`.
-    `settings` are those of section [score], by name: `metrics="bleu,chrf"`, `by_length=True`, `differences=5`.
-    `segment_scores` holds, for each metric that another program computed, one file or one sequence of numbers per
-    system. `words` is a model directory or a prepared corpus that says which words are known (else the models that
-    translate do), `train_text` the training text of the target language. Raises UsageError for settings that do not go
-    together, InputError if there is nothing to score or the numbers of lines differ.
-    """
-    systems = hypotheses if isinstance(hypotheses, Mapping) else {"hypothesis": hypotheses}
-    one = isinstance(references, str | Path) or all(isinstance(line, str) for line in references)
-    several: Any = [references] if one else references
-    request = ScoreRequest(
-        {name: _given(system) for name, system in systems.items()},
-        [_given(each) for each in several],
-        None if source is None else _given(source),
-        resolve(ScoreConfig, ("score", settings)),
-        segment_scores or {},
-    )
-    folders = (Path(words),) if words else tuple(request.models.values())
-    sources = WordSources(folders, Path(train_text) if train_text else None)
-    return run_scoring(dataclasses.replace(request, words=sources))
-
-
-def _given(text: Given) -> Given:
-    return Path(text) if isinstance(text, str) else text
+    def _document(self, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None) -> Document:
+        title = f"{', '.join(self.systems)}: scores of {len(self.references[0].lines):,} sentences"
+        return score_document(self.report, title, figures=figures, facts=facts)
 
 
 def run_scoring(
-    request: ScoreRequest, *, notify: Notify = ignore, warn: Notify = ignore, track: Track = untracked
+    request: ScoreRequest, *, notify: Notify = lambda message: None, progress: Track = untracked
 ) -> ScoreResult:
-    """Computes the requested scores. All possible checks are made before models translate.
-
-    `notify` and `warn` are called with lines for the user, `track` shows progress.
-    """
+    """Computes the requested scores. All possible checks are made before models translate."""
     settings, several = request.settings, len(request.systems) > 1
-    if request.words.train_text:
-        settings = dataclasses.replace(settings, by_frequency=True)
-    parse_buckets(settings.buckets, settings.cumulative)
+    buckets = parse_buckets(settings.buckets, settings.cumulative)
     request.check()
     language = find_language(request)
     options = metric_options(settings, language)
     resampling, tests, intervals = _resampling(settings, several)
-    words = KnownWords(settings, request.words, language, notify)
+    words = None
+    if settings.known_words:
+        from nmtalign.scoring.known_words import UnknownWords, Vocabularies
 
-    texts = _read(request, notify, warn, track)
+        folders = [request.words] if request.words else request.models.values()
+        words = UnknownWords([Vocabularies.load(folder) for folder in folders])
+
+    references = [_text(one, f"reference {number}") for number, one in enumerate(request.references, 1)]
+    source = None if request.source is None else _text(request.source, "source")
+    check_aligned([*references, *([source] if source else [])])
+    given = {
+        metric: read_segment_scores(metric, scores, [*request.systems], references[0])
+        for metric, scores in request.segment_scores.items()
+    }
+    systems = {
+        name: translation_of(source, one, request.translation, notify, progress)
+        if source and isinstance(one, Path) and one.is_dir()
+        else _text(one, name)
+        for name, one in request.systems.items()
+    }
+    check_aligned([references[0], *systems.values()])
+    for note in (*_raw_notes(systems.values(), settings), *_language_notes(systems.values(), references[0], source)):
+        notify(note)
     if not settings.tokenize:
-        options = dataclasses.replace(options, tokenize=tokenizer_for(language, texts.references[0].lines))
-    tables = _measured(texts, options, track)
+        options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
+    texts, against = [text.lines for text in systems.values()], [text.lines for text in references]
+    size = len(against[0])
+    with progress("counting", size) as advance:
+        tables = measure_systems(texts, against, options, advance=advance)
+    for metric, columns in given.items():
+        for table, scores in zip(tables, columns, strict=True):
+            table.append(Statistics.of_segments(metric, scores))
     if zero := [one.name for one in tables[0] if one.score().too_short]:
-        warn(
+        notify(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
-            "four tokens; choose another tokeniser, such as --tokenize char, or --metrics chrf"
+            "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
-    with track("drawing samples", 1.0) if resampling else untracked("", 0) as advance:
+    if resampling and any(one.lines for one in tables[0]):
+        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
+        resampling = None
+    cut = None
+    if settings.by_length:
+        sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
+        cut = by_length(sides[settings.length_of], buckets, settings.length_of)
+    with progress("drawing samples", size) if resampling else untracked("", 0) as advance:
         report = make_report(
-            [*texts.systems],
+            [*systems],
             tables,
-            breakdowns=_cuts(texts, settings),
-            known=words.known(texts),
+            cut=cut,
+            known=words.without(source.lines, against) if words and source else None,
             resampling=resampling,
             tests=tests,
             intervals=intervals,
-            advance=advance,
+            advance=(lambda share: advance(share * size)) if advance else None,
         )
-    word_tables, unknown = words.tables(texts)
-    found = _differences(texts, settings.differences, tables)
-    return ScoreResult(dataclasses.replace(report, words=word_tables, unknown=unknown, differences=found), texts)
+    if words and source:
+        report = dataclasses.replace(report, unknown=words.rates(source.lines, against, texts))
+    if settings.differences and several:
+        shown_source = source.lines if source else None
+        found = most_different(texts, against, settings.differences, source=shown_source, statistics=tables)
+        report = dataclasses.replace(report, differences=found)
+    return ScoreResult(report, systems, references, source)
 
 
-def _read(request: ScoreRequest, notify: Notify, warn: Notify, track: Track) -> SystemTexts:
-    """Reads all texts; models translate after everything else has been read and checked."""
-    references = tuple(_text(one, f"reference {number}") for number, one in enumerate(request.references, 1))
-    source = None if request.source is None else _text(request.source, "source")
-    check_aligned([*references, *([source] if source else [])])
-    segment_scores = {
-        metric: read_segment_scores(metric, given, [*request.systems], references[0])
-        for metric, given in request.segment_scores.items()
-    }
-    models, systems = request.models, {}
-    for name, given in request.systems.items():
-        if name not in models:
-            systems[name] = _text(given, name)
-            continue
-        try:
-            text = source or references[0]
-            systems[name] = translation_of(text, models[name], request.translation, notify=notify, track=track)
-            fit = TextFit.load(models[name], tokenized=request.translation.tokenized)
-            InputCheck(fit, text.name, warn).add_all(text.lines)
-        except (FormatError, UsageError) as error:
-            if not request.skip_models:
-                raise
-            warn(f"{error}; it is left out")
-    if not systems:
-        raise FormatError("no model could translate; the lines above say why")
-    check_aligned([references[0], *systems.values()])
-    texts = SystemTexts(systems, references, source, segment_scores)
-    for note in (*raw_notes(texts, request.settings.tokenize), *language_notes(texts)):
-        warn(note)
-    return texts
+def translation_of(
+    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track = untracked
+) -> Text:
+    """The best translation of each line by a model.
+
+    Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
+    """
+    from nmtalign.text.direction import InputCheck, TextFit
+    from nmtalign.translating.translator import Translator, load_models
+
+    settings = dataclasses.replace(
+        settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False
+    )
+    with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
+        translator = Translator(load_models([folder], settings), settings, alignments=False)
+        lines = list[str]()
+        for translation in translator.translate(source.lines):
+            lines.append(translation.text)
+            if advance is not None:
+                advance(1)
+    InputCheck(TextFit.load(folder, tokenized=settings.tokenized), source.name, notify).add_all(source.lines)
+    return Text(f"the translation of {source.name} by {folder}", lines)
 
 
-def _text(given: Given, name: str) -> Text:
+def read_text(path: Path) -> Text:
+    """Reads a text or .gz file, or stdin for `-`; raises InputError if it is missing, not UTF-8 or has no line."""
+    lines = list(read_lines(path))
+    if not lines:
+        raise InputError(f"{shown(path)}: is empty; nothing to score")
+    return Text(shown(path), lines)
+
+
+def _text(given: TextOrPath, name: str) -> Text:
     return read_text(given) if isinstance(given, Path) else Text(name, given)
 
 
-def _measured(texts: SystemTexts, options: MetricOptions, track: Track) -> list[list[Statistics]]:
-    """The statistics of each system: counted metrics, then the given scores of segments."""
-    with track("counting", steps(len(texts.systems), len(texts.references[0].lines), options)) as advance:
-        tables = measure_systems(texts.system_lines, texts.reference_lines, options, advance=advance)
-    for metric, columns in texts.segment_scores.items():
-        for system, table in zip(texts.systems, tables, strict=True):
-            table.append(Statistics.of_segments(metric, columns[system]))
-    return tables
+def check_aligned(texts: Sequence[Text]) -> None:
+    """Raises InputError naming the first missing line if a text has another line count than the first text."""
+    first = texts[0]
+    for text in texts[1:]:
+        if len(text.lines) != len(first.lines):
+            short, long = sorted((first, text), key=lambda item: len(item.lines))
+            raise InputError(
+                f"{short.name}: has no line {len(short.lines) + 1}: it has {_counted(len(short.lines), 'line')}, "
+                f"but {long.name} has {_counted(len(long.lines), 'line')}; give files with one line per sentence"
+            )
 
 
-def _cuts(texts: SystemTexts, settings: ScoreConfig) -> list[Cut]:
-    """The breakdowns by length and by place, as far as they are requested."""
-    cuts = []
-    if settings.by_length:
-        sides = {
-            "source": [texts.source_lines or []],
-            "reference": texts.reference_lines[:1],
-            "hypothesis": texts.system_lines,
-        }
-        buckets = parse_buckets(settings.buckets, settings.cumulative)
-        cuts.append(by_length(sides[settings.length_of], buckets, settings.length_of))
-    if settings.by_place:
-        cuts.append(by_place(len(texts.references[0].lines)))
-    return cuts
+def read_segment_scores(
+    metric: str, given: Sequence[Path | Sequence[float]], systems: Sequence[str], aligned: Text
+) -> list[Sequence[float]]:
+    """The scores of each system by a metric of another program, one score for each line of `aligned`.
+
+    `given` holds a file or the numbers for each system, in order. Raises UsageError for a metric without a usable name
+    and for another number of files, InputError naming file and line for text that is no number.
+    """
+    if not _METRIC.fullmatch(metric):
+        raise UsageError(f"--segment-scores {metric}: a metric's name has no blanks, commas or |; give another name")
+    if metric.lower() in _RESERVED:
+        raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
+    if len(given) != len(systems):
+        raise UsageError(
+            f"--segment-scores {metric}: {_counted(len(given), 'file')} for {_counted(len(systems), 'system')}; give "
+            f"{metric}=FILE once for each system, in the order of the systems"
+        )
+    return [_numbers(one, aligned) if isinstance(one, Path) else _checked(metric, one, aligned) for one in given]
 
 
-def _differences(texts: SystemTexts, count: int, tables: Sequence[Sequence[Statistics]]) -> tuple[Difference, ...]:
-    if not count or len(tables) < 2:
-        return ()
-    return most_different(
-        texts.system_lines, texts.reference_lines, count, source=texts.source_lines, statistics=tables
-    )
+def _numbers(path: Path, aligned: Text) -> list[float]:
+    text = read_text(path)
+    check_aligned([aligned, text])
+    scores = []
+    for number, line in enumerate(text.lines, 1):
+        value = float(line) if _NUMBER.fullmatch(line) else math.nan
+        if not math.isfinite(value):
+            raise InputError(f"{text.name}: line {number}: {line[:40]!r} is not a number; give one number per line")
+        scores.append(value)
+    return scores
+
+
+def _checked(metric: str, scores: Sequence[float], aligned: Text) -> Sequence[float]:
+    if len(scores) != len(aligned.lines) or not np.isfinite(scores).all():
+        raise InputError(f"{metric}: give one finite number for each of {_counted(len(aligned.lines), 'line')}")
+    return scores
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def find_language(request: ScoreRequest) -> str:
+    """The language of the translations: the setting, the ending of the reference, or the model's.
+
+    Endings of the translations count only for languages with another tokeniser of BLEU.
+    """
+    if request.settings.target_language:
+        return language_code(request.settings.target_language)
+    paths = (request.references[0], *request.systems.values())
+    reference, *systems = (suffix_language(one) if isinstance(one, Path) else "" for one in paths)
+    others = [one for one in systems if one and tokenizer_for(one) != MetricOptions.tokenize]
+    if reference or others:
+        return reference or others[0]
+    for folder in [request.words] if request.words else list(request.models.values())[:1]:
+        from nmtalign.text.tokenizer import Tokenizers
+
+        with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
+            return Tokenizers.load(folder).target_language
+    return ""
+
+
+def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
+    """The metrics of a setting such as "bleu,chrf", "all" (multi-bleu only if the language is known), or ""."""
+    names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else [*DEFAULT_METRICS]
+    if ALL in names:
+        # Moses finds no words where there are no spaces.
+        usual = settings.tokenize == "none" or (bool(language) and not has_no_spaces(language))
+        names = [name for name in METRICS if name != MULTI_BLEU or usual]
+    return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
 
 
 def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None, tuple[Test, ...], bool]:
@@ -299,7 +362,7 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
     intervals, seed = settings.confidence, settings.seed
     tests: tuple[Test, ...] = ()
     if intervals is None:
-        intervals = several or settings.by_length or settings.by_place
+        intervals = several or settings.by_length
     if several and settings.significance != "none":
         tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
     if not intervals and not tests:
@@ -307,42 +370,43 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
     if seed is None:
         text = os.environ.get(SEED, str(DEFAULT_SEED))
         if not (text.isascii() and text.isdigit()):
-            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or give --seed")
+            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
         seed = int(text)
     return Resampling(settings.bootstrap, settings.trials, seed), tests, intervals
 
 
-def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
-    """The metrics of a setting such as "bleu,chrf", "all", or "" for the usual ones; multi-bleu needs the language."""
-    names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else []
-    usual = bool(language) and not has_no_spaces(language)  # Moses finds no words where there are no spaces
-    if ALL in names:
-        names = [name for name in METRICS if name != MULTI_BLEU or usual or settings.tokenize == "none"]
-    elif not names:
-        names = [*DEFAULT_METRICS, *([MULTI_BLEU] if usual else [])]
-    if MULTI_BLEU in names and not language and settings.tokenize != "none":
-        raise SettingError(
-            "multi-bleu needs the language of the translation; give it with --target-language", metrics=MULTI_BLEU
-        )
-    return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
+def _raw_notes(systems: Iterable[Text], settings: ScoreConfig) -> Iterator[str]:
+    """Warnings that translations are tokenised, by sacreBLEU's own rule."""
+    for text in systems if settings.tokenize != "none" else ():
+        if sum(line.endswith(" .") for line in text.lines) >= _SPACED_FULL_STOPS:
+            yield (
+                f"warning: {text.name}: not raw text, but text with spaces before full stops; detokenise it, because "
+                "scores of such text cannot be compared; or add --set tokenize=none"
+            )
 
 
-def find_language(request: ScoreRequest) -> str:
-    """The language of the translations: the setting, the ending of the reference, the request's, or the model's.
+def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:
+    """Warnings on translations that seem to be in another language than the reference.
 
-    Endings of the translations count only for languages with another tokeniser of BLEU.
+    A translation shares most of its words with the reference, and hardly any with the source.
     """
-    told = request.language and language_code(request.language)
-    if request.settings.target_language:
-        return language_code(request.settings.target_language)
-    for folder in () if told else request.words.folders[:1]:
-        with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
-            told = Tokenizers.load(folder).target_language
-    reference, *texts = (
-        suffix_language(one) if isinstance(one, Path) else ""
-        for one in (request.references[0], *request.systems.values())
-    )
-    if reference and has_rules(reference):
-        return reference
-    others = (one for one in (reference, *texts) if one and tokenizer_for(one) != MetricOptions.tokenize)
-    return next(others, "") or told
+    for system in systems:
+        words = [word for line in system.lines[:_JUDGED] for word in line.lower().split()]
+        to_reference, to_source = (_shared(words, text) for text in (reference, source))
+        named = suffix_language(Path(system.name)), suffix_language(Path(reference.name))
+        if len(words) >= _FEWEST_WORDS and to_source > max(0.5, to_reference + 0.2):
+            yield (
+                f"warning: {system.name}: {to_source:.0%} of its words are in the source, {to_reference:.0%} in the "
+                "reference: is it translated, and are source and reference in the right order?"
+            )
+        elif all(named) and named[0] != named[1] and to_reference < 0.5:
+            yield (
+                f"warning: {system.name} is {named[0]} by its name, and the reference {reference.name} is {named[1]}; "
+                f"give a reference in {named[0]}"
+            )
+
+
+def _shared(words: Sequence[str], text: Text | None) -> float:
+    """The share of the words that are in a text."""
+    found = {word for line in text.lines[:_JUDGED] for word in line.lower().split()} if text else set()
+    return sum(word in found for word in words) / max(len(words), 1)

@@ -38,11 +38,11 @@ LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
+Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+SoftSymmetrization = Literal["product", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 ADDRESS, LIMITS = "Address", "Limits"
@@ -201,7 +201,7 @@ class TranslateConfig(Settings, section="translate"):
         server_only=True,
         since="0.3.0",
     )
-    weights: Literal["float16", "float32"] = setting(
+    alignment_type: Literal["float16", "float32"] = setting(
         "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
     )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
@@ -242,23 +242,15 @@ class ScoreConfig(Settings, section="score"):
     length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
-    by_place: bool = setting(
-        False, "Also score by the place of sentences in the text and of words in their sentence.", TABLES
+    known_words: bool = common(
+        False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
     )
-    by_frequency: bool = setting(False, "Also print the F1 of words by their frequency in the training text.", TABLES)
-    no_unk: bool = common(
-        False, "Also score only the sentences without unknown words.", TABLES, flags="--known-words/--all-words"
-    )
-    table1: bool = setting(False, "Print the article's Table 1: BLEU with and without unknown words.", TABLES)
     differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
-    draw_attention: bool = setting(
-        False, "Draw the attention of the systems in the sentences of --differences.", TABLES
-    )
     metrics: str = common(
         "",
-        "Some of bleu, chrf, chrf++, multi-bleu, ter (slow), or all.",
+        "Some of bleu, chrf, chrf++, ter (slow), multi-bleu (Moses tokens), or all.",
         MEASURES,
-        unset="all but ter",
+        unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
     lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
@@ -273,11 +265,11 @@ class ScoreConfig(Settings, section="score"):
         "",
         "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
         MEASURES,
-        unset="the ending of the reference, the workspace's or the model's",
+        unset="the ending of the reference, or the model's",
         metavar="LANG",
     )
     confidence: bool | None = common(
-        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems, lengths or places are compared"
+        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems or lengths are compared"
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
@@ -307,19 +299,14 @@ class AlignConfig(Settings, section="align"):
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
     reading: Reading = common(
         "auto",
-        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
-        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
-        "shifted for two.",
+        "Weights that align a word: those of its step (current), of the next step (shifted), or given the word "
+        "(posterior). auto: current for one model, posterior or shifted for two.",
         ALIGNMENT,
     )
-    temperature: float = setting(
-        1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
-    )
-    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT)
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
+        "grow-diag-final-and (of links), product, agreement (of weights).",
         ALIGNMENT,
         metavar="METHOD",
         unset="agreement; product with a word aligner",

@@ -1,88 +1,66 @@
 """Whether texts are in the languages that a model or a corpus expects, and are raw text.
 
-The language is judged by the vocabularies of the two sides.
-
-A word of rank r is taken to have the probability 1/r (Zipf), and an unknown word a smaller one than any other. The side
-that gives the tokens of a text the larger product of probabilities fits the text better. This is also true for subword
-pieces, most of which are known on both sides: the wrong side cuts words into more and rarer pieces. Names, numbers and
-unknown words cost the same on both sides and decide nothing.
+Every text has many of the most frequent words of its language. So it is in the language of that side whose vocabulary
+begins with its words. Names, numbers and words that are frequent on both sides decide nothing.
 """
 
-import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language, word_count
-from nmtalign.text.letters import bare
 from nmtalign.text.lines import shown
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.tokenizer import WORD_START, SentencePieces, TextBytes, Tokenizer, Tokenizers
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary
+from nmtalign.text.tokenizer import WORD_START, MosesWords, SentencePieces, TextBytes, Tokenizer, Tokenizers, bare
+from nmtalign.text.vocabulary import Vocabulary
 
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
 _SAMPLE = 400  # words by which a text is judged
 _LINES = 100  # pairs by which two texts are judged
 _ENOUGH, _FEW = 20, 5  # words that are needed to judge a text, and if the names of the files say the same
-# Nats per word by which the other side must fit better. Measured with six vocabularies on texts in three languages:
-# 20 lines fit their own side better by at least 2.8 nats per word, and no line of 20 words fits the other side better
-# by more than 1.4.
-_CLEAR = 2.0
+_FREQUENT = 200  # first words of a vocabulary, among which are those that every text has
+# Share of the words of a text that are frequent on one side only, and how many times as many as on the other side.
+_COMMON, _TIMES = 0.12, 4
 _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
-_FREQUENT = 200  # words of a vocabulary, among which are those that every text has
 
-
-class _Trace(NamedTuple):
-    """What another program leaves in a text: its name, what to do, and the share of the lines that must have it."""
-
-    name: str
-    fix: str
-    pattern: re.Pattern[str]
-    share: float = 0.03
-
-
-_ESCAPES, _CUT, SPACED_MARKS = "escapes of Moses or XML", "pieces of subword-nmt", "spaces before punctuation"
-_TRACES = (
-    _Trace(_ESCAPES, "unescape it", re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});")),
-    _Trace(_CUT, "join its pieces", re.compile(r"\w{1,20}@@(?=\s|$)")),
-    _Trace("pieces of SentencePiece", "join its pieces", re.compile(r"(?<!\S)▁\w{0,20}")),
-    _Trace("joiners of OpenNMT", "join its pieces", re.compile(r"\w{0,20}￭\w{0,20}")),
-    _Trace("pieces of WordPiece", "join its pieces", re.compile(r"(?<=\w\s)##[^\W_]{1,20}")),
-    _Trace("split hyphens", "detokenise it", re.compile(r"(?<=\w\s)@[-/]@(?=\s\w)")),
-    _Trace("factors", "remove its factors", re.compile(r"^(?:[^\s|￨]+[|￨]\S+(?:\s+|$)){2,}$"), 0.5),
-)
-_MARKUP = (
-    _Trace("unknown words", "put in the words", re.compile(r"<unk>", re.IGNORECASE)),
-    _Trace("HTML tags", "remove its tags", re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
-)
+# What another program leaves in a text: a pattern, and the share of the lines that must have it.
+SPACED_MARKS = "spaces before punctuation"
+_ESCAPES = "escapes of Moses or XML"
+_TRACES = {
+    _ESCAPES: (re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
+    "pieces of words": (
+        re.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
+        0.03,
+    ),
+    "unknown words": (re.compile(r"<unk>", re.IGNORECASE), 0.03),
+    "HTML tags": (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
+}
+_OF_TRAINING = ("unknown words", "HTML tags")  # a model may have to translate them
+_IN_VOCABULARY = frozenset(("apos", "quot", "&apos;", "&quot;", "@", "@@", "@-@"))
 # French writes spaces before ? ! : ; but no language does before these marks.
 _SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
 _FEWEST, _FEWEST_SPACED = 3, 5  # lines
-_OF_RAW_TEXT = frozenset((MosesWords.kind, SentencePieces.kind, TextBytes.kind))  # tokenisers
 
-
-Traces = Mapping[str, tuple[str, str]]  # by name: the name with examples, such as "escapes (&apos;)", and what to do
+Traces = Mapping[str, str]  # the name of each trace: the name with examples, such as "escapes (&apos;)"
 
 
 def traces(lines: Iterable[str], markup: bool = False) -> Traces:
     """What shows that a text is not raw; with `markup` also <unk> and HTML tags."""
     texts = [line for line in lines if line and not line.isspace()]
     found = {}
-    for trace in (*_TRACES, *(_MARKUP if markup else ())):
-        having = [line for line in texts if trace.pattern.search(line)]
-        if len(having) >= max(_FEWEST, trace.share * len(texts)):
-            examples = Counter(match[0] for line in having[:100] for match in trace.pattern.finditer(line))
+    for name, (pattern, share) in _TRACES.items():
+        having = [line for line in texts if pattern.search(line)] if markup or name not in _OF_TRAINING else []
+        if len(having) >= max(_FEWEST, share * len(texts)):
+            examples = Counter(match[0] for line in having[:100] for match in pattern.finditer(line))
             two = " ".join(one for one, _ in examples.most_common(2) if len(one) <= 25)
-            found[trace.name] = f"{trace.name}{f' ({two})' if two else ''}", trace.fix
+            found[name] = f"{name}{f' ({two})' if two else ''}"
     spaced, joined = (sum(mark.search(line) is not None for line in texts) for mark in (_SPACED, _JOINED))
     if spaced >= max(_FEWEST_SPACED, joined, 0.03 * len(texts)):
-        found[SPACED_MARKS] = SPACED_MARKS, "detokenise it"
+        found[SPACED_MARKS] = SPACED_MARKS
     return found
 
 
@@ -91,56 +69,34 @@ def not_raw(texts: Iterable[tuple[str, Traces]], instead: str = "") -> Iterator[
 
     `instead` is what else to do with such a text.
     """
-    groups: dict[tuple[str, ...], list[tuple[str, Traces]]] = {}
+    groups: dict[tuple[str, ...], dict[str, Traces]] = {}
     for name, found in texts:
-        groups.setdefault(tuple(found), []).append((name, found))
+        groups.setdefault(tuple(found), {})[name] = found
     for kinds, group in groups.items():
         if kinds:
-            names = [*dict.fromkeys(name for name, _ in group)]
-            others = [name for other in groups if other != kinds for name, _ in groups[other]]
-            what, fixes = zip(*group[0][1].values(), strict=True)
-            yield (
-                f"warning: {_joined(names)}: not raw text{f' (unlike {_joined(others)})' if others else ''}, but text "
-                f"with {_joined(what)}; {_joined([*dict.fromkeys(fixes)])}{instead}"
-            )
-
-
-def _joined(names: Sequence[str]) -> str:
-    parts = [*names[:4], *([f"{len(names) - 4} others"] if len(names) > 4 else [])]
-    return " and ".join(filter(None, (", ".join(parts[:-1]), parts[-1])))
+            what = " and ".join(next(iter(group.values())).values())
+            yield f"warning: {' and '.join(group)}: not raw text, but text with {what}; give the raw text{instead}"
 
 
 class _SideFit:
-    """How a text fits the tokeniser and the vocabulary of one side."""
+    """How well a text fits the tokeniser and the vocabulary of one side."""
 
-    def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary, unknown_cost: float) -> None:
+    def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
         self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
-        self._unknown_cost = unknown_cost
-        self.tokens = self.words = self.unknown = 0  # all tokens, the words among them, the unknown words
-        self._in_pieces = tokenizer.kind == SentencePieces.kind
-        self._unspaced = self._in_pieces and has_no_spaces(language)
-        start = WORD_START if self._in_pieces and not self._unspaced else ""
-        frequent = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
-        shortest = 1 if self._unspaced else 2
-        self._frequent = {
-            word for word in frequent if len(word) >= shortest and bare(word).isalpha()
-        }  # such as articles
-        self.cost = 0.0  # the negative natural logarithm of the product of probabilities, except for a constant
-        self.frequent = 0
+        self.tokens = self.words = self.unknown = self.common = 0  # `words` and `unknown` of them have letters
+        in_pieces = tokenizer.kind == SentencePieces.kind
+        self._unspaced = in_pieces and has_no_spaces(language)
+        start = WORD_START if in_pieces and not self._unspaced else ""
+        first = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
+        self.frequent = {word for word in first if len(word) > (not self._unspaced) and bare(word).isalpha()}
 
-    def add(self, line: str) -> float:
-        """Counts a line and returns its cost."""
+    def add(self, line: str) -> None:
+        """Counts a line."""
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        ids = self._vocabulary.encode(tokens)
-        missing = [token for token, number in zip(tokens, ids, strict=True) if number == UNK_ID]
-        unknown = len("".join(missing) if self._in_pieces else missing)  # adjacent unknown characters are one piece
-        cost = sum(math.log(number) for number in ids if number != UNK_ID) + unknown * self._unknown_cost
-        words, unknown_words = self._vocabulary.count_words(tokens)
-        self.tokens, self.words, self.cost = self.tokens + len(ids), self.words + words, self.cost + cost
-        self.unknown += unknown_words
+        words, unknown = self._vocabulary.count_words(tokens)
+        self.tokens, self.words, self.unknown = self.tokens + len(tokens), self.words + words, self.unknown + unknown
         parts = tokens if self._unspaced else self._tokenizer.words(tokens)
-        self.frequent += sum(word in self._frequent for word in parts)
-        return cost
+        self.common += sum(word in self.frequent for word in parts)
 
     @property
     def share(self) -> float:
@@ -161,14 +117,21 @@ class TextFit:
         """`side` is 0 for a text that should be in the source language, 1 for the target language."""
         self.kind = tokenizers.kind
         used = Tokenizers.spaced() if tokenized else tokenizers
-        cost = math.log(8 * max(map(len, vocabularies)))
         languages = tokenizers.source_language, tokenizers.target_language
-        sides = list(map(_SideFit, languages, (used.source, used.target), vocabularies, (cost, cost)))
+        sides = list(map(_SideFit, languages, (used.source, used.target), vocabularies))
+        shared = sides[0].frequent & sides[1].frequent
+        for one in sides:
+            one.frequent -= shared
         self.own, self.other = sides[side], sides[1 - side]
-        self._frequent = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
-        self._marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
-        self._used, self._lines = used.kind, list[str]()
-        self.words = self._lines_of_other = 0
+        words = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
+        raw = used.kind in (MosesWords.kind, SentencePieces.kind, TextBytes.kind)
+        self._trained_raw = raw and _IN_VOCABULARY.isdisjoint(words)
+        marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
+        self._joins_marks = (
+            used.kind == SentencePieces.kind and not marks
+        )  # Moses words are the same without the spaces
+        self._lines = list[str]()
+        self.words = 0
 
     @classmethod
     def load(cls, folder: Path, side: int = 0, tokenized: bool = False) -> "TextFit":
@@ -180,7 +143,8 @@ class TextFit:
         """Counts a line of the text."""
         self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
         self._lines.append(line)
-        self._lines_of_other += self.own.add(line) > self.other.add(line)
+        self.own.add(line)
+        self.other.add(line)
 
     @property
     def full(self) -> bool:
@@ -189,36 +153,25 @@ class TextFit:
 
     def fits_other(self, enough: int = _ENOUGH) -> bool:
         """Whether the text is clearly in the language of the other side."""
-        return (
-            self.words >= enough
-            and self.own.cost - self.other.cost > _CLEAR * self.words
-            and self._lines_of_other >= 0.8 * len(self._lines)  # not a text in two languages
-            # not names, numbers or code
-            and (self.other.frequent >= 0.12 * self.words or self.own.share - self.other.share > _MORE_KNOWN)
-        )
+        return self.words >= enough and self._fits(self.other, self.own)
 
     def fits_own(self) -> bool:
         """Whether the text is clearly in the language of its side."""
-        return self.words >= _FEW and self.other.cost - self.own.cost > _CLEAR * self.words
+        return self.words >= _FEW and self._fits(self.own, self.other)
+
+    def _fits(self, side: _SideFit, other: _SideFit) -> bool:
+        frequent = side.common >= max(1, _COMMON * self.words, _TIMES * other.common)
+        return frequent or other.share - side.share > _MORE_KNOWN
 
     def traces(self) -> Traces:
-        """What shows that the text is not raw; nothing if the vocabulary shows that the training text was the same."""
-        found = dict(traces(self._lines)) if self._used in _OF_RAW_TEXT else {}
-        known = {_ESCAPES: {"apos", "quot", "&apos;", "&quot;"}, _CUT: {"@", "@@"}}
-        for kind in (kind for kind in known if known[kind] & self._frequent):
-            found.pop(kind, None)
-        if self._used != SentencePieces.kind or self._marks:  # Moses words are the same without the spaces
-            found.pop(SPACED_MARKS, None)
-        return found
+        """What shows that the text is not raw; nothing if the training text was the same."""
+        found = traces(self._lines) if self._trained_raw else {}
+        return {name: text for name, text in found.items() if name != SPACED_MARKS or self._joins_marks}
 
     def evidence(self) -> str:
         """The numbers that show in which language the text is."""
-        own, other = self.own, self.other
-        if self.kind == SentencePieces.kind and own.share <= MOST_UNKNOWN:
-            pieces = [f"{side.tokens / max(self.words, 1):.1f}" for side in (own, other)]
-            return f"a word has {pieces[0]} pieces as {own.language}, {pieces[1]} as {other.language}"
-        known = [f"{1 - side.share:.0%}" for side in (own, other)]
-        return f"{known[0]} of the words are known as {own.language}, {known[1]} as {other.language}"
+        own, other = (f"{min(1, side.common / max(self.words, 1)):.0%}" for side in (self.own, self.other))
+        return f"{own} of its words are frequent in {self.own.language}, {other} in {self.other.language}"
 
 
 class InputCheck:
@@ -294,31 +247,25 @@ def check_pairs(
     `ahead` reads the first pairs before it yields one, and raises UsageError if both the names and the words of the
     files say that they are exchanged. Without it, the pairs are never delayed, and there are only warnings.
     """
+    pairs = iter(pairs)
+    first = list(islice(pairs, _LINES if ahead else 0))
+    for fit, lines in zip(fits, zip(*first, strict=True), strict=False):
+        for line in lines:
+            fit.add(line)
     if ahead:
-        pairs = iter(pairs)
-        first = list(islice(pairs, _LINES))
-        for pair in first:
-            _add(fits, pair)
         _report_pairs(names, fits, notify, stop=True)
         if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
             check_spaces(names, first, notify)
-        yield from first
-        yield from pairs
-        return
-    judged = False
-    for pair in pairs:
+    judged = ahead
+    for pair in chain(first, pairs):
         yield pair
         if not judged:
-            _add(fits, pair)
+            for fit, line in zip(fits, pair, strict=True):
+                fit.add(line)
             if judged := fits[0].full:
                 _report_pairs(names, fits, notify)
     if not judged:
         _report_pairs(names, fits, notify)
-
-
-def _add(fits: Sequence[TextFit], pair: tuple[str, str]) -> None:
-    for fit, line in zip(fits, pair, strict=True):
-        fit.add(line)
 
 
 def _report_pairs(names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, stop: bool = False) -> None:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 from nmtalign.errors import UsageError
 
@@ -71,40 +70,28 @@ def known_language(name: str) -> str:
     return _CODES.get(match[1].lower(), "") if match else ""
 
 
-class _Parts(NamedTuple):
-    """The parts of a code such as zh-Hant-TW; "" for those that it does not name."""
-
-    language: str
-    script: str = ""
-    region: str = ""
-    variant: str = ""
-
-
-def _parts(name: str) -> _Parts:
+@lru_cache(maxsize=1 << 12)
+def _subtags(name: str) -> tuple[str, frozenset[str]]:
+    """The code of a language and the other parts of its name, as in zh-Hant-TW; Chinese regions have a script."""
     bare = name.strip().lower()
     language, *rest = re.split("[-_]", bare) if _WELL_FORMED.fullmatch(bare) else (bare,)
     code = _CODES.get(language, language)
-    script = next((part for part in rest if len(part) == 4 and part.isalpha()), "")
-    region = next((part for part in rest if len(part) == 2 or (len(part) == 3 and part.isdecimal())), "")
-    if code == "zh":
-        script = script or next((_CHINESE[part] for part in rest if part in _CHINESE), "")
-    variant = "-".join(part for part in rest if part not in (script, region, "chs", "cht"))
-    return _Parts(code, script, region, variant)
+    scripts = [_CHINESE[part] for part in rest if part in _CHINESE and code == "zh"]
+    return code, frozenset((*rest, *scripts))
 
 
-@lru_cache(maxsize=1 << 12)
 def fit(found: str, wanted: str) -> int:
     """How well the code of a language in a file fits a wanted one; 0 if they are different languages.
 
-    EXACT: the same, as zh-CN and zh_cn. NARROWER: the wanted code names fewer parts, as zh. WIDER: it names a part that
-    the found code does not, as zh-CN for zh. Parts that both name must be the same: en-GB does not fit en-US.
+    EXACT: the same, as zh-CN and zh_cn. NARROWER: the wanted code names fewer parts, as zh. WIDER: it names more parts,
+    as zh-CN for zh. So en-GB does not fit en-US.
     """
-    pairs = list(zip(_parts(found), _parts(wanted), strict=True))
-    if not all(pairs[0]) or any(one != other for one, other in pairs if one and other):
+    (code, parts), (other, wanted_parts) = _subtags(found), _subtags(wanted)
+    if not code or code != other:
         return 0
-    if any(other and not one for one, other in pairs):
-        return WIDER
-    return NARROWER if any(one and not other for one, other in pairs) else EXACT
+    return (
+        EXACT if parts == wanted_parts else NARROWER if wanted_parts < parts else WIDER if parts < wanted_parts else 0
+    )
 
 
 def matched(found: Sequence[str], wanted: tuple[str, str], before: Sequence[str] = ("", "")) -> tuple[str, str]:
@@ -154,7 +141,7 @@ def languages_in(path: Path) -> tuple[str, str]:
 
 def main_language(name: str) -> str:
     """The code of a language without its region and script: `zh` for `zh-TW`, `zho_Hant` and `Chinese`."""
-    return _parts(name).language
+    return _subtags(name)[0]
 
 
 def has_no_spaces(language: str) -> bool:

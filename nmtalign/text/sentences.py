@@ -12,7 +12,7 @@ from functools import cached_property
 
 from nmtalign.errors import UsageError
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.moses import has_rules
+from nmtalign.text.tokenizer import has_rules
 
 _WIDE_BLANK = re.compile(r"[^\S\x00-\x7f]")  # a blank that is not in ASCII, such as U+00A0
 _WINDOW = 4000  # characters

@@ -1,20 +1,42 @@
-"""Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, bytes, or words between spaces."""
+"""Tokenisers: raw text to tokens and back. Moses words, sentencepiece pieces, bytes, or words between spaces.
 
-import functools
+Moses words are those of sacremoses without XML escapes, found faster. Back to text, they get the spacing of a language
+and of a training text. Each token of a line has a role: a word, a number, a mark, or a mark in one of its uses. The
+role of a mark is the mark itself, unless its use depends on the tokens around it: quotation marks, apostrophes,
+parentheses, colons between numbers, degrees. Two wishes decide about each gap: one of the role of the token before it,
+one of the role of the token behind it. No space wins over a space, and a no-break space over a plain one. A training
+text can overrule the wish of a role ("any ;", "« any") or of a pair of roles ("a –"); `tokenizer.json` contains these.
+
+An apostrophe or a straight quotation mark between two words may have a spacing of its own with certain words: the role
+of the apostrophe of Maltese "ta' Malta" is "=both'←ta", that of Dutch "Anna 's avonds" is "=both'→s→avonds". A role
+without a learned spacing has that of its shorter name: "=both'", then "=both".
+"""
+
 import json
 import re
+import unicodedata
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, pairwise
+from functools import cache, cached_property, partial
+from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
 
 from nmtalign.errors import FormatError
 from nmtalign.files import atomic_path, atomic_text, read_json, read_regular
-from nmtalign.text.moses import MosesWords, Tokens, WholeWords, keep
-from nmtalign.text.spacing import SPACES, Counts
 
+Tokens = tuple[str, ...]
+SPACES = ("", " ", "\u00a0", "\u202f")
+Counts = Counter[tuple[str, str, str]]  # role before the gap, role behind it, text of the gap
+
+CACHED = 1 << 17  # words whose tokens are kept, and different strings of these tokens
+_JUNK = re.compile(r"[\x00-\x08\x0e-\x1b]")  # sacremoses removes these from the middle of words
+_SYMBOL = "☺"  # always a separate token
+_FULL_STOPS = (".", "'")  # after these endings the tokens of a word depend on the next word
+_END = "$"  # the context of the last word of a line
 # Only ASCII blanks separate words: in tokenised text no-break spaces, U+0085 and U+2028 are parts of words.
 _BLANKS = re.compile(r"[ \t\r\f\v\n]+")
 _UNEVEN = re.compile(r"[\t\r\f\v\n]| {2}")
@@ -27,10 +49,68 @@ BYTE_TOKENS = tuple(
 )
 _BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space in English, 7 in German, 13 in Russian
 
+_JOINER = "\u200d"  # zero-width joiner
+_HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
+# Vowels and ends of Korean syllables, U+200C and U+200D, skin tones, and the tags of the flags of regions.
+_SECOND = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+
+
+def letters_of(word: str) -> list[str]:
+    """Splits a word into letters, each with what belongs to it: marks, joiners, the other half of a flag.
+
+    A mark without a letter before it belongs to the letter behind it.
+    """
+    letters: list[str] = []
+    for character in word:
+        if letters and (_belongs(character) or _continues(letters[-1], character)):
+            letters[-1] += character
+        else:
+            letters.append(character)
+    return letters
+
+
+@cache
+def _belongs(character: str) -> bool:
+    """Whether a character is never written without one before it: combining marks and vowels, joiners, skin tones."""
+    return unicodedata.category(character)[0] == "M" or bool(_SECOND.match(character))
+
+
+def _continues(letter: str, character: str) -> bool:
+    """Whether a character that could begin a letter belongs to the one before it, which ends differently."""
+    if letter[-1] == _JOINER:
+        return unicodedata.category(character) == "So"  # as in the emoji of a woman with a computer
+    flag = len(letter) == 1 and bool(_HALF_FLAG.match(letter)) and bool(_HALF_FLAG.match(character))
+    return flag or all(map(_belongs, letter))
+
+
+def bare(word: str) -> str:
+    """The word with one character for each of its letters, without what belongs to them."""
+    if word.isascii():
+        return word
+    return "".join(next((each for each in letter if not _belongs(each)), letter[0]) for letter in letters_of(word))
+
 
 def blanks_to_spaces(line: str) -> str:
     """Replaces each run of ASCII blanks by one space."""
     return _BLANKS.sub(" ", line) if _UNEVEN.search(line) else line
+
+
+# One string object for each token. `sys.intern` is not used: from Python 3.12 on, it may keep a string for ever.
+_strings: dict[str, str] = {}
+
+
+def keep(cache: dict[str, Tokens], key: str, tokens: Iterable[str]) -> Tokens:
+    """Adds tokens to a cache of limited size and returns them.
+
+    A full cache is emptied first. Equal tokens become the same string object, which saves memory and makes them faster
+    to count.
+    """
+    if len(cache) >= CACHED:
+        cache.clear()
+    if len(_strings) >= CACHED:
+        _strings.clear()
+    kept = cache[key] = tuple(_strings.setdefault(token, token) for token in tokens)
+    return kept
 
 
 class Tokenizer(Protocol):
@@ -51,6 +131,18 @@ class Tokenizer(Protocol):
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The words that consist of these tokens, in the order of `word_index`."""
+
+
+class WholeWords:
+    """A tokeniser whose tokens are words."""
+
+    def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """The 0-based index of the word of each token: every token is a word."""
+        return list(range(len(tokens)))
+
+    def words(self, tokens: Sequence[str]) -> list[str]:
+        """The tokens."""
+        return list(tokens)
 
 
 class SpacedWords(WholeWords):
@@ -180,7 +272,7 @@ class SentencePieces(Subwords):
 
         sentencepiece.set_random_generator_seed(seed)
         texts = ("".join(pieces).replace(WORD_START, " ").removeprefix(" ") for pieces in sentences)
-        encode = functools.partial(self._processor.encode, out_type=str, enable_sampling=True, nbest_size=-1)
+        encode = partial(self._processor.encode, out_type=str, enable_sampling=True, nbest_size=-1)
         return [encode(text, alpha=dropout) for text in texts]
 
     def detokenize(self, tokens: Sequence[str]) -> str:
@@ -213,6 +305,500 @@ def _word_by_word(processor: Any) -> bool:
         and all(processor.get_score(number) == -rank for rank, number in enumerate(numbers))
         and not any(WORD_START in processor.id_to_piece(number)[1:] for number in numbers)
     )
+
+
+class MosesWords(WholeWords):
+    """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
+
+    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing). Without `joins_marks`, as in
+    a corpus of an earlier version, marks that sacremoses does not know are tokens and split their words.
+    """
+
+    kind = "moses"
+
+    def __init__(self, language: str, spacing: Mapping[str, str] | None = None, joins_marks: bool = True) -> None:
+        self.language, self.joins_marks = language, joins_marks
+        self.spacing = Spacing(language, spacing)
+
+    @cached_property
+    def _words(self) -> "_TokensOfWords":
+        """Created for the first line, because the import of sacremoses takes a third of a second."""
+        return _TokensOfWords(self.language, self.joins_marks)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return MosesWords, (self.language, self.spacing.learned, self.joins_marks)
+
+    def tokenize(self, line: str) -> list[str]:
+        """The words and punctuation marks of one line: those of sacremoses, with the marks of letters at their letters.
+
+        The rules inspect one word between blanks and the first character behind it, so the tokens of a word can be
+        cached. sacremoses tokenises the complete line if they may inspect more.
+        """
+        words = line.split()
+        if not words:
+            return []
+        if "  " in line or not line.isprintable():
+            if _JUNK.search(line):
+                return self._words.of_line(line)
+            line = " ".join(words)
+        if words[0][0] in ",'" or "' '" in line:
+            return self._words.of_line(line)
+        last = f"{words.pop()} {_END}"
+        if ". " in line or "' " in line:
+            words = self._words.with_context(words, [*words, last][1:])
+        words.append(last)
+        return list(chain.from_iterable(map(self._words.__getitem__, words)))
+
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """One line of text with the spacing of the language."""
+        return self.spacing.join(tokens)
+
+    def with_spacing(self, counts: Counts) -> "MosesWords":
+        """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
+        return MosesWords(self.language, self.spacing.learn(counts), self.joins_marks)
+
+
+def has_rules(language: str) -> bool:
+    """Whether Moses has rules for the language; if not, MosesWords uses those for English."""
+    languages: Mapping[str, str] = _sacremoses().corpus.NonbreakingPrefixes().available_langs
+    return language in languages.values()
+
+
+def _sacremoses() -> Any:
+    """Imports sacremoses without the warning of its joblib on a system that has no semaphores, or no room for them."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        import sacremoses
+        import sacremoses.corpus
+    return sacremoses
+
+
+class _TokensOfWords(dict[str, Tokens]):
+    """sacremoses, and the tokens of single words, by the word or by "word context".
+
+    The context of a word that ends with a full stop is the class of the first character of the next word: "a" for a
+    lower-case letter, "0" for a digit, "A" for anything else. The context of the last word of a line is "$".
+    """
+
+    def __init__(self, language: str, joins_marks: bool) -> None:
+        self._tokenizer = tokenizer = _sacremoses().MosesTokenizer(lang=language)
+        # sacremoses builds the sets of all lower-case and all alphabetic characters again for each word with a full
+        # stop. With these sets its output is the same.
+        self._lower, alphabetic = frozenset(tokenizer.IsLower), frozenset(tokenizer.IsAlpha)
+        tokenizer.islower = self._lower.issuperset
+        tokenizer.isanyalpha = lambda text: not alphabetic.isdisjoint(text)
+        tokenizer.NONBREAKING_PREFIXES = frozenset(tokenizer.NONBREAKING_PREFIXES)
+        tokenizer.NUMERIC_ONLY_PREFIXES = frozenset(tokenizer.NUMERIC_ONLY_PREFIXES)
+        self._prefixes = tokenizer.NONBREAKING_PREFIXES | tokenizer.NUMERIC_ONLY_PREFIXES
+        self._joins_marks, self._known = joins_marks, frozenset(tokenizer.IsAlnum)
+        letters = rf"[{tokenizer.IsAlnum}`\-]+"
+        self._letters = re.compile(letters)
+        self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
+
+    def __missing__(self, key: str) -> Tokens:
+        word, _, context = key.partition(" ")
+        tokens: Iterable[str] | None = self._simple(word, context) or self._with_marks(key, self.__getitem__)
+        if tokens is None:
+            pad, padded = self._tokenizer.PAD_NOT_ISALNUM
+            parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
+            if context == _END:
+                tokens = self.of_line(f"x {word}")[1:]
+            elif len(parts) > 1:
+                last = f"{parts[-1]} {context}" if context else parts[-1]
+                tokens = chain.from_iterable(map(self.__getitem__, [*self.with_context(parts[:-1], parts[1:]), last]))
+            else:
+                tokens = self.of_line(f"x {word} {context or 'A'}")[1:-1]
+        return keep(self, key, tokens)
+
+    def of_line(self, line: str) -> list[str]:
+        """The tokens of any line."""
+        tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)
+        return list(self._tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
+
+    def with_context(self, words: Sequence[str], following: Sequence[str]) -> list[str]:
+        """The words; those that end with a full stop are followed by a space and their context."""
+        return [
+            f"{word} {self._context(after[0])}" if word.endswith(_FULL_STOPS) else word
+            for word, after in zip(words, following, strict=True)
+        ]
+
+    def _context(self, first: str) -> str:
+        return "a" if first in self._lower else "0" if "0" <= first <= "9" else "A"
+
+    def _with_marks(self, text: str, tokens_of: Callable[[str], Iterable[str]]) -> list[str] | None:
+        """The tokens of a text with marks that sacremoses would split off; None for a text without such marks.
+
+        They are the tokens of the text with one character for each letter, in which the letters are put back.
+        """
+        if text.isascii() or not self._joins_marks:
+            return None
+        letters = [letter for word in text.split(" ") for letter in (*letters_of(word), " ")]
+        if all(len(letter) == 1 or self._known.issuperset(letter) for letter in letters):
+            return None
+        tokens = tokens_of("".join(map(_character_for, letters)).rstrip(" "))
+        left = filter(" ".__ne__, letters)
+        return [joined for token in tokens if (joined := "".join(islice(left, len(token))))]
+
+    def _simple(self, word: str, context: str) -> list[str] | None:
+        """The tokens of a simple word, or None.
+
+        The rules never split letters, digits and single full stops between them. They split off a comma behind them,
+        and a full stop behind letters unless the letters are an abbreviation or the next word starts in lower case.
+        """
+        if "MULTI" in word:  # sacremoses uses DOTDOTMULTI internally for dots
+            return None
+        if self._plain.fullmatch(word):
+            return [word]
+        core, mark = word[:-1], word[-1]
+        if mark == "," and self._plain.fullmatch(core):
+            return [core, mark]
+        if mark == "." and core not in self._prefixes and self._letters.fullmatch(core):
+            return [word] if context == "a" else [core, mark]
+        return None
+
+
+def _character_for(letter: str) -> str:
+    """A character that sacremoses treats as it would treat a letter with its marks, if it knew them."""
+    if len(letter) == 1:
+        return letter
+    first = bare(unicodedata.normalize("NFC", letter))[0]
+    return _SYMBOL if unicodedata.category(first)[0] in "MS" else first
+
+
+WORD, NUMBER, GROUP, CJK = "a", "0", "000", "漢"  # GROUP: three digits, which may follow a number and a space
+CONTRACTION, ELISION = "'s", "l'"  # English; French, Italian, Irish
+JOIN, LEFT, RIGHT = "=both", "=left", "=right"  # attached to both neighbours, to the left one, to the right one
+OPEN_QUOTE, CLOSE_QUOTE = '"(', '")'
+_CLOSERS = frozenset(".,;:!?)]}»”…") | {"", "..."}  # marks that follow a word, and the end of the line
+
+_GROUP = re.compile(r"\d{3}(?:[.,]\d+)?")
+_ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{1,6})(?:\.\d+)?")
+_SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
+_SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it"))  # Moses attaches the apostrophe to one part
+_LONGEST_QUOTATION = 100  # tokens
+
+
+_JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
+_BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
+_CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”…™®", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
+_OPENING = (RIGHT, ELISION, OPEN_QUOTE, *"([{“‘„‚¿¡#~", "°C", ")a)", *_BEHIND_WORDS)
+_PAIRS = (("!", "!"), ("?", "?"), ("!", "?"), ("?", "!"), ("0′", NUMBER), ("0′", GROUP))
+_LONGEST_NAMES = 4, 2  # letters of a word behind an apostrophe that names its role, alone and with the next word
+_AMBIGUOUS = frozenset("'’\"׳״´")
+_EVIDENCE = 20  # smallest number of gaps between two roles from which their spacing is learned
+_MAJORITY, _BEFORE_WORD = 0.6, 0.9  # smallest share of these gaps that are alike, and if a name has a word behind it
+_ANY = "any"
+_PLAIN = frozenset((WORD, NUMBER, GROUP))
+
+
+class Spacing:
+    """Joins the tokens of a language to text. `learned` is the result of `learn` on text of the same kind."""
+
+    def __init__(self, language: str, learned: Mapping[str, str] | None = None) -> None:
+        self.language, self.learned = language, dict(learned or {})
+        self._gaps = _Gaps(language, self.learned)
+        self._names = frozenset(chain.from_iterable(map(str.split, self.learned)))
+
+    def join(self, tokens: Sequence[str]) -> str:
+        """One line of text."""
+        words = " ".join(tokens).split()
+        if not words:
+            return ""
+        gaps = map(self._gaps.__getitem__, pairwise(_roles(words, self.language, self._names)))
+        return words[0] + "".join(chain.from_iterable(zip(gaps, words[1:], strict=True)))
+
+    def count(self, line: str, tokens: Sequence[str], counts: Counts) -> None:
+        """Adds the gaps between the tokens of a line, except those between two words."""
+        end, before, names_before = 0, "", list[str]()
+        roles = _roles(list(tokens), self.language)
+        line_of_tokens = None if _AMBIGUOUS.isdisjoint(tokens) else _LineOfTokens(list(tokens), roles, self.language)
+        for place, (token, role) in enumerate(zip(tokens, roles, strict=True)):
+            start = line.find(token, end)
+            if start < 0:  # the tokeniser removed characters from the middle of a word
+                return
+            names = line_of_tokens.names(place) if line_of_tokens else []
+            if before and not (role == WORD == before):
+                for pair in ((before, role), *((one, role) for one in names_before), *((before, one) for one in names)):
+                    counts[*pair, line[end:start]] += 1
+            end, before, names_before = start + len(token), role, names
+
+    def learn(self, counts: Counts) -> dict[str, str]:
+        """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
+        learned: dict[str, str] = {}
+        levels = [list(level) for _, level in groupby(sorted(_sides(counts).items(), key=_depth), _depth)]
+        for tallies in (*levels, _pairs(counts).items()):  # a longer name or a pair is learned only if it deviates
+            rules = _Gaps(self.language, learned)
+            for (before, after), tally in sorted(tallies):
+                pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
+                usual, share = _usual(tally), _BEFORE_WORD if "→" in before + after else _MAJORITY
+                if tally.total() >= _EVIDENCE and tally[usual] >= share * tally.total() and usual != rules[pair]:
+                    learned[f"{before} {after}"] = usual
+        return learned
+
+
+class _Gaps(dict[tuple[str, str], str]):
+    """The text between two roles."""
+
+    def __init__(self, language: str, learned: Mapping[str, str]) -> None:
+        self._before = dict.fromkeys((*_JOINED, *_CLOSING), "")  # the wish of a role for the gap before it
+        self._after = dict.fromkeys((*_JOINED, *_OPENING), "")
+        if language == "fr":
+            self._before |= dict.fromkeys(":;!?%»", " ")
+        else:
+            self._before["»"] = self._after["«"] = ""
+        if language == "en":
+            self._before["°C"] = self._after["$"] = ""
+        if language == "de":
+            self._before["“"], self._after["“"] = "", " "
+        for key, gap in learned.items():
+            before, _, after = key.partition(" ")
+            if after == _ANY:
+                self._after[before] = gap
+            elif before == _ANY:
+                self._before[after] = gap
+            else:
+                self[before, after] = gap
+        if language != "ko":
+            self.setdefault((CJK, CJK), "")
+        for pair in _PAIRS:
+            self.setdefault(pair, "")
+
+    def __missing__(self, pair: tuple[str, str]) -> str:
+        before, after = _wish(self._after, pair[0]), _wish(self._before, pair[1])
+        gap = self[pair] = "" if "" in (before, after) else max(before, after)
+        return gap
+
+
+def _names(role: str) -> Iterator[str]:
+    """The role and its shorter names, the longest first."""
+    yield role
+    if (last := max(role.rfind("←"), role.rfind("→"))) > 0:
+        yield from _names(role[:last])
+    elif role in ("'(", "')", "”(", "”)"):
+        yield f'"{role[1]}'
+    else:
+        yield from (name for name in (JOIN, LEFT, RIGHT) if role.startswith(name))
+
+
+def _wish(wishes: Mapping[str, str], role: str) -> str:
+    return next((wishes[name] for name in _names(role) if name in wishes), " ")
+
+
+def _depth(side: tuple[tuple[str, str], object]) -> int:
+    """The number of names of the mark of a side."""
+    return max(len(list(_names(role))) for role in side[0])
+
+
+_Tallies = dict[tuple[str, str], Counter[str]]
+
+
+def _pairs(counts: Counts) -> _Tallies:
+    """The gaps between two roles and how often each occurs."""
+    tallies: _Tallies = defaultdict(Counter)
+    for (before, after, gap), count in counts.items():
+        tallies[before, after][gap if gap in SPACES else " "] += count
+    return tallies
+
+
+def _sides(counts: Counts) -> _Tallies:
+    """The gaps between a mark and the word or number beside it, and how often each occurs."""
+    tallies: _Tallies = defaultdict(Counter)
+    for (before, after), tally in _pairs(counts).items():
+        if before in _PLAIN and after not in _PLAIN:
+            tallies[_ANY, after] += tally
+        elif after in _PLAIN and before not in _PLAIN:
+            tallies[before, _ANY] += tally
+    return tallies
+
+
+def _usual(tally: Counter[str]) -> str:
+    """No space if most gaps have none, else the most frequent kind of space."""
+    spaces = [(tally[space], -place, space) for place, space in enumerate(SPACES) if space]
+    return "" if 2 * tally[""] > tally.total() else max(spaces)[2]
+
+
+class _RolesOfTokens(dict[str, str]):
+    """The role of a token without its context."""
+
+    def __missing__(self, token: str) -> str:
+        if len(self) >= CACHED:
+            self.clear()
+        letters = bare(token)
+        role = self[token] = _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
+        return role
+
+
+_BY_ITSELF = _RolesOfTokens()
+
+
+def _role_of_string(token: str) -> str:
+    from sacremoses.util import is_cjk
+
+    if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
+        return GROUP if _GROUP.fullmatch(token) else NUMBER
+    if token[0] == "'" and token[1].isalpha():
+        return CONTRACTION
+    if token[-1] == "'" and token[-2].isalpha():
+        return ELISION
+    if not token.strip("."):
+        return "..."
+    return CJK if is_cjk(token[0]) and is_cjk(token[-1]) else WORD
+
+
+def _role_of_character(character: str) -> str:
+    from sacremoses.util import is_cjk
+
+    category = unicodedata.category(character)
+    if category == "Nd":
+        return NUMBER
+    if is_cjk(character) or "\uff01" <= character <= "\uff60":
+        return CJK
+    if category in ("No", "Mn", "Me"):
+        return LEFT + character  # superscripts, fractions, accents
+    if category == "Cf" or character in "\u2010\u2011·":
+        return JOIN + character  # joiners, soft hyphens, hyphens and the middle dot occur inside words
+    if category == "Sc":
+        return "$"
+    return character if category[0] in "PS" else WORD
+
+
+def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
+    """The role of each token of a line; `names` are the names of roles whose spacing was learned."""
+    roles = list(map(_BY_ITSELF.__getitem__, tokens))
+    return roles if _USES.keys().isdisjoint(roles) else _LineOfTokens(tokens, roles, language).with_uses(names)
+
+
+class _LineOfTokens:
+    """Finds the roles of the tokens of a line in context, from left to right."""
+
+    def __init__(self, tokens: list[str], roles: list[str], language: str) -> None:
+        self.tokens, self.roles, self.language = tokens, roles, language
+        self._opened: set[str] = set()  # quotation marks
+        self._double_quotes = tokens.count('"')  # that are still to come
+        self._parentheses: list[bool] = []  # for each open one: whether it is around a number or a letter
+        self._numbered = False  # the same for the last closed one
+
+    def with_uses(self, names: Collection[str]) -> list[str]:
+        """The roles in context."""
+        for place, role in enumerate(list(self.roles)):
+            if (use := _USES.get(role)) is not None:
+                found = use(self, place)
+                self.roles[place] = found + role if found in (JOIN, LEFT, RIGHT) else found
+                if names:
+                    self.roles[place] = next(filter(names.__contains__, self.names(place)), self.roles[place])
+        return self.roles
+
+    def names(self, place: int) -> list[str]:
+        """The names of the role of an apostrophe or a straight quotation mark beside a word, the longest first."""
+        if self.tokens[place] not in _AMBIGUOUS:
+            return []
+        role, left, right, last = self.roles[place], *map(self._name, (place - 1, place + 1, place + 2))
+        alone, with_next = (0 < len(right) <= longest for longest in _LONGEST_NAMES)
+        names = [f"{role}→{right}→{last}"] if with_next and last else []
+        return names + [f"{role}←{left}"] * bool(left) + [f"{role}→{right}"] * alone
+
+    def _name(self, place: int) -> str:
+        return "" if not self._is_word(place) else NUMBER if self._is_number(place) else self._token(place).lower()
+
+    def _token(self, place: int) -> str:
+        return self.tokens[place] if 0 <= place < len(self.tokens) else ""
+
+    def _is(self, place: int, *roles: str) -> bool:
+        return 0 <= place < len(self.roles) and self.roles[place] in roles
+
+    def _is_word(self, place: int) -> bool:
+        return self._is(place, WORD, NUMBER, GROUP, ELISION, CJK)
+
+    def _is_number(self, place: int) -> bool:
+        return self._is(place, NUMBER, GROUP)
+
+    def _toggle(self, mark: str) -> str:
+        self._opened ^= {mark}
+        return f"{mark}(" if mark in self._opened else f"{mark})"
+
+    def double_quote(self, i: int) -> str:
+        """Marks open and close in turn, but the last of an odd number closes if it cannot open."""
+        before, after = self._token(i - 1), self._token(i + 1)
+        self._double_quotes -= 1
+        if not i or '"' in self._opened or self._double_quotes % 2:
+            return self._toggle('"')
+        if self._is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower()):
+            return CLOSE_QUOTE  # 7", or the end of a quotation that began in another line
+        return self._toggle('"')
+
+    def single_quote(self, i: int) -> str:
+        """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
+        before, after = (unicodedata.normalize("NFC", self._token(place)) for place in (i - 1, i + 1))
+        if "'" in (before, after):
+            return LEFT
+        if "'" in self._opened:
+            return self._toggle("'")
+        short = before.isalpha() and after.isalpha() and min(len(before), len(after)) <= 2
+        if short and self.language not in _SPLIT_AT_APOSTROPHES:
+            return JOIN  # German `geht's`
+        closed_later = "'" in self.tokens[i + 1 : i + _LONGEST_QUOTATION]
+        possessive = self.language == "en" and before.lower().endswith("s") and not closed_later
+        if i and (self._is_number(i - 1) or after in _CLOSERS or possessive):
+            return LEFT
+        return self._toggle("'")
+
+    def curly_apostrophe(self, i: int) -> str:
+        """The mark is both the apostrophe and the end of a single quotation."""
+        before, after = self._token(i - 1).lower(), self._token(i + 1).lower()
+        plural = before.endswith(("s", "x")) and len(before) > 1
+        if self._is_word(i - 1) and self._is_word(i + 1) and (after in _SUFFIXES or not plural):
+            return JOIN
+        return LEFT if i else RIGHT
+
+    def right_curly_quote(self, i: int) -> str:
+        """Finnish and Swedish begin and end a quotation with the same mark."""
+        return self._toggle("”") if self.language in ("fi", "sv") else "”"
+
+    def open_parenthesis(self, i: int) -> str:
+        """Function calls `f()` and numbered sections `83(1)(b)`; other parentheses follow a space."""
+        inner, alone = self._token(i + 1), self._token(i + 2) == ")"
+        numbered = alone and _ENUMERATOR.fullmatch(inner) is not None
+        role = "("
+        if self._is_word(i - 1) and inner == ")":
+            role = "f("
+        elif numbered and self._is_number(i - 1):
+            role = "0("
+        elif numbered and self._token(i - 1) == ")" and self._numbered:
+            role = ")("
+        self._parentheses.append(numbered)
+        return role
+
+    def close_parenthesis(self, i: int) -> str:
+        """Numbered sections continue without a space: `83(1)b)`, `a)(i)`."""
+        self._numbered = self._parentheses.pop() if self._parentheses else True
+        another = self._numbered and self._token(i + 2) == ")" and _ENUMERATOR.fullmatch(self._token(i + 1))
+        return ")a)" if another else ")"
+
+    def colon(self, i: int) -> str:
+        """Times and scores: `10:30`."""
+        return "0:0" if self._is_number(i - 1) and self._is_number(i + 1) else ":"
+
+    def degree(self, i: int) -> str:
+        """Degrees, minutes and seconds: `48°25′N`, `20 °C`, `n° 5`."""
+        after = self._token(i + 1).rstrip(".")
+        if self.tokens[i] == "°" and after in ("C", "F"):
+            return "°C"
+        if self._is_number(i - 1):
+            return "0′N" if len(after) == 1 and after in "NSEWO" else "0′"
+        return "n°" if self.tokens[i] == "°" and self._token(i - 1) in ("n", "N") else self.tokens[i]
+
+
+_USES: dict[str, Callable[[_LineOfTokens, int], str]] = {
+    '"': _LineOfTokens.double_quote,
+    "'": _LineOfTokens.single_quote,
+    "’": _LineOfTokens.curly_apostrophe,
+    "”": _LineOfTokens.right_curly_quote,
+    "(": _LineOfTokens.open_parenthesis,
+    ")": _LineOfTokens.close_parenthesis,
+    ":": _LineOfTokens.colon,
+    **dict.fromkeys("°′″", _LineOfTokens.degree),
+    **dict.fromkeys("׳״´", lambda line, i: line.tokens[i]),  # their use is learned
+}
 
 
 @dataclass(frozen=True)

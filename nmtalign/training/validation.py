@@ -15,8 +15,7 @@ from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batc
 from nmtalign.data.copy_ids import CopyIds
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.errors import Abandoned, abandoned_if
-from nmtalign.scoring.measuring import bleu, measure
-from nmtalign.scoring.metrics import MetricOptions, Score, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
 from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
 from nmtalign.settings.training_settings import TrainingConfig

@@ -18,9 +18,8 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import count_unspaced, has_no_spaces
-from nmtalign.text.letters import letters_of
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes
+from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
 from nmtalign.text.vocabulary import UNK_ID
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 

@@ -270,7 +270,7 @@ def test_languages_without_spaces_get_subwords(run, folder):
 INPUTS = (
     "alignments attention_from average backward config data dev files fixed forward glossary gold guided_alignment "
     "hypotheses init_from inputs lexicon links model n_best_list n_best_source path phrase_file prefix_file reference "
-    "segment_scores source target test train_source train_target train_text vocabulary_from"
+    "segment_scores source target test train_source train_target vocabulary_from"
 )
 
 
@@ -338,7 +338,6 @@ FOUND = [  # what a command reads although its arguments do not name it
     ("align -o", "test.en test.fr test.align data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
     ("translate test.en -o", "terms.tsv lexicon.txt model/tokenizer.json nmtalign.toml"),
     ("translate test.en --save-alignments", "terms.tsv lexicon.txt model/best.safetensors"),
-    ("score -m model --save-translation", "test.en test.fr model/config.json terms.tsv nmtalign.toml"),
     ("score -m model --html", "test.en test.fr"),
     ("score -m model --plot", "test.en test.fr"),
     ("view -o", "alignments.h5"),
@@ -419,7 +418,6 @@ def test_no_command_makes_a_file_named_with_a_hyphen(folder, monkeypatch, comman
 
 PRINTED = [  # a command, and how its standard output begins
     ("score test.fr -r test.fr --html -", "<!doctype html>"),
-    ("score -m model -r test.fr -s test.en --save-translation -", ""),
     ("view model -o -", ""),
 ]
 

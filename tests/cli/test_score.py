@@ -1,277 +1,464 @@
-"""`nmtalign score` through real pipes: figures, tables, JSON, and one line for every mistake."""
+"""`nmtalign score`: figures, tables, JSON, models that translate, and one line for every mistake."""
 
+import csv
+import functools
+import gzip
+import io
 import json
 import os
 import pty
+import random
 import re
+import shutil
+import signal
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.command_line import run_nmtalign
 
-from nmtalign.scoring.measuring import bleu
+from nmtalign import Translator
+from nmtalign.cli.common import name_files
+from nmtalign.scoring.metrics import bleu
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
-SOURCE = ["The cat sleeps.", "", "A dog and a wombat run over the small hill today.", "The dog runs."]
-REFERENCE = ["Le chat dort.", "", "Un chien et un wombat courent sur la petite colline.", "Le chien court."]
-HYPOTHESIS = ["Le chat dort.", "", "Un chien et un ours courent sur la colline.", "Le chien court ."]
+WORDS = [
+    "le",
+    "chat",
+    "dort",
+    "sur",
+    "la",
+    "petite",
+    "colline",
+    "et",
+    "un",
+    "chien",
+    "court",
+    "dans",
+    "une",
+    "rue",
+    "avec",
+    "elle",
+]
+Run = Callable[..., tuple[int, str, str]]
 
 
-def run(folder: Path, *arguments: str, stdin: str | bytes = "") -> subprocess.CompletedProcess[str]:
-    data = stdin.encode() if isinstance(stdin, str) else stdin
-    done = run_nmtalign("score", *arguments, cwd=folder, stdin=data)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+def spoiled(lines: list[str], share: float, seed: int) -> list[str]:
+    """The lines without some of their words."""
+    drawn = random.Random(seed)
+    return [" ".join(word for word in line.split() if drawn.random() > share) for line in lines]
 
 
-def text(lines: list[str]) -> str:
-    return "".join(f"{line}\n" for line in lines)
+def write(path: Path, lines: list[str]) -> None:
+    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+
+
+def read(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    place = tmp_path / "a folder"
-    place.mkdir()
-    for name, lines in (("test.en", SOURCE), ("test.fr", REFERENCE), ("out.fr", HYPOTHESIS)):
-        (place / name).write_text(text(lines), encoding="utf-8")
-    return place
+    drawn = random.Random(1)
+    lines = [" ".join(drawn.choices(WORDS, k=drawn.randint(3, 25))).capitalize() + "." for _ in range(60)]
+    write(tmp_path / "ref.fr", lines)
+    write(tmp_path / "ref2.fr", spoiled(lines, 0.05, 9))
+    write(tmp_path / "src.en", [line.replace("le", "the") for line in lines])
+    write(tmp_path / "good.fr", spoiled(lines, 0.1, 2))
+    write(tmp_path / "bad.fr", spoiled(lines, 0.3, 3))
+    return tmp_path
 
 
 @pytest.fixture
-def model(folder: Path) -> Path:
-    """Vocabularies that lack `wombat` and `hill`, as a model carries them."""
-    words = ["The", "A", "the", "dog", "cat", "and", "a", "run", "runs", "sleeps", "over", "small", "today", "."]
-    Vocabulary(["</s>", "<unk>", *words]).save(folder / "model" / "source.vocabulary.txt")
-    words = ["Le", "Un", "un", "la", "chat", "chien", "et", "dort", "court", "courent", "sur", "petite", "."]
-    Vocabulary(["</s>", "<unk>", *words]).save(folder / "model" / "target.vocabulary.txt")
-    Tokenizers.moses("en", "fr").save(folder / "model")
-    return folder / "model"
+def vocabularies(folder: Path) -> Path:
+    """A folder of vocabularies without `elle`."""
+    words = [*(word for word in WORDS if word != "elle"), *map(str.capitalize, WORDS), "the", "The", "."]
+    for side in ("source", "target"):
+        Vocabulary(["</s>", "<unk>", *words]).save(folder / "words" / f"{side}.vocabulary.txt")
+    Tokenizers.moses("fr", "fr").save(folder / "words")
+    return folder / "words"
 
 
-def columns(line: str) -> list[str]:
-    return [cell.strip() for cell in line.split("  ") if cell.strip()]
+def sacrebleu(folder: Path, *arguments: str) -> list[dict[str, object]]:
+    command = [sys.executable, "-m", "sacrebleu", "-f", "json", "-w", "2", "-m", "bleu", "chrf", "ter", "-i"]
+    done = subprocess.run([*command, *arguments], cwd=folder, capture_output=True, text=True, check=True)
+    found: list[dict[str, object]] = json.loads(done.stdout)
+    return found
 
 
-def test_a_file_is_scored_in_aligned_columns(folder: Path) -> None:
-    done = run(folder, "out.fr", "-r", "test.fr")
-    assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    assert lines[0] == "sentences: 4"
-    assert columns(lines[1]) == ["metric", "all", "signature"]
-    expected = bleu(HYPOTHESIS, REFERENCE)
-    assert columns(lines[2]) == ["BLEU", f"{expected.value:.2f}", expected.signature]
-    assert [columns(line)[0] for line in lines[3:]] == ["chrF2", "chrF2++", "multi-bleu"]
+def table(text: str, title: str = "Scores:") -> list[list[str]]:
+    """The cells of the table under a title, to the next empty line."""
+    return [line.split() for line in text.partition(f"{title}\n")[2].partition("\n\n")[0].splitlines()]
 
 
-@pytest.mark.parametrize("arguments", [["-", "-r", "test.fr"], ["-r", "test.fr"]])
-def test_stdin_scores_as_a_file_does(folder: Path, arguments: list[str]) -> None:
-    done = run(folder, *arguments, stdin=text(HYPOTHESIS))
-    assert done.returncode == 0
-    assert done.stdout == run(folder, "out.fr", "-r", "test.fr").stdout
+def test_figures_intervals_and_signatures_are_those_of_sacrebleu(folder: Path, run: Run) -> None:
+    expected = sacrebleu(folder, "good.fr", "--confidence", "--confidence-n", "200", "--", "ref.fr", "ref2.fr")
+    given = ["good.fr", "-r", "ref.fr", "-r", "ref2.fr", "--metrics", "bleu,chrf,ter", "--set", "bootstrap=200"]
+    code, out, err = run(*given, "--confidence")
+    assert (code, err) == (0, "")
+    assert out.startswith("60 sentences\n\nScores:\n")
+    head, row, *rest = table(out)
+    assert head == ["system", "BLEU", "±", "chrF2", "±", "TER", "±"]
+    assert row[1::2] == [f"{one['score']:.2f}" for one in expected]
+    assert row[2::2] == [f"{one['confidence_var']:.2f}" for one in expected]
+    assert [line[1] for line in rest[:3]] == [f"{one['name']}|{one['signature']}" for one in expected]
 
 
-def test_a_pipe_with_tee_gives_the_table_by_length(folder: Path) -> None:
-    flags = "- -r test.fr -s test.en --by-length --no-confidence --metrics bleu,chrf,ter"
-    command = f"cat out.fr | tee copy.fr | '{sys.executable}' -m nmtalign score {flags}"
-    done = subprocess.run(["bash", "-c", command], cwd=folder, capture_output=True, text=True, check=True)
-    title, head, *rows = done.stdout.partition("by words of the source")[2].splitlines()
-    assert title == " (all):"
-    assert columns(head) == ["words", "sentences", "BLEU", "chrF2", "TER", "ratio", "BLEU"]
-    labels = ["0", "1-10", "11-20", "21-30", "31-40", "41-50", "51-60", ">60", "all"]
-    counts = ["1", "2", "1", "0", "0", "0", "0", "0", "4"]
-    assert [columns(row)[:2] for row in rows] == [list(pair) for pair in zip(labels, counts, strict=True)]
-    assert columns(rows[1])[2] == f"{bleu(HYPOTHESIS[::3], REFERENCE[::3]).value:.2f}"
-    assert columns(rows[3])[2:] == ["-", "-", "-", "-"]
-
-
-def test_buckets_are_those_given(folder: Path) -> None:
-    done = run(
-        folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--by-length", "--buckets", "3,5", "--metrics", "chrf"
-    )
-    rows = done.stdout.partition("by words of the source (all):\n")[2].splitlines()
-    assert [columns(row)[:2] for row in rows] == [
-        ["words", "sentences"],
-        ["0", "1"],
-        ["1-3", "2"],
-        ["4-5", "0"],
-        [">5", "1"],
-        ["all", "4"],
-    ]
-
-
-def test_the_subset_without_unknown_words(folder: Path, model: Path) -> None:
-    done = run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "-m", "model")
-    lines = done.stdout.splitlines()
-    assert lines[1] == "no unknown word: 3 of 4 sentences"
-    assert columns(lines[2]) == ["metric", "all", "no-unk", "signature"]
-    known = [HYPOTHESIS[index] for index in (0, 1, 3)], [REFERENCE[index] for index in (0, 1, 3)]
-    assert columns(lines[3])[1:3] == [f"{bleu(HYPOTHESIS, REFERENCE).value:.2f}", f"{bleu(*known).value:.2f}"]
-    assert (
-        run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "--data", "model").stdout
-        == done.stdout
-    )
-
-
-def test_json_holds_everything(folder: Path, model: Path) -> None:
-    flags = ["--by-length", "--known-words", "--format", "json", "--lowercase", "-m", "model"]
-    record = json.loads(run(folder, "out.fr", "-r", "test.fr", "-s", "test.en", *flags).stdout)
-    assert record["sentences"] == 4
-    assert record["metrics"] == ["BLEU", "chrF2", "chrF2++", "multi-bleu"]
-    assert "|tok:moses-fr|" in record["signatures"]["multi-bleu"]
-    (system,) = record["systems"]
-    assert system["name"] == "out.fr"
-    assert system["scores"]["BLEU"]["value"] == bleu(HYPOTHESIS, REFERENCE, lowercase=True).value
-    assert system["by_length"][1]["label"] == "1-10"
-    assert system["by_length"][-1]["scores"]["BLEU"]["value"] is None
-    assert system["no_unk"]["sentences"] == 3
-    assert sum(row["sentences"] for row in system["no_unk"]["by_length"]) == 3
-
-
-def test_the_workspace_gives_reference_source_and_settings(folder: Path, model: Path) -> None:
-    settings = '[corpus]\ntest = ["test.en", "test.fr"]\n[score]\nby_length = true\nno_unk = true\nformat = "json"\n'
-    (folder / "nmtalign.toml").write_text(settings)
-    (system,) = json.loads(run(folder, "out.fr").stdout)["systems"]
-    assert system["no_unk"]["sentences"] == 3
-    assert (system["by_length"][0]["label"], system["by_length"][0]["sentences"]) == ("0", 1)
-    assert run(folder, "out.fr", "--no-by-length", "--all-words", "--format", "text").stdout.startswith(
-        "sentences: 4\nm"
-    )
-
-
-def test_empty_lines_are_no_mistake_and_the_score_is_no_exit_code(folder: Path) -> None:
-    done = run(folder, "-", "-r", "test.fr", "-q", stdin="\n\n\n\n")
-    assert (done.returncode, done.stderr) == (0, "")
-    assert columns(done.stdout.splitlines()[2])[1] == "0.00"
-
-
-def on_terminal(folder: Path, columns: int, *arguments: str, **variables: str) -> list[str]:
-    """The lines that are shown on a terminal with the given number of columns."""
-    master, slave = pty.openpty()
-    command = [sys.executable, "-m", "nmtalign", "score", *arguments]
-    environment = {**os.environ, "COLUMNS": str(columns), "TERM": "xterm-256color", **variables}
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=environment) as process:
-        os.close(slave)
-        shown = b""
-        try:
-            while part := os.read(master, 4096):
-                shown += part
-        except OSError:  # how a terminal ends on Linux
-            pass
-        assert process.wait() == 0
-    os.close(master)
-    return shown.decode().splitlines()
-
-
-def bare(text: str) -> str:
-    """Without colours and bold letters."""
-    return re.sub("\x1b\\[[0-9;]*m", "", text)
-
-
-def test_a_terminal_gets_a_drawn_table_and_whole_signatures(folder: Path) -> None:
-    lines = on_terminal(folder, 40, "out.fr", "-r", "test.fr", "--metrics", "bleu")
-    assert any("│ BLEU" in line for line in lines)
-    assert bleu(HYPOTHESIS, REFERENCE).signature in lines
-
-
-def test_tables_on_a_narrow_terminal_are_broken_between_columns(folder: Path) -> None:
-    given = ["out.fr", "-r", "test.fr", "-s", "test.en", "--by-length", "--buckets", "5", "--bootstrap", "50"]
-    lines = on_terminal(folder, 60, *given, NO_COLOR="1")
-    table = [bare(line) for line in lines[lines.index("by words of the source (all):") + 1 :]]
-    assert max(map(len, table)) <= 60
-    heads = [line.replace("┃", " ").split() for line in table if "words" in line]
-    assert len(heads) > 1
-    names = [name for head in heads for name in head if name not in ("words", "sentences")]
-    assert names == ["BLEU", "[low,", "high]", "BLEU", "chrF2", "ratio", "chrF2++", "multi-bleu"]
-    assert any("█" in line for line in table)
-
-
-@pytest.mark.parametrize("columns", [80, 130])
-def test_differences_are_coloured_on_a_terminal_that_can(folder: Path, columns: int) -> None:
-    given = ["out.fr", "test.fr", "-r", "test.fr", "--differences", "1", "--metrics", "bleu", "--bootstrap", "50"]
-    coloured = "\n".join(on_terminal(folder, columns, *given))
-    assert "\x1b[1;31mours\x1b[0m" in coloured
-    plain = "\n".join(on_terminal(folder, columns, *given, NO_COLOR="1"))
-    assert "[-ours-]" in plain
-    assert "{+wombat+}" in plain
-    assert ("┃ out.fr" in bare(plain).partition("line 3, chrF2")[2]) == (columns == 130)
-
-
-def test_a_reader_that_goes_early_is_no_error(folder: Path) -> None:
-    command = f"'{sys.executable}' -m nmtalign score out.fr -r test.fr --format csv | head -n 1"
+def test_a_pipe_scores_as_a_file_does(folder: Path, run: Run) -> None:
+    flags = "-r ref.fr --metrics bleu,chrf"
+    command = f"cat good.fr | tee copy.fr | '{sys.executable}' -m nmtalign score {flags} | head -n 4"
     done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.startswith("system,subset,by,label,")
+    rows = table(run("good.fr", *flags.split())[1])
+    assert [line.split() for line in done.stdout.splitlines()[2:]] == [["Scores:"], rows[0]]
 
 
-def test_lines_end_at_newlines_only(folder: Path) -> None:
-    odd = [line.replace("dort", "dort\u2028ici\rlà") for line in HYPOTHESIS]
-    done = run(folder, "-", "-r", "test.fr", stdin=text(odd).replace("\n", "\r\n").removesuffix("\r\n"))
-    assert (done.returncode, done.stdout.splitlines()[0]) == (0, "sentences: 4")
+def test_systems_are_compared_with_marks_and_p_values(run: Run) -> None:
+    code, out, err = run("good.fr", "poor=bad.fr", "-r", "ref.fr", "--metrics", "bleu")
+    assert (code, err) == (0, "")
+    head, good, poor, signature, interval, legend = table(out)
+    assert head == ["system", "BLEU", "±", "p"]
+    assert (good[0], good[2], good[-1]) == ("good.fr", "*", "–")
+    assert (poor[0], len(poor)) == ("poor", 4)
+    assert float(poor[-1]) < 0.05
+    assert (interval[0], legend[:3]) == ("±:", ["*", "better", "than"])
+    assert signature[1].startswith("BLEU|nrefs:1|bs:1000|seed:12345|")
+    _, out, _ = run(
+        *["good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu", "--significance", "both", "--set", "trials=100"]
+    )
+    assert table(out)[0] == ["system", "BLEU", "±", "p", "(bs)", "p", "(ar)"]
+    _, out, _ = run(
+        *["good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu,ter", "--significance", "none", "--no-confidence"]
+    )
+    assert [len(row) for row in table(out)[:3]] == [3, 3, 3]
 
 
-def test_a_tokenised_translation_is_noticed(folder: Path) -> None:
-    (folder / "long.fr").write_text("Il dort bien .\n" * 120)
-    done = run(folder, "long.fr", "-r", "long.fr", "--metrics", "chrf")
-    assert done.stderr.startswith("nmtalign: warning: long.fr: not raw text, but text with spaces before punctuation")
-    assert len(done.stderr.splitlines()) == 1
-    assert run(folder, "long.fr", "-r", "long.fr", "--tokenize", "none", "--metrics", "bleu").stderr == ""
-    (folder / "raw.fr").write_text("Il dort bien.\n" * 120)
-    done = run(folder, "long.fr", "-r", "raw.fr", "--tokenize", "none", "--metrics", "bleu")
-    assert "long.fr: not raw text (unlike raw.fr)" in done.stderr
+def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
+    given = [
+        "good.fr",
+        "bad.fr",
+        "-r",
+        "ref.fr",
+        "-s",
+        "src.en",
+        "--by-length",
+        "--set",
+        "buckets=10,20",
+        "--metrics",
+        "bleu,chrf",
+    ]
+    _, out, _ = run(*given)
+    rows = table(out, "BLEU by words of the source (all sentences, all systems):")
+    assert rows[0] == ["words", "sentences", "good.fr", "bad.fr", "p"]
+    assert [row[0] for row in rows[1:]] == ["1-10", "11-20", ">20", "all"]
+    assert sum(int(row[1]) for row in rows[1:-1]) == int(rows[-1][1]) == 60
+    own = table(out, "By words of the source (all sentences, bad.fr):")
+    assert own[0] == ["words", "sentences", "BLEU", "[low,", "high]", "chrF2", "length", "ratio", "BLEU"]
+    assert set(own[1][-1]) <= {"█", "▒"}
+    rows = table(
+        run(*given, "--set", "cumulative=true")[1],
+        "BLEU by words of the source, cumulative (all sentences, all systems):",
+    )
+    assert [row[0] for row in rows[1:]] == ["<=10", "<=20", "all"]
+
+
+@pytest.mark.parametrize("side", ["reference", "hypothesis"])
+def test_lengths_of_another_side_need_no_source(run: Run, side: str) -> None:
+    code, out, _ = run(*f"good.fr bad.fr -r ref.fr --by-length --set length_of={side} --metrics bleu".split())
+    assert code == 0
+    assert f"By words of the {side} (all sentences, good.fr):" in out
+    # With lengths of the hypothesis the sentences of a bucket differ between systems, so nothing can be compared.
+    assert ("all systems" in out) == (side == "reference")
+
+
+def test_known_words_and_table_1(run: Run, vocabularies: Path) -> None:
+    given = [
+        "good.fr",
+        "bad.fr",
+        "-r",
+        "ref.fr",
+        "-s",
+        "src.en",
+        "--known-words",
+        "--metrics",
+        "bleu,chrf",
+        "--no-confidence",
+    ]
+    code, out, _ = run(*given, "-m", "words")
+    assert code == 0
+    found = json.loads(run(*given, "-m", "words", "--format", "json")[1])
+    first = found["systems"][0]
+    all_of_them, known = (part["scores"]["BLEU"]["value"] for part in (first, first["no_unk"]))
+    count = first["no_unk"]["sentences"]
+    assert 0 < count < 60
+    assert table(out, f"Sentences without an unknown word ({count} of 60):")[1][1] == f"{known:.2f}"
+    rows = table(out, "Table 1: with and without unknown words:")
+    assert rows[0] == ["model", "BLEU", "All", "BLEU", "No", "UNK"]
+    assert rows[1] == ["good.fr", f"{all_of_them:.2f}", f"{known:.2f}"]
+    assert table(out, "Words that are not in the vocabulary:")[0] == ["source:", f"{found['unknown']['source']:.2%}"]
+    vocabularies.rename(vocabularies.parent / "model")  # the model of the workspace
+    assert run(*given)[1] == out
+
+
+def test_the_most_different_sentences_are_marked_without_colour(run: Run) -> None:
+    _, out, _ = run(*["bad.fr", "good.fr", "-r", "ref.fr", "-s", "src.en", "--differences", "1", "--metrics", "bleu"])
+    rows = out.partition("Sentences in which the first two systems differ most:\n")[2].splitlines()
+    assert [row.split()[0] for row in rows[3:]] == ["source", "reference", "bad.fr", "good.fr"]
+    assert "{+" in rows[-1]
+
+
+def test_csv_and_json_hold_the_same_figures(run: Run) -> None:
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--by-length", "--metrics", "bleu,ter"]
+    rows = list(csv.DictReader(io.StringIO(run(*given, "--format", "csv")[1])))
+    found = json.loads(run(*given, "--format", "json")[1])
+    for system in found["systems"]:
+        parts = [("", "all", system), *(("length", part["label"], part) for part in system["by_length"])]
+        for by, label, part in parts:
+            for metric, score in part["scores"].items():
+                key = system["name"], by, label, metric
+                (row,) = (row for row in rows if (row["system"], row["by"], row["label"], row["metric"]) == key)
+                same = "" if score["value"] is None else str(score["value"])
+                assert (row["value"], row["mark"]) == (same, score["mark"])
+                assert row["p_bs"] == str(score["p_values"].get("bs") or "")
+                assert row["signature"] == found["signatures"][metric]
+
+
+def test_gzip_and_other_names_score_alike(folder: Path, run: Run) -> None:
+    for name in ("good.fr", "ref.fr"):
+        (folder / f"{name}.gz").write_bytes(gzip.compress((folder / name).read_bytes()))
+    (folder / "a=good.fr").write_text((folder / "good.fr").read_text())
+    packed, plain, named = (
+        json.loads(run(system, "-r", reference, "--format", "json")[1])
+        for system, reference in (("x=good.fr.gz", "ref.fr.gz"), ("good.fr", "ref.fr"), ("a=good.fr", "ref.fr"))
+    )
+    assert [one["systems"][0].pop("name") for one in (packed, plain, named)] == ["x", "good.fr", "a=good.fr"]
+    assert packed == plain == named
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "message"),
-    [
-        (["out.fr"], 2, "no reference: give it with -r"),
-        ([], 2, "no reference: give it with -r"),
-        (["-m", "model", "-r", "test.fr"], 2, "nothing to translate: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "--by-length"], 2, "scores by length: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "--known-words", "-m", "x"], 2, "known words: give the source with -s"),
-        (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words"], 2, "--known-words: no model or corpus here"),
-        (["out.fr", "-r", "test.fr", "-s", "test.en", "--known-words", "-m", "x"], 4, "x: no vocabularies here"),
-        (
-            ["out.fr", "-r", "reference", "--metrics", "multi-bleu"],
-            2,
-            "multi-bleu needs the language of the translation; give it with --target-language",
-        ),
-        (["out.fr", "-r", "test.fr", "--buckets", "10;20"], 2, "--buckets 10;20: give the upper ends"),
-        (["out.fr", "-r", "test.fr", "--metrics", "bleu,tre"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
-        (["out.fr", "-r", "test.fr", "--tokenize", "intel"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
-        (["out.fr", "-r", "test.fr", "--format", "xml"], 2, "--format xml: must be one of text, json, csv"),
-        (
-            ["out.fr", "-r", "test.fr", "--save-translation", "kept.fr"],
-            2,
-            "--save-translation is for the translation of one model",
-        ),
-        (["-", "-r", "-"], 2, "only one of HYP, -r and -s can be stdin"),
-        (["gone.fr", "-r", "test.fr"], 3, "gone.fr: cannot read: No such file"),
-        (["out.fr", "-r", "gone.fr"], 3, "gone.fr: cannot read: No such file"),
-        (["empty.fr", "-r", "test.fr"], 3, "empty.fr: is empty; nothing to score"),
-        (["-", "-r", "test.fr"], 3, "standard input: is empty; nothing to score"),
-        (["short.fr", "-r", "test.fr"], 3, "short.fr: has no line 2: it has 1 line, but test.fr has 4 lines"),
-        (["out.fr", "-r", "test.fr", "-s", "short.fr"], 3, "short.fr: has no line 2: it has 1 line, but test.fr"),
-        (["latin.fr", "-r", "test.fr"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
-    ],
+    ("files", "names"),
+    [("a.fr x/b.fr", ["a.fr", "b.fr"]), ("x/a.fr y/a.fr", ["x/a.fr", "y/a.fr"]), ("- ours=-", ["stdin", "ours"])],
 )
-def test_every_mistake_is_one_line(folder: Path, arguments: list[str], code: int, message: str) -> None:
-    (folder / "empty.fr").touch()
-    (folder / "short.fr").write_text("Le chat dort.\n")
-    (folder / "reference").write_text(text(REFERENCE))
-    (folder / "latin.fr").write_bytes(b"ici\nd\xe9j\xe0\n\n\n")
-    done = run(folder, *arguments)
-    assert (done.returncode, done.stdout) == (code, "")
-    assert done.stderr.startswith("nmtalign: error: ")
-    assert message in done.stderr
-    assert done.stderr.count("\n") == 1
+def test_a_system_without_a_name_is_called_by_its_file(files: str, names: list[str]) -> None:
+    assert [name for name, _ in name_files([*map(Path, files.split())])] == names
 
 
-def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, model: Path) -> None:
+def test_fail_under_is_the_exit_code_and_one_line(run: Run) -> None:
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "--metrics", "bleu", "-q"]
+    assert run(*given, "--fail-under", "0")[0] == 0
+    code, out, err = run(*given, "--fail-under", "60")
+    assert (code, out[:12]) == (1, "60 sentences")
+    assert err.startswith("nmtalign: BLEU below 60: bad.fr ")
+    score = json.loads(run(*given, "--format", "json")[1])["systems"][0]["scores"]["BLEU"]["value"]
+    code, _, err = run("good.fr", *given[2:], "--fail-under", repr(score + 1e-4))
+    found = re.fullmatch(r"nmtalign: BLEU below (\S+): good.fr (\S+)\n", err)
+    assert code == 1
+    assert found
+    assert float(found[2]) < score + 1e-4  # with as many digits as show the difference
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: int) -> None:
+    before = {path.name for path in folder.iterdir()}
+    os.mkfifo(folder / "slow.fr")
+    command = [sys.executable, "-m", "nmtalign", "score", "slow.fr", "-r", "ref.fr", "--html", "page.html"]
+    # A shell that runs the tests in the background lets its children ignore Ctrl-C.
+    heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
+    with (folder / "slow.fr").open("wb"):  # waits for the reader
+        time.sleep(0.2)  # until it reads: Python would not see a signal just before the system call that waits
+        process.send_signal(number)
+        output, error = process.communicate(timeout=60)
+    assert (process.returncode, output) == (code, "")
+    assert error == f"nmtalign: error: {'interrupted' if number == signal.SIGINT else 'ended by SIGTERM'}\n"
+    assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
+
+
+def test_the_seed_of_sacrebleu_applies_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
+    assert "|seed:7|" in run(*given)[1]
+    assert "|seed:8|" in run(*given, "--set", "seed=8")[1]
+    monkeypatch.setenv("SACREBLEU_SEED", "none")
+    assert run(*given)[2].startswith("nmtalign: error: SACREBLEU_SEED = 'none': must be a whole number")
+    assert run(*given[:-1])[0] == 0  # nothing is drawn
+
+
+def test_the_workspace_gives_texts_and_settings(folder: Path, run: Run) -> None:
+    (folder / "nmtalign.toml").write_text(
+        '[corpus]\ntest = ["src.en", "ref.fr"]\n[score]\nmetrics = "chrf"\nlowercase = true\nby_length = true\n'
+        'bootstrap = 60\nseed = 3\nsignificance = "none"\nlength_of = "reference"\n'
+    )
+    _, out, _ = run("good.fr", "bad.fr")
+    assert table(out)[0] == ["system", "chrF2", "±"]
+    assert "|bs:60|seed:3|" in out
+    assert "By words of the reference" in out
+    _, out, _ = run(
+        "good.fr",
+        "bad.fr",
+        "--significance",
+        "bs",
+        "--metrics",
+        "bleu",
+        "--set",
+        "length_of=source",
+        "--set",
+        "lowercase=false",
+    )
+    assert table(out)[0] == ["system", "BLEU", "±", "p"]
+    assert "By words of the source" in out
+    assert "|case:mixed|" in out
+    # The source belongs to the reference of the test set.
+    assert (
+        "scores by length: give the source with -s" in run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
+    )
+    (folder / "nmtalign.toml").write_text('[score]\nbuckets = "5,x"\n')
+    assert run("good.fr", "-r", "ref.fr")[2].startswith("nmtalign: error: nmtalign.toml: [score] buckets = ")
+
+
+def test_a_page_has_the_tables_of_the_text_and_figure_2(folder: Path, run: Run) -> None:
+    given = [
+        "good.fr",
+        "bad.fr",
+        "-r",
+        "ref.fr",
+        "-s",
+        "src.en",
+        "--metrics",
+        "bleu,chrf",
+        "--by-length",
+        "--differences",
+        "2",
+    ]
+    done = run(*given, "--html", "report.html", "--plot", "figure.svg")
+    assert done[:2] == run(*given)[:2]
+    assert done[2] == "nmtalign: wrote figure.svg\nnmtalign: wrote report.html\n"
+    page = (folder / "report.html").read_text()
+    for part in ("nmtalign score good.fr bad.fr", "scores of 60 sentences", "<svg", "By words of the source", "bad.fr"):
+        assert part in page
+    assert (folder / "figure.svg").read_text().startswith("<?xml")
+    code, out, err = run(*given[:4], "--html", "-")
+    assert (code, out[:9]) == (0, "<!doctype")
+    assert "Scores:" in err
+
+
+def test_segment_scores_are_a_metric_like_any_other(folder: Path, run: Run) -> None:
+    drawn = random.Random(5)
+    good = [round(drawn.gauss(0.8, 0.1), 4) for _ in range(60)]
+    bad = [round(score - 0.1 + drawn.gauss(0, 0.02), 4) for score in good]
+    write(folder / "good.comet", list(map(str, good)))
+    write(folder / "bad.comet", list(map(str, bad)))
+    given = ["good.fr", "bad.fr", "-r", "ref.fr", "-s", "src.en", "--metrics", "bleu", "--by-length"]
+    given += ["--segment-scores", "COMET=good.comet", "--segment-scores", "COMET=bad.comet"]
+    out = run(*given)[1]
+    head, first, second, *_ = table(out)
+    assert head == ["system", "BLEU", "±", "p", "COMET", "±", "p"]
+    assert first[5:7] == [f"{sum(good) / 60:.4f}", "*"]
+    assert float(second[-1]) < 0.05
+    assert "COMET|scores:given|bs:1000|seed:12345|mean:sentences|nmtalign:" in out
+    system = json.loads(run(*given, "--format", "json")[1])["systems"][1]
+    assert system["scores"]["COMET"]["value"] == pytest.approx(sum(bad) / 60)
+    lengths = [len(line.split()) for line in read(folder / "src.en")]
+    inside = [score for score, length in zip(bad, lengths, strict=True) if 10 < length <= 20]
+    row = next(row for row in system["by_length"] if row["label"] == "11-20")
+    assert row["scores"]["COMET"]["value"] == pytest.approx(sum(inside) / len(inside))
+
+
+def test_all_metrics_are_computed_only_on_demand(run: Run) -> None:
+    assert table(run("good.fr", "-r", "ref.fr")[1])[0] == ["system", "BLEU", "chrF2", "chrF2++"]
+    head = table(run("good.fr", "-r", "ref.fr", "--metrics", "all")[1])[0]
+    assert head == ["system", "BLEU", "chrF2", "chrF2++", "TER", "multi-bleu"]
+
+
+def test_empty_lines_are_no_mistake_and_lines_end_at_newlines_only(folder: Path, run: Run) -> None:
+    (folder / "empty.fr").write_text("\n" * 60)
+    assert run("empty.fr", "-r", "ref.fr", "--metrics", "bleu")[0] == 0
+    odd = [line.replace("dort", "dort\u2028ici\rlà") for line in read(folder / "good.fr")]
+    (folder / "odd.fr").write_bytes("\r\n".join(odd).encode())
+    assert run("odd.fr", "-r", "ref.fr")[0] == 0
+
+
+def test_a_tokenised_translation_and_another_language_are_noticed(folder: Path, run: Run) -> None:
+    write(folder / "long.fr", ["Il dort bien ."] * 120)
+    done = run("long.fr", "-r", "long.fr", "--metrics", "chrf")
+    assert done[2].startswith("nmtalign: warning: long.fr: not raw text, but text with spaces before full stops")
+    assert run("long.fr", "-r", "long.fr", "--set", "tokenize=none", "--metrics", "bleu")[2] == ""
+    write(folder / "out.de", ["Das ist ein Satz"] * 60)
+    assert "warning: out.de is de by its name, and the reference ref.fr is fr" in run("out.de", "-r", "ref.fr")[2]
+    write(folder / "en.txt", read(folder / "bad.fr"))
+    write(folder / "fr.txt", ["a b c d e f g h i j k l m n o p q r s t u v w"] * 60)
+    done = run("en.txt", "-r", "fr.txt", "-s", "ref.fr")
+    assert "warning: en.txt: 100% of its words are in the source, 0% in the reference" in done[2]
+
+
+def test_models_translate_the_test_set(folder: Path, run: Run, random_model: Path, blind_model: Path) -> None:
+    lines = ["the fox sees a red boat .", "", "a boat .", "the  fox \u2028 sees"]
+    write(folder / "test.en", lines)
+    write(folder / "test.fr", ["le renard voit un bateau rouge .", "", "un bateau .", "le renard voit wombat"])
+    for name, model in (("a", random_model), ("b", blind_model)):
+        shutil.copytree(model, folder / "models" / name)
+    (folder / "nmtalign.toml").write_text(
+        'model = "models/a"\n[corpus]\ntest = ["test.en", "test.fr"]\n[score]\nmetrics = "bleu,chrf"\n'
+        "[translate]\nthreads = 1\nbeam = 3\n"
+    )
+    kept = [done.text for done in Translator.load(folder / "models" / "a", beam=3, threads=1).translate(lines)]
+    (folder / "a").write_text("".join(f"{line}\n" for line in kept))
+    code, out, err = run("--by-length", "--known-words", "--set", "buckets=3,6", "-q")
+    assert (code, "Sentences without an unknown word (3 of 4):" in out) == (0, True)
+    assert err.count("\n") <= 1  # a warning about the text
+    given = run("a", "-m", "models/a", "--by-length", "--known-words", "--set", "buckets=3,6", "-q")
+    assert given[1] == out
+    assert run("-m", "models/a", "--by-length", "--known-words", "--set", "buckets=3,6", "-q")[1] == out
+    code, out, _ = run("models/a", "models/b", "--known-words", "-q")
+    assert (code, [row[0] for row in table(out)[1:3]]) == (0, ["a", "b"])
+    code, out, err = run("-m", "models/gone")
+    assert (code, out, err.count("\n")) == (4, "", 1)
+    assert "models/gone: no nmtalign model here" in err
+
+
+def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
+    given = [
+        "good.fr",
+        "bad.fr",
+        "-r",
+        "ref.fr",
+        "-s",
+        "src.en",
+        "--by-length",
+        "--set",
+        "bootstrap=50",
+        "--differences",
+        "1",
+    ]
+    for variables in ({}, {"NO_COLOR": "1"}):
+        master, slave = pty.openpty()
+        command = [sys.executable, "-m", "nmtalign", "score", *given]
+        environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm-256color", **variables}
+        with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=environment) as process:
+            os.close(slave)
+            shown = b""
+            try:
+                while part := os.read(master, 4096):
+                    shown += part
+            except OSError:  # how a terminal ends on Linux
+                pass
+            assert process.wait() == 0
+        os.close(master)
+        text = shown.decode().replace("\r\n", "\n")
+        assert ("\x1b[1;32m" in text) == (not variables)
+        rows = text.partition("By words of the source (all sentences, good.fr):\n")[2].partition("\n\n")[0].split("\n")
+        assert max(map(len, rows)) <= 60
+        assert sum(row.startswith("words") for row in rows) > 1
+
+
+def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, vocabularies: Path) -> None:
     program = (
-        "import sys; sys.argv = ['nmtalign', 'score', 'out.fr', '-r', 'test.fr', '-s', 'test.en', '--known-words',"
-        " '-m', 'model', '--by-length', '--by-place', '--bootstrap', '50']\n"
+        "import sys; sys.argv = ['nmtalign', 'score', 'good.fr', '-r', 'ref.fr', '-s', 'src.en', '--known-words',"
+        " '-m', 'words', '--by-length', '--bootstrap', '50']\n"
         "from nmtalign.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, {'torch', 'matplotlib'} & set(sys.modules))\n"
     )
@@ -279,8 +466,66 @@ def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, model: Path) -
     assert done.stdout.endswith("0 set()\n")
 
 
-def test_bare_without_a_model_names_the_folder(folder: Path) -> None:
-    (folder / "nmtalign.toml").write_text('model = "models/first"\n[corpus]\ntest = ["test.en", "test.fr"]\n')
-    done = run(folder, "--by-length")
-    assert (done.returncode, done.stdout) == (4, "")
-    assert done.stderr.startswith("nmtalign: error: models/first: no nmtalign model here")
+def test_bleu_of_the_command_is_that_of_the_library(folder: Path, run: Run) -> None:
+    score = json.loads(run("good.fr", "-r", "ref.fr", "--set", "lowercase=true", "--format", "json")[1])
+    expected = bleu(read(folder / "good.fr"), read(folder / "ref.fr"), lowercase=True)
+    assert score["systems"][0]["scores"]["BLEU"]["value"] == expected.value
+    assert score["signatures"]["BLEU"] == expected.signature
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["good.fr"], 2, "no reference: give it with -r"),
+        ([], 2, "no reference: give it with -r"),
+        (["a=good.fr", "a=bad.fr", "-r"], 2, "two files are named a"),
+        (["-", "x=-", "-r"], 2, "only one of HYP, -r and -s can be stdin"),
+        (["good.fr", "short.fr", "-r"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr has 60 lines"),
+        (["good.fr", "-s", "short.fr", "-r"], 3, "short.fr: has no line 2: it has 1 line, but ref.fr"),
+        (["gone.fr", "-r"], 3, "gone.fr: cannot read: No such file"),
+        (["empty.fr", "-r"], 3, "empty.fr: is empty; nothing to score"),
+        (["latin.fr", "-r"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
+        (["words", "-r"], 2, "nothing to translate: give the source with -s"),
+        (["good.fr", "--by-length", "-r"], 2, "scores by length: give the source with -s, or add --set length_of"),
+        (["good.fr", "--known-words", "-m", "x", "-r"], 2, "known words: give the source with -s"),
+        (["good.fr", "-s", "src.en", "--known-words", "-r"], 2, "--known-words: no model or corpus here"),
+        (["good.fr", "-s", "src.en", "--known-words", "-m", "x", "-r"], 4, "x: no vocabularies here"),
+        (["good.fr", "--set", "buckets=10;20", "-r"], 2, "--set buckets=10;20: give the upper ends"),
+        (["good.fr", "--metrics", "bleu,tre", "-r"], 2, "unknown 'tre'; the nearest known one is 'ter'"),
+        (["good.fr", "--set", "tokenize=intel", "-r"], 2, "unknown 'intel'; the nearest known one is 'intl'"),
+        (["good.fr", "--format", "xml", "-r"], 2, "--format xml: must be one of text, json, csv"),
+        (["good.fr", "--metrics", "multi-bleu", "-r", "plain", "-r"], 2, "multi-bleu needs the language"),
+        (["good.fr", "--plot", "figure.gif", "-r"], 2, "figure.gif"),
+        (["good.fr", "--plot", "figure.png", "-r"], 2, "--plot draws scores by length: add --by-length"),
+        (["good.fr", "--html", "page.txt", "-r"], 2, "page.txt: a page's name ends in .html"),
+        (["good.fr", "--html", "gone/page.html", "-r"], 2, "gone/page.html: there is no folder gone; make it first"),
+        (["page.html", "--html", "page.html", "-r"], 2, "page.html: is also an input"),
+        (["good.fr", "--differences", "3", "-r"], 2, "--differences: compares systems; give two or more"),
+        (["good.fr", "--significance", "ar", "-r"], 2, "--significance: compares systems; give two or more"),
+        (["good.fr", "--metrics", "ter", "--fail-under", "30", "-r"], 2, "--fail-under: a lower TER is better"),
+        (["good.fr", "--fail-under", "nan", "-r"], 2, "--fail-under nan: must be at least"),
+        (["good.fr", "--set", "bootstrap=1", "-r"], 2, "--set bootstrap=1: must be at least 2"),
+        (["good.fr", "--segment-scores", "ref.fr", "-r"], 2, "--segment-scores ref.fr: give METRIC=FILE"),
+        (["good.fr", "--segment-scores", "BLEU=ones", "-r"], 2, "nmtalign computes BLEU; give another name"),
+        (["good.fr", "bad.fr", "--segment-scores", "x=ones", "-r"], 2, "--segment-scores x: 1 file for 2 systems"),
+        (["good.fr", "--segment-scores", "x=short.fr", "-r"], 3, "short.fr: has no line 2"),
+        (["good.fr", "--segment-scores", "x=nan", "-r"], 3, "nan: line 3: 'nan' is not a number"),
+    ],
+)
+def test_every_mistake_is_one_line(
+    folder: Path, vocabularies: Path, run: Run, arguments: list[str], code: int, message: str
+) -> None:
+    write(folder / "short.fr", ["Le chat dort."])
+    write(folder / "ones", ["1"] * 60)
+    (folder / "nan").write_text("1\n-0.5\nnan\n" * 20)
+    (folder / "empty.fr").touch()
+    (folder / "latin.fr").write_bytes(b"ici\nd\xe9j\xe0\n" + b"\n" * 58)
+    for name in ("page.html", "plain"):
+        shutil.copy(folder / "ref.fr", folder / name)
+    if arguments[-1:] == ["-r"]:
+        arguments = [*arguments, "ref.fr"] if "plain" not in arguments else arguments[:-1]
+    done = run(*arguments)
+    assert done[:2] == (code, "")
+    assert done[2].startswith("nmtalign: error: ")
+    assert message in done[2]
+    assert done[2].count("\n") == 1

@@ -26,7 +26,7 @@ from nmtalign.data.batches import (
 from nmtalign.data.corpus import Split, SplitSide
 from nmtalign.settings.presets import PRESETS
 from nmtalign.text.lines import read_lines
-from nmtalign.text.moses import MosesWords
+from nmtalign.text.tokenizer import MosesWords
 
 
 @dataclass

@@ -10,7 +10,6 @@ import h5py
 import numpy as np
 import pytest
 
-from nmtalign.data import prepare as prepare_module
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import SAMPLE_BYTES, prepare
 from nmtalign.data.screening import SeenTexts
@@ -163,7 +162,7 @@ def test_seen_texts_are_those_of_a_set() -> None:
 def test_the_number_of_processes_changes_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
 ) -> None:
-    monkeypatch.setattr(prepare_module, "CHUNK", 50)
+    monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 50)
     texts = write_pairs(tmp_path, "train", many_pairs(600))
     contents = []
     for workers in (1, 2):
@@ -332,7 +331,7 @@ def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
 
 
 def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare_module, "CHUNK", 8)
+    monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 8)
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     counts: list[int] = []
     steps: list[str] = []

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
-from faults import concurrency, disks, environment, fuzzing, kills, mutations, texts
+from faults import commands, environment, mutations, texts
 from faults.campaign import Part, Result, run_part, write_table
 from faults.processes import Workspace, temporary_folder
 
@@ -17,10 +17,9 @@ CAMPAIGNS = {  # those with the cheapest attempts first: what they leave of thei
     "mutations": mutations,
     "texts": texts,
     "environment": environment,
-    "concurrency": concurrency,
-    "disks": disks,
-    "fuzzing": fuzzing,
-    "kills": kills,
+    "concurrency": commands,
+    "disks": commands,
+    "kills": commands,
 }
 
 _work: list[tuple[Part, int]] = []  # the parts and their numbers of attempts; forked processes have it, too
@@ -57,7 +56,7 @@ def main() -> int:
 
 def _parts(chosen: argparse.Namespace, workspace: Workspace) -> Iterator[tuple[Part, int]]:
     names = tuple(chosen.only or CAMPAIGNS)
-    wanted = [campaign for name, campaign in CAMPAIGNS.items() if any(one.startswith(name) for one in names)]
+    wanted = dict.fromkeys(one for name, one in CAMPAIGNS.items() if any(each.startswith(name) for each in names))
     for part in (part for campaign in wanted for part in campaign.parts(workspace) if part.name.startswith(names)):
         if count := chosen.attempts or (part.quick if chosen.quick else part.full):
             yield part, count

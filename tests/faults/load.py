@@ -1,32 +1,29 @@
 """`bin/test load`: many lines through prep and translate, and one process that answers single lines for an hour.
 
 Prints how many lines came back, the peak of memory for a tenth of the lines and for all of them, and what an hour of
-single lines changes. Writes the measurements of that hour to a CSV file and draws them.
+single lines changes.
 """
 
 import argparse
-import csv
 import itertools
-import statistics
+import json
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from bench.machine import tree_cpu_seconds, tree_mb
 from faults.processes import SIZES, temporary_folder
 
-from nmtalign.data.corpus import Corpus
-
-_POLL = 0.5  # seconds between two measurements of memory
 _NUMBERS = 200_000  # different numbers in the text, so that it has as many words
 _TOLERANCE = 1.1  # how much the memory of all lines may exceed that of a tenth, and the last minutes the first ones
 _BYTES_OF_A_PAIR = 4  # that prep keeps in memory: the number of its line
-_COLUMNS = ("minute", "answers", "median ms", "processor ms", "MB", "descriptors")
+_PREP = (
+    "prep -q - --columns 1,2 --source-language en --target-language fr --max-length 200 --force -o many --format json"
+)
+_TRANSLATE = "translate -q -m model --threads 1"
 
 
 def main() -> int:
@@ -36,16 +33,19 @@ def main() -> int:
     parser.add_argument("--translate", type=float, default=3e6, metavar="N", help="lines of translate; 0 = none [3e6]")
     parser.add_argument("--minutes", type=float, default=60, metavar="M", help="of single lines; 0 = none [60]")
     parser.add_argument("--pause", type=float, default=0.1, metavar="S", help="seconds between single lines [0.1]")
-    parser.add_argument("-o", "--output", type=Path, default=Path("load"), help="CSV and PNG file, without .csv [load]")
     chosen = parser.parse_args()
     with temporary_folder(None) as folder:
         train = f"train -q data -o model --preset tiny {SIZES} --max-updates 12 --batch-size 400"
         for line in ("sample . --pairs 2000 --force", "prep -q train.en train.fr -o data", train):
             subprocess.run(_command(line), cwd=folder, check=True, capture_output=True)
+        sides = ((folder / f"train.{language}").read_text("utf-8").splitlines() for language in ("en", "fr"))
+        pairs = ["\t".join(pair) for pair in zip(*sides, strict=True)]
+        texts = (folder / "test.en").read_text("utf-8").splitlines()
+        many = f"{_TRANSLATE} --beam 1 --max-length-ratio 1"
         right = [
-            *([_many_pairs(folder, int(chosen.prep))] if chosen.prep else ()),
-            *([_many_lines(folder, int(chosen.translate))] if chosen.translate else ()),
-            *([_single_lines(folder, chosen.minutes, chosen.pause, chosen.output)] if chosen.minutes else ()),
+            _many(folder, _PREP, pairs, int(chosen.prep), lambda out: json.loads(out)["splits"]["train"]["kept"]),
+            _many(folder, many, texts, int(chosen.translate), lambda out: out.count(b"\n")),
+            _single_lines(folder, texts, chosen.minutes, chosen.pause),
         ]
     return int(not all(right))
 
@@ -55,151 +55,72 @@ def _command(line: str) -> list[str]:
     return [sys.executable, "-m", "nmtalign", *line.split()]
 
 
-def _text(path: Path, lines: int) -> Iterator[str]:
-    """The lines of a file again and again, each with a number, so that the text has many words."""
-    for number, line in zip(range(lines), itertools.cycle(path.read_text("utf-8").splitlines()), strict=False):
-        yield f"{line} {number * 7919 % _NUMBERS}\n"
+def _numbered(text: Sequence[str], count: int) -> Iterator[bytes]:
+    """The lines again and again, each column with a number, so that the text has many words."""
+    for number, line in zip(range(count), itertools.cycle(text), strict=False):
+        yield "\t".join(f"{column} {number * 7919 % _NUMBERS}" for column in line.split("\t")).encode() + b"\n"
 
 
-@contextmanager
-def _watched(process: "subprocess.Popen[bytes]") -> Iterator[list[float]]:
-    """Measures the memory of a process and its children in MB until the block ends."""
-    found, ended = [tree_mb(process.pid)], threading.Event()
-
-    def measure() -> None:
-        while not ended.wait(_POLL):
-            found.append(tree_mb(process.pid))
-
-    thread = threading.Thread(target=measure)
-    thread.start()
-    try:
-        yield found
-    finally:
-        ended.set()
-        thread.join()
-
-
-def _many_pairs(folder: Path, pairs: int) -> bool:
-    """`nmtalign prep` with a tenth of the pairs, then with all."""
+def _many(folder: Path, line: str, text: Sequence[str], lines: int, counted: Callable[[bytes], int]) -> bool:
+    """A command that reads a tenth of the lines from a pipe, then all of them."""
     peaks, counts, seconds = list[float](), list[int](), 0.0
-    for part in (pairs // 10, pairs):
-        for language in ("en", "fr"):
-            with (folder / f"many.{language}").open("w", encoding="utf-8") as file:
-                file.writelines(_text(folder / f"train.{language}", part))
-        command = _command("prep -q many.en many.fr --max-length 200 --force -o many")
-        began = time.monotonic()
-        with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL) as process, _watched(process) as measured:
-            process.wait()
+    for part in (lines // 10, lines) if lines else ():
+        began, output = time.monotonic(), folder / "output"
+        with output.open("wb") as stdout:
+            process = subprocess.Popen(_command(line), cwd=folder, stdin=subprocess.PIPE, stdout=stdout)
+        assert process.stdin is not None
+        writer = threading.Thread(target=process.stdin.writelines, args=[_numbered(text, part)])
+        writer.start()
+        peak = 0.0
+        while writer.is_alive() or process.poll() is None:
+            peak = max(peak, tree_mb(process.pid))
+            time.sleep(0.5)
+            if not writer.is_alive():
+                process.stdin.close()
         seconds = time.monotonic() - began
-        peaks.append(max(measured))
-        counts.append(len(Corpus.open(folder / "many").splits["train"]))
-    whole = counts == [pairs // 10, pairs]
-    peaks[-1] -= _BYTES_OF_A_PAIR * (pairs - pairs // 10) / (1 << 20)
-    return _report("pairs through prep, without 4 bytes for each pair", pairs, counts[-1], seconds, peaks, whole)
-
-
-def _many_lines(folder: Path, lines: int) -> bool:
-    """`nmtalign translate` from a pipe to a pipe, with a tenth of the lines, then with all."""
-    peaks, counts, seconds = list[float](), list[int](), 0.0
-    command = _command("translate -q -m model --beam 1 --max-length-ratio 1 --threads 1")
-    for part in (lines // 10, lines):
-        began = time.monotonic()
-        with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-            writer = threading.Thread(target=_write, args=(process.stdin, _text(folder / "test.en", part)))
-            writer.start()
-            with _watched(process) as measured:
-                assert process.stdout is not None
-                counts.append(sum(1 for _ in process.stdout))
-            writer.join()
-        seconds = time.monotonic() - began
-        peaks.append(max(measured))
-    return _report("lines through translate", lines, counts[-1], seconds, peaks, counts == [lines // 10, lines])
-
-
-def _write(stream: Any, lines: Iterable[str]) -> None:
-    with stream:
-        for line in lines:
-            stream.write(line.encode())
-
-
-def _report(what: str, wanted: int, found: int, seconds: float, peaks: Sequence[float], whole: bool) -> bool:
-    constant = peaks[-1] <= _TOLERANCE * peaks[0]
+        peaks.append(peak - (_BYTES_OF_A_PAIR * part / (1 << 20) if line == _PREP else 0))
+        counts.append(counted(output.read_bytes()))
+    if not lines:
+        return True
+    constant = peaks[1] <= _TOLERANCE * peaks[0]
     sys.stdout.write(
-        f"{wanted:,} {what}: {found:,} came back in {seconds:,.0f} s; peak {peaks[-1]:,.0f} MB, "
-        f"of a tenth of them {peaks[0]:,.0f} MB{'' if constant else ' (it grows)'}\n"
+        f"{lines:,} lines through {line.split()[0]}: {counts[1]:,} came back in {seconds:,.0f} s; peak "
+        f"{peaks[1]:,.0f} MB, of a tenth of them {peaks[0]:,.0f} MB{'' if constant else ' (it grows)'}\n"
     )
     sys.stdout.flush()
-    return whole and constant
+    return counts == [lines // 10, lines] and constant
 
 
-def _single_lines(folder: Path, minutes: float, pause: float, output: Path) -> bool:
+def _single_lines(folder: Path, text: Sequence[str], minutes: float, pause: float) -> bool:
     """One process of `nmtalign translate` that gets the next line when it has answered the last one."""
-    lines = itertools.cycle((folder / "test.en").read_bytes().splitlines(keepends=True))
-    command = _command("translate -q -m model --threads 1")
-    rows = list[tuple[float, ...]]()
-    with subprocess.Popen(command, cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        _answer(process, next(lines))  # it has loaded the model
-        began = time.monotonic()
-        while (minute := (time.monotonic() - began) / 60) < minutes:
-            taken, before = list[float](), sum(tree_cpu_seconds(process.pid).values())
-            until = time.monotonic() + min(60.0, 60 * minutes / 10)
-            while time.monotonic() < until:
-                taken.append(_answer(process, next(lines)))
+    if not minutes:
+        return True
+    rows, count, lines = list[tuple[float, ...]](), 0, itertools.cycle(text)
+    with subprocess.Popen(
+        _command(_TRANSLATE), cwd=folder, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for _ in range(10):
+            used, own, until = sum(tree_cpu_seconds(process.pid).values()), 0, time.monotonic() + 6 * minutes
+            while time.monotonic() < until or not own:
+                process.stdin.write(next(lines).encode() + b"\n")
+                if not process.stdout.readline().endswith(b"\n"):
+                    raise RuntimeError("nmtalign translate has ended")
+                own += 1
                 time.sleep(pause)
-            used = sum(tree_cpu_seconds(process.pid).values()) - before
+            used, count = sum(tree_cpu_seconds(process.pid).values()) - used, count + own
             descriptors = len(list(Path(f"/proc/{process.pid}/fd").iterdir()))
-            milliseconds = 1000 * statistics.median(taken), 1000 * used / len(taken)
-            rows.append((minute, len(taken), *milliseconds, tree_mb(process.pid), descriptors))
-        process.communicate()
-    with output.with_suffix(".csv").open("w", encoding="utf-8", newline="") as file:
-        csv.writer(file, lineterminator="\n").writerows([_COLUMNS, *(tuple(round(n, 2) for n in row) for row in rows)])
-    _draw(rows, output.with_suffix(".png"))
-    part = max(1, len(rows) // 6)
-    first, last = (
-        [statistics.median(column) for column in zip(*some, strict=True)] for some in (rows[:part], rows[-part:])
-    )
-    changes = list(zip(_COLUMNS, first, last, strict=True))[2:]
-    grown = [name for name, before, after in changes[1:] if after > _TOLERANCE * before]
+            rows.append((1000 * used / own, tree_mb(process.pid), descriptors))
+        process.stdin.close()
+    changes = list(zip(("processor ms", "MB", "descriptors"), rows[1], rows[-1], strict=True))
+    grown = any(after > _TOLERANCE * before for _, before, after in changes)
     sys.stdout.write(
-        f"{int(sum(row[1] for row in rows)):,} single lines in {minutes:g} minutes, first and last sixth: "
+        f"{count:,} single lines in {minutes:g} minutes, second and last tenth: "
         f"{', '.join(f'{name} {before:,.1f} and {after:,.1f}' for name, before, after in changes)}"
         f"{' (it grows)' if grown else ''}\n"
     )
     return not grown
-
-
-def _answer(process: "subprocess.Popen[bytes]", line: bytes) -> float:
-    """Sends a line and waits for its translation; returns the seconds."""
-    assert process.stdin is not None
-    assert process.stdout is not None
-    began = time.monotonic()
-    process.stdin.write(line)
-    process.stdin.flush()
-    if not process.stdout.readline().endswith(b"\n"):
-        raise RuntimeError("nmtalign translate has ended")
-    return time.monotonic() - began
-
-
-def _draw(rows: Sequence[tuple[float, ...]], path: Path) -> None:
-    """Draws the time of an answer, the memory and the open descriptors over the minutes."""
-    import matplotlib as mpl
-
-    mpl.use("Agg")
-    from matplotlib import pyplot as plt
-
-    figure, panels = plt.subplots(3, 1, figsize=(7, 6), sharex=True)
-    for panel, column in zip(panels, (3, 4, 5), strict=True):
-        panel.plot([row[0] for row in rows], [row[column] for row in rows], color="#1f5fa8")
-        panel.set_ylabel({3: "processor time of\nan answer, ms", 4: "memory, MB", 5: "open descriptors"}[column])
-        panel.set_ylim(0, 1.2 * max(row[column] for row in rows))
-        panel.spines[["top", "right"]].set_visible(False)
-    panels[-1].set_xlabel("minutes")
-    panels[0].set_title(
-        f"One process of nmtalign translate, {int(sum(row[1] for row in rows)):,} single lines", loc="left"
-    )
-    figure.tight_layout()
-    figure.savefig(path, dpi=110)
-    plt.close(figure)
 
 
 if __name__ == "__main__":

@@ -8,83 +8,61 @@ files have a correct checksum after the change, as those of an attacker.
 import contextlib
 import gzip
 import hashlib
+import json
 import lzma
 import random
 import resource
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
+import torch
+import zstandard
 from faults.campaign import Part
 from faults.processes import Workspace, needed
 
+import nmtalign
+from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.link_files import count_links, read_links
+from nmtalign.alignment.linking import LinkRun
+from nmtalign.core.model import TranslationModel
+from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
+from nmtalign.hdf5 import seal
+from nmtalign.model_directory import load_model, model_config, read_settings
+from nmtalign.settings import command_settings
+from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.workspace import load_workspace
+from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
+from nmtalign.text.lines import read_lines
+from nmtalign.text.parallel import ParallelText
+from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.vocabulary import Vocabulary, read_entries
+from nmtalign.training.checkpoints import find_checkpoint, load_state
+from nmtalign.training.optimizers import make_optimizer
+from nmtalign.translating.file_translation import Inputs
+from nmtalign.translating.glossary import Glossary
+from nmtalign.translating.rescoring import read_n_best
+from nmtalign.viewing.curves import panels, read_curves, render_curves
 
 _MEMORY = 1 << 30  # bytes that a process may use in addition to those of its start
 _LIMIT = 20.0  # seconds
 # Parts of text on which readers might stumble.
-_TOKENS = (
-    *(
-        b"\0",
-        b"\n",
-        b"\r\n",
-        b"\t",
-        b" ",
-        b"",
-        b"\xff",
-        b"\xc3",
-        b"\xed\xa0\x80",
-        b"\xef\xbb\xbf",
-        b"\xff\xfe",
-        b"\x1b[2J",
-    ),
-    *(
-        b"nan",
-        b"-inf",
-        b"1e999",
-        b"-1",
-        b"0",
-        b"9" * 30,
-        b"9" * 5000,
-        b"0x7f",
-        b"1e-400",
-        b"-0.0",
-        b"99999999",
-        b"\xd9\xa3",
-    ),
-    *(
-        b"[" * 300,
-        b"{" * 300,
-        b'{"a":' * 300,
-        b"]",
-        b"}",
-        b'"',
-        b"'",
-        b"\\u0000",
-        b"\\ud800",
-        b"null",
-        b"true",
-        b"{}",
-        b"[]",
-    ),
-    *(
-        b"|||",
-        b"</s>",
-        b"<unk>",
-        b"<!ENTITY a 'b'>",
-        b"0-0",
-        b"1p1",
-        b"999999999-1",
-        b"../",
-        b"/dev/zero",
-        b"sha256",
-        b"=",
-    ),
-    *("\u2028\u202e\u200b\u0301".encode(), b"a" * 10_000, b"\x1f\x8b", b"\x89HDF\r\n\x1a\n", b"PK\3\4"),
-)
+_WORDS = b"""nan -inf 1e999 -1 0 0x7f 1e-400 -0.0 99999999 ] } " ' \\u0000 \\ud800 null true {} [] ||| </s> <unk> 0-0
+1p1 999999999-1 ../ /dev/zero sha256 =""".split()
+_BYTES = (b"\0", b"\n", b"\r\n", b"\t", b" ", b"", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe")
+_MAGIC = (b"\x1b[2J", b"\xd9\xa3", b"\x1f\x8b", b"\x89HDF\r\n\x1a\n", b"PK\3\4", b"<!ENTITY a 'b'>", b"\xe2\x80\xa8")
+_LONG = (b"9" * 30, b"9" * 5000, b"[" * 300, b"{" * 300, b'{"a":' * 300, b"a" * 10_000)
+_TOKENS = (*_WORDS, *_BYTES, *_MAGIC, *_LONG)
+
+
+def _nothing(folder: Path) -> None:
+    """Makes no file."""
 
 
 @dataclass
@@ -99,10 +77,9 @@ class Format:
     file: str
     read: Callable[[Path], object]
     inputs: tuple[str, ...] = ()
+    make: Callable[[Path], object] = _nothing  # makes the file, if it is none of the workspace
     checked: bool = False
     forge: Callable[[Path], object] | None = None
-    full: int = 5000
-    make: Callable[[Path], object] = lambda folder: None  # makes the file, if it is none of the workspace
     _state: dict[str, Any] = field(default_factory=dict)
 
     def attempt(self, workspace: Workspace, chance: random.Random) -> str:
@@ -126,21 +103,18 @@ class Format:
             return "read without an error, and the result is another one"
         return ""
 
-    def prepare(self, workspace: Workspace, folder: Path) -> None:
-        """Makes a folder with the file, a copy named "original", and what is read with it."""
-        folder.mkdir()
-        for name in self.inputs:
-            path = workspace.home / name
-            shutil.copytree(path, folder / name) if path.is_dir() else shutil.copy(path, folder / name)
-        self.make(folder)
-        (folder / "original").write_bytes((folder / self.file).read_bytes())
-
     def _begin(self, workspace: Workspace) -> None:
         """Makes the files of this process; later allocations are limited."""
         folder = workspace.folder / f"mutated {self.name}"
+        path, original = folder / self.file, folder / "original"
         if not folder.exists():
-            self.prepare(workspace, folder)
-        path, data = folder / self.file, (folder / "original").read_bytes()
+            folder.mkdir()
+            for name in self.inputs:
+                there = workspace.home / name
+                shutil.copytree(there, folder / name) if there.is_dir() else shutil.copy(there, folder / name)
+            self.make(folder)
+            original.write_bytes(path.read_bytes())
+        data = original.read_bytes()
         path.unlink(missing_ok=True)
         path.write_bytes(data)
         others = [each.read_bytes() for each in sorted(workspace.home.rglob("*")) if each.is_file()]
@@ -219,8 +193,6 @@ def _digest(value: object) -> str:
 
 
 def _tensors(model: Any) -> str:
-    import torch
-
     hashed = hashlib.sha256()
     for name, tensor in model.state_dict().items():
         hashed.update(name.encode() + tensor.contiguous().view(-1).view(torch.uint8).numpy().tobytes())
@@ -228,29 +200,19 @@ def _tensors(model: Any) -> str:
 
 
 def _read_model(folder: Path) -> object:
-    from nmtalign.model_directory import load_model
-
     loaded = load_model(folder / "model", "cpu")
     tokens = loaded.tokenizers.source.tokenize("The cat, sleeps.")
     return _tensors(loaded.model), loaded.ids(tokens, tokens), loaded.tokenizers.target.detokenize(tokens)
 
 
-_models: list[Any] = []  # of this process; a state replaces all its weights
+@cache
+def _model(path: Path) -> TranslationModel:
+    """The model of this process; a state replaces all its weights."""
+    return TranslationModel(model_config(path, read_settings(path)))
 
 
 def _read_state(folder: Path) -> object:
-
-    from nmtalign.core.model import TranslationModel
-    from nmtalign.model_directory import model_config, read_settings
-    from nmtalign.settings.training_settings import TrainingConfig
-    from nmtalign.training.checkpoints import find_checkpoint, load_state
-    from nmtalign.training.optimizers import make_optimizer
-
-    path = folder / "model"
-    if not _models:
-        _models.append(TranslationModel(model_config(path, read_settings(path))))
-    model = _models[0]
-    found = find_checkpoint(path, None)
+    model, found = _model(folder / "model"), find_checkpoint(folder / "model", None)
     if found is None:
         return None
     position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))
@@ -258,226 +220,84 @@ def _read_state(folder: Path) -> object:
 
 
 def _read_corpus(folder: Path) -> object:
-    from nmtalign.data.corpus import Corpus
-
     corpus = Corpus.open(folder / "data")
     pairs = [
-        (name, source.tolist(), target.tolist(), split.source_text(i) if name != "train" else "")
+        (name, *map(list, split.pair(i)), split.source_text(i) if name != "train" else "")
         for name, split in corpus.splits.items()
-        for i, (source, target) in ((i, split.pair(i)) for i in range(len(split)))
+        for i in range(len(split))
     ]
     return _digest((pairs, corpus.info()))
 
 
 def _read_alignments(folder: Path) -> object:
-    from nmtalign.alignment.alignment_file import AlignmentFile
-
     with AlignmentFile(folder / "alignments.h5") as file:
         records = [(one.source, one.target, one.weights.tobytes(), one.links(), one.log_prob) for one in file]
         return _digest((records, list(file.links()), file.sentence(3), file.info()))
 
 
-def _read_vocabulary(folder: Path) -> object:
-    from nmtalign.text.vocabulary import Vocabulary
-
-    return Vocabulary.load(folder / "words.txt").encode(["a", "the"])
-
-
 def _read_tokenizers(folder: Path) -> object:
-    from nmtalign.text.tokenizer import Tokenizers
-
     both = Tokenizers.load(folder / "data")
-    tokens = [
-        side.tokenize("The cat's \u201cwords\u201d, e.g. 3.5\u00a0% of it (all).")
-        for side in (both.source, both.target)
-    ]
+    line = "The cat's \u201cwords\u201d, e.g. 3.5\u00a0% of it (all)."
+    tokens = [side.tokenize(line) for side in (both.source, both.target)]
     return [(both.target.detokenize(one), both.target.word_index(one), both.target.words(one)) for one in tokens]
 
 
-def _make_pieces(folder: Path) -> None:
-    needed("prep -q train.en train.fr --vocabulary bpe --size 200 -o data", folder)
-
-
-def _read_lexicon(folder: Path) -> object:
-    from nmtalign.text.vocabulary import read_entries
-
-    return list(read_entries(folder / "lexicon.txt"))
-
-
 def _read_links(folder: Path) -> object:
-    from nmtalign.alignment.link_files import count_links, read_links
-
     found = [read_links(folder / "test.align", role) for role in ("links", "gold")]
     return [count_links(pair.sure, pair) for file in found for pair in file.pairs]
 
 
-def _make_numbered(folder: Path) -> None:
-    lines = [line.split() for line in (folder / "test.align").read_text().splitlines()]
-    rows = [
-        f"{n} {int(i) + 1} {int(j) + 1} S"
-        for n, line in enumerate(lines, 1)
-        for i, _, j in (x.partition("-") for x in line)
-        if j
-    ]
-    (folder / "test.align").write_text("\n".join(rows) + "\n")
-
-
-def _make_n_best(folder: Path) -> None:
-    lines = (folder / "test.fr").read_text("utf-8").splitlines()
-    rows = [f"{n} ||| {line} ||| LogProb= -3.21 Length= 7 ||| -3.21 ||| 0-0" for n, line in enumerate(lines)]
-    (folder / "nbest.txt").write_text("\n".join(rows) + "\n", "utf-8")
-
-
 def _read_n_best(folder: Path) -> object:
-    from nmtalign.translating.rescoring import read_n_best
-
     entries = read_n_best(folder / "nbest.txt", folder / "test.en")
     return [str(line.with_feature("nmtalign", [1.5]).with_score(2.5)) for line, _ in entries]
 
 
-def _make_toml(folder: Path) -> None:
-    more = '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\n[score]\nmetrics = "bleu"\n[align]\nlinks = "argmax"\n'
-    text = (folder / "workspace.toml").read_text()
-    (folder / "workspace.toml").write_text(
-        f'{text}[link]\nquick = true\n{more}[corpus.tests]\nnew = ["a.en", "a.fr"]\n'
-    )
-
-
 def _read_toml(folder: Path) -> object:
-    from nmtalign.settings.command_settings import (
-        AlignConfig,
-        LinkConfig,
-        PrepConfig,
-        ScoreConfig,
-        TranslateConfig,
-    )
-    from nmtalign.settings.presets import preset
-    from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-    from nmtalign.settings.workspace import load_workspace
-
     found = load_workspace(folder / "workspace.toml")
-    sections: Mapping[str, type] = {
-        "prep": PrepConfig,
-        "translate": TranslateConfig,
-        "score": ScoreConfig,
-        "align": AlignConfig,
-        "link": LinkConfig,
-    }
-    settings = [found.resolve(kind, name, {}) for name, kind in sections.items()]
-    from nmtalign.settings.presets import settings_of
-
+    sections = ("prep", "translate", "score", "align", "link")
+    kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
+    settings = [found.resolve(kind, name, {}) for kind, name in zip(kinds, sections, strict=True)]
     layers = ("preset", preset(found.preset(None))), found.section("train")
     return settings, settings_of(TrainingConfig, *layers), settings_of(ModelConfig, *layers), found.file_pairs
 
 
-def _make_jsonl(folder: Path) -> None:
-    import json
-
-    lines = (folder / "test.en").read_text("utf-8").splitlines()
-    objects = (
-        {"text": line, "prefix": "Le", "phrases": ["chat", "é"], "id": n, "x": {"y": [1.5, None]}}
-        for n, line in enumerate(lines)
-    )
-    (folder / "in.jsonl").write_text("".join(f"{json.dumps(one)}\n" for one in objects))
-
-
 def _read_jsonl(folder: Path) -> object:
-    import json
-
-    from nmtalign.translating.file_translation import Inputs
-
     found = list(Inputs((folder / "in.jsonl",), "json"))
     return json.dumps([one.extra for one in found]).encode(), [one.text.encode() for one in found], found
 
 
-def _packed(name: str, pack: Callable[[bytes], bytes]) -> Format:
-    def make(folder: Path) -> None:
-        (folder / name).write_bytes(pack((folder / "train.en").read_bytes()))
-
-    def read(folder: Path) -> object:
-        from nmtalign.text.lines import read_lines
-
-        return list(read_lines(folder / name))
-
-    return Format(f"text {name.partition('.')[2]}", name, read, ("train.en",), make=make)
-
-
-def _zstd(data: bytes) -> bytes:
-    import zstandard
-
-    return zstandard.ZstdCompressor().compress(data)
-
-
 def _read_aligner(folder: Path) -> object:
-    from nmtalign import align
-
     pairs = [("The cat sleeps .", "Le chat dort ."), ("an old bank", "une vieille banque"), ("", "x")]
-    return [(one.links(), one.weights.tobytes()) for one in align(folder / "aligner", pairs)]
+    return [(one.links(), one.weights.tobytes()) for one in nmtalign.align(folder / "aligner", pairs)]
 
 
 def _read_link_run(folder: Path) -> object:
-    from nmtalign.alignment.linking import LinkRun
-
     return LinkRun(folder / "train.en", folder / "train.fr", folder / "aligner").was_complete
 
 
 def _read_curves(folder: Path) -> object:
-    from nmtalign.viewing.curves import panels, read_curves, render_curves
-
     curves = read_curves(folder / "model")
     return [panels([curves], axis) for axis in ("updates", "epochs", "hours")], render_curves([curves], "a", 80)
 
 
-def _make_glossary(folder: Path) -> None:
-    (folder / "terms.tsv").write_text(
-        "# terms\nbank\tbanque\nEuropean bank\tbanque européenne\n\nlaw\tloi\n" * 1, "utf-8"
-    )
-
-
 def _read_glossary(folder: Path) -> object:
-    from nmtalign.translating.glossary import Glossary
-
-    return [
-        Glossary.read(folder / "terms.tsv", split).targets("The European bank accepted the law")
-        for split in (False, True)
-    ]
+    both = [Glossary.read(folder / "terms.tsv", split) for split in (False, True)]
+    return [one.targets("The European bank accepted the law") for one in both]
 
 
-def _make_tmx(folder: Path) -> None:
-    pairs = zip(*((folder / f"test.{side}").read_text("utf-8").splitlines() for side in ("en", "fr")), strict=True)
-    sides = '<tu><tuv xml:lang="en"><seg>{} <bpt i="1">x</bpt></seg></tuv><tuv xml:lang="fr"><seg>{}</seg></tuv></tu>\n'
-    units = "".join(sides.format(*pair) for pair in pairs)
-    head = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><header/>'
-    (folder / "test.tmx").write_text(f"{head}<body>\n{units}</body></tmx>\n", "utf-8")
-
-
-def _make_tsv(folder: Path) -> None:
-    pairs = zip(*((folder / f"test.{side}").read_text("utf-8").splitlines() for side in ("en", "fr")), strict=True)
-    (folder / "test.tsv").write_text("id\ten\tfr\n" + "".join(f"1\t{en}\t{fr}\n" for en, fr in pairs), "utf-8")
-
-
-def _parallel(name: str) -> Callable[[Path], object]:
-    def read(folder: Path) -> object:
-        from nmtalign.text.parallel import ParallelText
-
-        return list(ParallelText(folder / name, None, ("en", "fr")))
-
-    return read
+def _read_parallel(name: str, folder: Path) -> object:
+    return list(ParallelText(folder / name, None, ("en", "fr")))
 
 
 def _forge_tensors(path: Path) -> None:
-    from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
-
     data = path.read_bytes()
     end = DIGEST_PLACE + len(BLANK_DIGEST)
     digest = hashlib.sha256(data[:DIGEST_PLACE] + BLANK_DIGEST + data[end:]).hexdigest().encode()
     path.write_bytes(data[:DIGEST_PLACE] + digest + data[end:])
 
 
-def _forge_hdf5(path: Path) -> None:
-    from nmtalign.hdf5 import seal
-
-    seal(path)
+def _make_pieces(folder: Path) -> None:
+    needed("prep -q train.en train.fr --vocabulary bpe --size 200 -o data", folder)
 
 
 def _make_int8(folder: Path) -> None:
@@ -490,60 +310,86 @@ def _make_state(folder: Path) -> None:
     (folder / "model" / "training_state.previous.safetensors").unlink(missing_ok=True)
 
 
-def _make_words(folder: Path) -> None:
-    shutil.copy(folder / "data" / "target.vocabulary.txt", folder / "words.txt")
+def _make_toml(folder: Path) -> None:
+    more = '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\n[score]\nmetrics = "bleu"\n[align]\nlinks = "argmax"\n'
+    text = (folder / "workspace.toml").read_text()
+    tests = '[corpus.tests]\nnew = ["a.en", "a.fr"]\n'
+    (folder / "workspace.toml").write_text(f"{text}[link]\nquick = true\n{more}{tests}")
 
 
-def formats() -> list[Format]:
+def _made(name: str, row: Callable[[int, str, str], str], head: str = "", end: str = "") -> Callable[[Path], None]:
+    """Makes a file with a row for each pair of the test set."""
+
+    def make(folder: Path) -> None:
+        sides = ((folder / f"test.{side}").read_text("utf-8").splitlines() for side in ("en", "fr"))
+        rows = "".join(f"{row(number, *pair)}\n" for number, pair in enumerate(zip(*sides, strict=True)))
+        (folder / name).write_text(f"{head}{rows}{end}", "utf-8")
+
+    return make
+
+
+def _json_row(number: int, source: str, target: str) -> str:
+    return json.dumps({"text": source, "prefix": "Le", "phrases": ["chat", "é"], "id": number, "x": {"y": [1.5, None]}})
+
+
+def _tmx_row(number: int, source: str, target: str) -> str:
+    tuv = '<tuv xml:lang="{}"><seg>{} <bpt i="1">x</bpt></seg></tuv>'
+    return f"<tu>{tuv.format('en', source)}{tuv.format('fr', target)}</tu>"
+
+
+_TMX = '<?xml version="1.0" encoding="UTF-8"?>\n<!DOCTYPE tmx SYSTEM "tmx14.dtd">\n<tmx version="1.4"><body>\n'
+
+
+def _packed(suffix: str, pack: Callable[[bytes], bytes]) -> Format:
+    def make(folder: Path) -> None:
+        (folder / f"a.{suffix}").write_bytes(pack((folder / "train.en").read_bytes()))
+
+    return Format(f"text {suffix}", f"a.{suffix}", lambda f: list(read_lines(f / f"a.{suffix}")), ("train.en",), make)
+
+
+def formats() -> Iterator[Format]:
     """All formats."""
-    model, data, best, state = ("model",), ("data",), "model/best.safetensors", "model/training_state.safetensors"
-    pairs, aligner, hdf5 = ("test.en", "test.fr"), ("train.en", "train.fr", "aligner"), "alignments.h5"
-    learned, words = "aligner/aligner.safetensors", "model/source.vocabulary.txt"
-    pieces = ("train.en", "train.fr")
-    return [
-        Format("weights", best, _read_model, model, checked=True),
-        Format("weights, forged", best, _read_model, model, forge=_forge_tensors),
-        Format("int8 weights", best, _read_model, model, checked=True, make=_make_int8),
-        Format("int8 weights, forged", best, _read_model, model, forge=_forge_tensors, make=_make_int8),
-        Format("training state", state, _read_state, model, checked=True, make=_make_state),
-        Format("training state, forged", state, _read_state, model, forge=_forge_tensors, make=_make_state),
-        Format("config.json", "model/config.json", _read_model, model),
-        Format("vocabulary of a model", words, _read_model, model, checked=True),
-        Format("vocabulary, forged", "words.txt", _read_vocabulary, data, make=_make_words),
-        Format("tokenizer.json of a model", "model/tokenizer.json", _read_model, model, checked=True),
-        Format("tokenizer.json, forged", "data/tokenizer.json", _read_tokenizers, data),
-        Format("sentencepiece of a corpus", "data/source.spm", _read_corpus, pieces, checked=True, make=_make_pieces),
-        Format("sentencepiece, forged", "data/source.spm", _read_tokenizers, pieces, make=_make_pieces),
-        Format("corpus", "data/corpus.h5", _read_corpus, data, checked=True),
-        Format("corpus, forged", "data/corpus.h5", _read_corpus, data, forge=_forge_hdf5),
-        Format("alignments", hdf5, _read_alignments, (hdf5,), checked=True),
-        Format("alignments, forged", hdf5, _read_alignments, (hdf5,), forge=_forge_hdf5),
-        Format("lexicon", "lexicon.txt", _read_lexicon, ("lexicon.txt",)),
-        Format("links and gold", "test.align", _read_links, ("test.align",)),
-        Format("numbered gold links", "test.align", _read_links, ("test.align",), make=_make_numbered),
-        Format("n-best list", "nbest.txt", _read_n_best, pairs, make=_make_n_best),
-        Format("nmtalign.toml", "workspace.toml", _read_toml, ("workspace.toml",), make=_make_toml),
-        Format("JSON lines", "in.jsonl", _read_jsonl, pairs, make=_make_jsonl),
-        _packed("a.gz", gzip.compress),
-        _packed("a.xz", lzma.compress),
-        _packed("a.zst", _zstd),
-        Format("aligner", learned, _read_aligner, aligner, checked=True),
-        Format("aligner, forged", learned, _read_aligner, aligner, forge=_forge_tensors),
-        Format("link.json", "aligner/link.json", _read_link_run, aligner),
-        Format("train.jsonl", "model/train.jsonl", _read_curves, model),
-        Format("glossary", "terms.tsv", _read_glossary, make=_make_glossary),
-        Format("TMX", "test.tmx", _parallel("test.tmx"), pairs, make=_make_tmx),
-        Format("TSV", "test.tsv", _parallel("test.tsv"), pairs, make=_make_tsv),
-    ]
+    model, data, pairs, texts = ("model",), ("data",), ("test.en", "test.fr"), ("train.en", "train.fr")
+    state, hdf5, terms = "model/training_state.safetensors", "alignments.h5", "bank\tbanque\nthe law\tla loi\n\n"
+    for name, file, read, inputs, make, forge in (
+        ("weights", "model/best.safetensors", _read_model, model, _nothing, _forge_tensors),
+        ("int8 weights", "model/best.safetensors", _read_model, model, _make_int8, _forge_tensors),
+        ("training state", state, _read_state, model, _make_state, _forge_tensors),
+        ("corpus", "data/corpus.h5", _read_corpus, data, _nothing, seal),
+        ("alignments", hdf5, _read_alignments, (hdf5,), _nothing, seal),
+        ("aligner", "aligner/aligner.safetensors", _read_aligner, (*texts, "aligner"), _nothing, _forge_tensors),
+    ):
+        yield Format(name, file, read, inputs, make, checked=True)
+        yield Format(f"{name}, forged", file, read, inputs, make, forge=forge)
+    yield Format("vocabulary of a model", "model/source.vocabulary.txt", _read_model, model, checked=True)
+    yield Format("tokenizer.json of a model", "model/tokenizer.json", _read_model, model, checked=True)
+    yield Format("sentencepiece of a corpus", "data/source.spm", _read_corpus, texts, _make_pieces, checked=True)
+    yield Format("sentencepiece, forged", "data/source.spm", _read_tokenizers, texts, _make_pieces)
+    yield Format("tokenizer.json, forged", "data/tokenizer.json", _read_tokenizers, data)
+    words = "data/target.vocabulary.txt"
+    yield Format("vocabulary, forged", words, lambda f: Vocabulary.load(f / words).encode(["a", "the"]), data)
+    yield Format("config.json", "model/config.json", _read_model, model)
+    yield Format("lexicon", "lexicon.txt", lambda f: list(read_entries(f / "lexicon.txt")), ("lexicon.txt",))
+    yield Format("links and gold", "test.align", _read_links, ("test.align",))
+    numbered = _made("test.align", lambda n, *_: f"{n + 1} 1 1 S\n{n + 1} 2 1 P")
+    yield Format("numbered gold links", "test.align", _read_links, pairs, numbered)
+    n_best = _made("nbest.txt", lambda n, s, t: f"{n} ||| {t} ||| LogProb= -3.21 Length= 7 ||| -3.21 ||| 0-0")
+    yield Format("n-best list", "nbest.txt", _read_n_best, pairs, n_best)
+    yield Format("nmtalign.toml", "workspace.toml", _read_toml, ("workspace.toml",), _make_toml)
+    yield Format("JSON lines", "in.jsonl", _read_jsonl, pairs, _made("in.jsonl", _json_row))
+    yield Format("link.json", "aligner/link.json", _read_link_run, (*texts, "aligner"))
+    yield Format("train.jsonl", "model/train.jsonl", _read_curves, model)
+    yield Format("glossary", "terms.tsv", _read_glossary, make=lambda f: (f / "terms.tsv").write_text(f"# a\n{terms}"))
+    tmx = _made("a.tmx", _tmx_row, _TMX, "</body></tmx>\n")
+    yield Format("TMX", "a.tmx", partial(_read_parallel, "a.tmx"), pairs, tmx)
+    tsv = _made("a.tsv", lambda n, s, t: f"{n}\t{s}\t{t}", "id\ten\tfr\n")
+    yield Format("TSV", "a.tsv", partial(_read_parallel, "a.tsv"), pairs, tsv)
+    yield _packed("gz", gzip.compress)
+    yield _packed("xz", lzma.compress)
+    yield _packed("zst", zstandard.ZstdCompressor().compress)
 
 
 def parts(workspace: Workspace) -> Iterator[Part]:
     """One part for each format."""
     for one in formats():
-        yield Part(
-            f"mutations: {one.name}",
-            lambda chance, one=one: one.attempt(workspace, chance),
-            full=one.full,
-            quick=10,
-            limit=_LIMIT,
-        )
+        yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=10, limit=_LIMIT)

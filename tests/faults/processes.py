@@ -22,6 +22,7 @@ from helpers.command_line import become, import_all, run_here
 os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # as `nmtalign train` does before it imports PyTorch
 PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 120, 129, 130, 143}  # exit codes; 120 is Python's: stdout could not be flushed
+ANY = set(range(-64, 256))
 HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
 _LOST = re.compile(r"nmtalign: error: rank \d+ .* lost the connection to the other processes ")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
@@ -106,16 +107,11 @@ class Process:
                 self._ended = os.waitstatus_to_exitcode(os.waitpid(self.number, 0)[1])
         return self._ended is not None
 
-    def members(self) -> list[int]:
-        """The numbers of this process and of those that it has started and that still run."""
-        children = Path(f"/proc/{self.number}/task/{self.number}/children")
-        return [self.number, *(map(int, children.read_text().split()) if children.exists() else ())]
-
-    def kill(self, member: int | None = None) -> None:
-        """Ends the process, or one of its members, with SIGKILL."""
+    def kill(self) -> None:
+        """Ends the process with SIGKILL."""
         if self._ended is None:
             with contextlib.suppress(ProcessLookupError):
-                os.kill(member or self.number, signal.SIGKILL)
+                os.kill(self.number, signal.SIGKILL)
 
     def has_survivors(self) -> bool:
         """Returns whether processes that the command has started are still there 10 seconds after its end."""
@@ -134,7 +130,7 @@ class Process:
         if not self.wait(PATIENCE):
             self.kill()
             self.wait(PATIENCE)
-            return Ended(-signal.SIGALRM, b"", b"it hung")
+            return Ended(98, b"", b"it hung")
         self._streams[1].seek(0)
         out = self._streams[1].read()
         os.set_blocking(self._errors, False)
@@ -142,14 +138,10 @@ class Process:
             return Ended(self._ended or 0, out, os.read(self._errors, 1 << 20))
         return Ended(self._ended or 0, out, b"")
 
-    def close(self) -> None:
-        """Closes the streams."""
+    def __del__(self) -> None:
         os.close(self._errors)
         for stream in self._streams:
             stream.close()
-
-    def __del__(self) -> None:
-        self.close()
 
 
 def run(
@@ -166,7 +158,7 @@ def run_started(arguments: Sequence[str], shell: str = "exec {}", **options) -> 
     try:
         found = subprocess.run(call, capture_output=True, timeout=PATIENCE, check=False, **options)
     except subprocess.TimeoutExpired:
-        return Ended(-signal.SIGALRM, b"", b"it hung")
+        return Ended(98, b"", b"it hung")
     return Ended(found.returncode, found.stdout, found.stderr)
 
 

@@ -1,6 +1,5 @@
 """Each campaign with few attempts, and the harness itself: it must report what does not survive."""
 
-import importlib.util
 import os
 import random
 import re
@@ -13,7 +12,7 @@ from faults import campaign
 from faults.campaign import Part, run_part, write_table
 from faults.processes import Ended, run_python
 
-SLOW_CAMPAIGNS = ["fuzzing", "environment", "concurrency"]
+SLOW_CAMPAIGNS = ["environment", "concurrency"]
 
 
 @pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
@@ -25,20 +24,17 @@ def test_a_campaign_is_survived(name: str, tmp_path: Path) -> None:
     """It runs in a process that imports nmtalign once and forks the commands."""
     result = run_python("-m", "faults", "--only", name, "--quick", "--seed", "1", cwd=tmp_path)
     assert result.returncode == 0, result.stdout + result.stderr
-    assert f"| {name}: " in result.stdout or (name == "fuzzing" and not importlib.util.find_spec("atheris"))
+    assert f"| {name}: " in result.stdout
 
 
 @pytest.mark.slow
-def test_the_load_is_counted_and_drawn(tmp_path: Path) -> None:
+def test_the_load_is_counted(tmp_path: Path) -> None:
     """So few lines say nothing about memory, so the exit code may be 1."""
-    pytest.importorskip("matplotlib")
-    sizes = ("--prep", "200", "--translate", "200", "--minutes", "0.05", "--pause", "0", "-o", "load")
+    sizes = ("--prep", "200", "--translate", "200", "--minutes", "0.05", "--pause", "0")
     result = run_python("-m", "faults.load", *sizes, cwd=tmp_path)
     assert result.returncode in (0, 1), result.stderr
     assert re.findall(r"^([\d,]+) .*: ([\d,]+) came back", result.stdout, re.M) == [("200", "200")] * 2
     assert "single lines in 0.05 minutes" in result.stdout
-    assert (tmp_path / "load.png").read_bytes().startswith(b"\x89PNG")
-    assert (tmp_path / "load.csv").read_text().startswith("minute,answers,")
 
 
 def _mistaken(chance: random.Random) -> str:
@@ -63,22 +59,6 @@ def test_every_kind_of_failure_is_found_and_can_be_repeated() -> None:
     assert found == {"the attempt failed", "the process ended", "no answer for 0 seconds", "reported"}
     number, fault = next((number, fault) for number, fault in result.failures if fault == "reported")
     assert run_part(part, seed=1, numbers=[number], seconds=60).failures == [(number, fault)]
-
-
-def test_a_case_with_another_error_ends_the_fuzzer(tmp_path: Path) -> None:
-    pytest.importorskip("atheris")
-    (tmp_path / "cases").mkdir()
-    (tmp_path / "text").write_bytes(b"a")
-    code = (
-        "import sys; from pathlib import Path; from faults import fuzzing; from faults.mutations import Format\n"
-        "def read(folder):\n"
-        "    if len((folder / 'text').read_bytes()) > 2: raise KeyError('found')\n"
-        "fuzzing.readers = lambda: [Format('defect', 'text', read)]\n"
-        "fuzzing.fuzz('defect', Path(sys.argv[1]), 1)"
-    )
-    result = run_python("-c", code, tmp_path)
-    assert result.returncode == 77
-    assert "KeyError: 'found'" in result.stdout
 
 
 _LOST = "rank 1 (pid 7, host a) lost the connection to the other processes at update 3 (closed); resume"

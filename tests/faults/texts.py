@@ -10,48 +10,21 @@ import json
 import random
 import sys
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import cache, partial
 from pathlib import Path
 
 from faults.campaign import Part
-from faults.processes import TRAIN, Ended, Workspace, run
+from faults.processes import TRAIN, Workspace, run
 
-_MARKUP = (
-    "<unk> </s> ||| 0-0 # \u2581 @@ @-@ &quot; &amp;lt; <00> MULTI DOTDOTMULTI ' \" \\ $(id) `id` %s {0} --help - ../.."
-)
-_SIGNS = (
-    "[bold] . ... Mr. 3,5 http://a.b/?c=d&e \u05e9\u05dc\u05d5\u05dd \u0645\u0631\u062d\u0628\u0627 \u3042 \u0e01\u0e33"
-)
-_ODD = (
-    *(*_MARKUP.split(" "), *_SIGNS.split(" "), " ||| ", " ", "  ", "\xa0", "\u3000"),
-    *(
-        "\x1b[31m",
-        *"\0\7\b\t\v\f\r\x1c\x1d\x1e\x7f\x85\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffd\ufffe\U0010ffff",
-    ),
-    *("e\u0301\u0301", "\U0001f468\u200d\U0001f469", "\U0001f1eb\U0001f1f7"),
-)
+_SIGNS = r"""<unk> </s> ||| 0-0 # ▁ @@ @-@ &quot; &amp;lt; <00> MULTI DOTDOTMULTI ' " \ $(id) `id` %s {0} --help - ../..
+[bold] . ... Mr. 3,5 http://a.b/?c=d&e שלום مرحبا あ กำ"""
+_CONTROL = "\0\7\b\t\v\f\r\x1c\x1d\x1e\x7f\x85\u200b\u200d\u2028\u2029\u202e\u2066\ufeff\ufffd\ufffe\U0010ffff"
+_COMPOSED = ("e\u0301\u0301", "\U0001f468\u200d\U0001f469", "\U0001f1eb\U0001f1f7")
+_ODD = (*_SIGNS.split(), *_CONTROL, *_COMPOSED, "\x1b[31m", " ||| ", " ", "  ", "\xa0", "\u3000")
 _RAW = (b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xf8\x88\x80\x80\x80", b"\xc0\x80", b"\x80\x80", b"\xe2\x82")
 _ENDS = (b"\n", b"\n", b"\n", b"\r\n", b"\r\r\n")
 _LINES = 12
-
-
-def parts(workspace: Workspace) -> list[Part]:
-    """One part for each command."""
-    attempts: dict[str, Callable[[Workspace, random.Random], str]] = {
-        "translate": _translate,
-        "translate JSON": _translate_json,
-        "n-best lists": _n_best,
-        "prep": _prep,
-        "align": _align,
-        "score-pairs": _score_pairs,
-        "score": _score,
-        "link": _link,
-    }
-    return [
-        Part(f"texts: {name}", partial(attempt, workspace), full=100, quick=int(name != "link"))
-        for name, attempt in attempts.items()
-    ]
 
 
 @cache
@@ -100,22 +73,12 @@ def _words(workspace: Workspace) -> list[str]:
     return (workspace.home / "train.en").read_text("utf-8").split()[:500]
 
 
-def _texts(workspace: Workspace, chance: random.Random, folder: Path, valid: bool) -> None:
-    for name in ("a.en", "a.fr"):
-        (folder / name).write_bytes(_joined(chance, hostile_lines(chance, _words(workspace), valid)))
-
-
-def _refused(ended: Ended) -> str | None:
-    """The fault of a command that failed, "" for a documented refusal; None for a command that succeeded."""
-    return ended.fault() if ended.code or ended.fault() else None
-
-
-def _counted(out: bytes, expected: int) -> str:
+def _counted(out: bytes, expected: int = _LINES) -> str:
     found = out.count(b"\n")
     return "" if found == expected else f"{found} lines of output for {expected} lines"
 
 
-def _translate(workspace: Workspace, chance: random.Random) -> str:
+def _translate(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     text = _joined(chance, hostile_lines(chance, _words(workspace), valid=False))
     options = chance.choice(("", " --replace-unk", " --n-best 2 --alignment hard", " --format json", " --tokenized"))
     ended = run(f"translate -q -m model --beam 2 --max-length-ratio 1{options}", workspace.home, stdin=text)
@@ -126,85 +89,99 @@ def _translate(workspace: Workspace, chance: random.Random) -> str:
     if "json" in options:
         found = [json.loads(line)["source"] for line in ended.out.splitlines()]
         return "" if found == lines else "a line of JSON has another source"
-    return "" if "n-best" in options else _counted(ended.out, _LINES)
+    return "" if "n-best" in options else _counted(ended.out)
 
 
-def _translate_json(workspace: Workspace, chance: random.Random) -> str:
+def _translate_json(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     lines = [line.decode() for line in hostile_lines(chance, _words(workspace), valid=True)]
     objects = [{"text": line, "prefix": chance.choice(("", line[:20])), "id": line[:5]} for line in lines]
     text = "".join(f"{json.dumps(one, ensure_ascii=chance.random() < 0.5)}\n" for one in objects).encode()
     command = "translate -q -m model --beam 1 --max-length-ratio 1 --input-format json --format json"
     ended = run(command, workspace.home, stdin=text)
-    if (fault := _refused(ended)) is not None:
-        return fault
+    if ended.code or ended.fault():
+        return ended.fault()
     found = [(one["source"], one["id"]) for one in map(json.loads, ended.out.splitlines())]
     return "" if found == [(one["text"], one["id"]) for one in objects] else "a line of JSON has another source or id"
 
 
-def _n_best(workspace: Workspace, chance: random.Random) -> str:
+def _n_best(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     """An n-best list with hostile translations is rescored line by line."""
-    with workspace.copy("model") as folder:
-        _texts(workspace, chance, folder, valid=True)
-        translations = hostile_lines(chance, _words(workspace), valid=True)
-        rows = [b"%d ||| %s ||| F= 1.0 ||| -1.0\n" % (number, line) for number, line in enumerate(translations)]
-        (folder / "list").write_bytes(b"".join(rows))
-        ended = run("score-pairs -q a.en --n-best-list list -m model", folder)
-        fault = _refused(ended)
-        return fault if fault is not None else _counted(ended.out, _LINES)
+    translations = hostile_lines(chance, _words(workspace), valid=True)
+    rows = [b"%d ||| %s ||| F= 1.0 ||| -1.0\n" % (number, line) for number, line in enumerate(translations)]
+    (folder / "list").write_bytes(b"".join(rows))
+    ended = run("translate -q a.en --n-best-list list -m model", folder)
+    return ended.fault() or ("" if ended.code else _counted(ended.out))
 
 
-def _prep(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy("train.en", "train.fr") as folder:
-        for name in ("train.en", "train.fr"):
-            clean = (folder / name).read_bytes().splitlines()
-            lines = [*clean, *hostile_lines(chance, _words(workspace), valid=True)]
-            (folder / name).write_bytes(_joined(chance, lines))
-        kind = chance.choice(("word", "bpe --size 300", "unigram --size 300", "bytes", "none"))
-        ended = run(f"prep -q train.en train.fr --vocabulary {kind} -o data --workers 1", folder)
-        if (fault := _refused(ended)) is not None:
-            return fault
-        described = run("info data", folder)
-        if described.code or described.fault():
-            return f"the corpus cannot be read: {described.err!r}"
-        ended = run(f"{TRAIN.replace('--max-updates 12', '--max-updates 1')} data -o model", folder)
-        return ended.fault({0}) if chance.random() < 0.2 else ""
+def _prep(workspace: Workspace, folder: Path, chance: random.Random) -> str:
+    for name in ("train.en", "train.fr"):
+        lines = [*(folder / name).read_bytes().splitlines(), *hostile_lines(chance, _words(workspace), valid=True)]
+        (folder / name).write_bytes(_joined(chance, lines))
+    kind = chance.choice(("word", "bpe --size 300", "unigram --size 300", "bytes", "none"))
+    ended = run(f"prep -q train.en train.fr --vocabulary {kind} -o data --workers 1", folder)
+    if ended.code or ended.fault():
+        return ended.fault()
+    described = run("info data", folder)
+    if described.code or described.fault():
+        return f"the corpus cannot be read: {described.err!r}"
+    if chance.random() < 0.8:
+        return ""
+    return run(f"{TRAIN.replace('--max-updates 12', '--max-updates 1')} data -o trained", folder).fault({0})
 
 
-def _align(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy("model", "aligner") as folder:
-        _texts(workspace, chance, folder, valid=True)
-        ended = run(f"align -q a.en a.fr -m {chance.choice(('model', 'aligner'))} --pharaoh -o new.h5", folder)
-        if (fault := _refused(ended)) is not None:
-            return fault
-        if fault := _counted(ended.out, _LINES):
-            return fault
-        shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
-        drawn = run("view new.h5 --sentence 1", folder)
-        return shown.fault({0}) or _counted(shown.out, _LINES) or drawn.fault()
+def _align(workspace: Workspace, folder: Path, chance: random.Random) -> str:
+    ended = run(f"align -q a.en a.fr -m {chance.choice(('model', 'aligner'))} --pharaoh -o new.h5", folder)
+    if fault := ended.fault() or ("" if ended.code else _counted(ended.out)):
+        return fault
+    shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
+    return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("view new.h5", folder).fault()
 
 
-def _score_pairs(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy("model") as folder:
-        _texts(workspace, chance, folder, valid=True)
-        ended = run("score-pairs -q a.en a.fr -m model", folder)
-        fault = _refused(ended)
-        return fault if fault is not None else _counted(ended.out, _LINES)
+def _score(workspace: Workspace, folder: Path, chance: random.Random) -> str:
+    options = "--metrics bleu,chrf,ter --differences 3 --by-length --no-confidence --html page.html"
+    ended = run(f"score -q a.fr -r a.en -s a.en {options}", folder)
+    if ended.code or ended.fault():
+        return ended.fault()
+    page = (folder / "page.html").read_bytes()
+    return "a control character in the page" if b"\x1b" in page or b"\0" in page else ""
 
 
-def _score(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy() as folder:
-        _texts(workspace, chance, folder, valid=chance.random() < 0.7)
-        options = "--metrics bleu,chrf,ter --differences 3 --by-length --no-confidence --html page.html"
-        ended = run(f"score -q a.fr -r a.en -s a.en {options}", folder)
-        if (fault := _refused(ended)) is not None:
-            return fault
-        page = (folder / "page.html").read_bytes()
-        return "a control character in the page" if b"\x1b" in page or b"\0" in page else ""
+def _lexicon(workspace: Workspace, folder: Path, chance: random.Random) -> str:
+    ended = run("lexicon -q a.en a.fr -m model -o new.txt", folder)
+    if ended.code or ended.fault():
+        return ended.fault()
+    ended = run("translate -q a.en --beam 1 --max-length-ratio 1 --lexicon new.txt --candidates 20", folder)
+    return ended.fault() or ("" if ended.code else _counted(ended.out))
 
 
-def _link(workspace: Workspace, chance: random.Random) -> str:
-    with workspace.copy() as folder:
-        _texts(workspace, chance, folder, valid=True)
-        ended = run("link -q a.en a.fr -o linked --scores", folder)
-        fault = _refused(ended)
-        return fault if fault is not None else _counted(ended.out, _LINES)
+def _lines(command: str, workspace: Workspace, folder: Path, chance: random.Random) -> str:
+    """A command that prints a line for each pair."""
+    ended = run(command, folder)
+    return ended.fault() or ("" if ended.code else _counted(ended.out))
+
+
+_ATTEMPTS: dict[str, Callable[[Workspace, Path, random.Random], str]] = {
+    "translate": _translate,
+    "translate JSON": _translate_json,
+    "n-best lists": _n_best,
+    "prep": _prep,
+    "align": _align,
+    "score-pairs": partial(_lines, "translate -q a.en --target a.fr -m model"),
+    "score": _score,
+    "link": partial(_lines, "link -q a.en a.fr -o linked --scores"),
+    "lexicon": _lexicon,
+}
+
+
+def _attempt(name: str, workspace: Workspace, chance: random.Random) -> str:
+    with workspace.copy("model", "aligner", "train.en", "train.fr") as folder:
+        for text in ("a.en", "a.fr"):
+            lines = hostile_lines(chance, _words(workspace), valid=name != "score" or chance.random() < 0.7)
+            (folder / text).write_bytes(_joined(chance, lines))
+        return _ATTEMPTS[name](workspace, folder, chance)
+
+
+def parts(workspace: Workspace) -> Iterator[Part]:
+    """One part for each command."""
+    for name in _ATTEMPTS:
+        yield Part(f"texts: {name}", partial(_attempt, name, workspace), full=100, quick=int(name != "link"))

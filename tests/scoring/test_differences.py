@@ -7,8 +7,7 @@ from sacrebleu.metrics import CHRF
 
 from nmtalign.errors import UsageError
 from nmtalign.scoring.differences import Segment, most_different, split_segments
-from nmtalign.scoring.measuring import measure
-from nmtalign.scoring.metrics import MetricOptions
+from nmtalign.scoring.metrics import MetricOptions, measure
 
 REFERENCE = ["the cat sleeps here", "a dog runs", "two birds sing now", "rain falls"]
 FIRST = ["the cat sleeps here", "a dog runs", "two fish swim", "rain fell"]

@@ -5,7 +5,9 @@ import importlib.metadata
 import json
 import math
 import operator
+import os
 import random
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -15,16 +17,24 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.score_texts import corpus_scores
 from sacrebleu.metrics import BLEU, CHRF, TER
-from sacrebleu.metrics.base import Metric
 from sacrebleu.significance import PairedTest
 
-from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.scoring import metrics
-from nmtalign.scoring.measuring import bleu, corpus_scores, measure
-from nmtalign.scoring.metrics import MetricOptions, has_tokenizer, tokenizer_for
-from nmtalign.scoring.texts import read_text
-from nmtalign.text.moses import MosesWords
+from nmtalign.scoring.metrics import (
+    METRICS,
+    MetricOptions,
+    bleu,
+    has_tokenizer,
+    measure,
+    measure_systems,
+    tokenizer_for,
+)
+from nmtalign.scoring.report import make_report
+from nmtalign.scoring.scoring_run import read_text
+from nmtalign.text.tokenizer import MosesWords
 
 PHRASES = "le la Un une chien , chats; noirs (l'eau) dort. mange; 3,5 12% très grand-père ! « oui » U.S.A. ne pas"
 WORDS = PHRASES.split()
@@ -233,20 +243,20 @@ def test_signatures_tell_what_was_drawn(monkeypatch: pytest.MonkeyPatch) -> None
     metric = CHRF()
     metric.corpus_score(hypotheses, [references], n_bootstrap=20)
     (found,) = measure(hypotheses, [references], MetricOptions(("chrf",)))
-    assert found.signed(20, 12345) == f"chrF2|{metric.get_signature()}"
-    for kind, drawn in (("bs", {"n_bootstrap": 30}), ("ar", {"n_trials": 30})):
+    assert found.signed(20, 0, 12345) == f"chrF2|{metric.get_signature()}"
+    for kind, drawn in (("bs", (30, 0, 12345)), ("ar", (0, 30, 12345))):
         test = PairedTest([("a", hypotheses), ("b", second)], {"CHRF": CHRF()}, [references], kind, 30)
-        assert found.signed(**drawn) == f"chrF2|{test()[0]['chrF2']}"
-    assert found.signed(30, None, 40).startswith("chrF2|nrefs:1|bs:30|ar:40|seed:none|case:")
-    assert found.signed() == found.signature
+        assert found.signed(*drawn) == f"chrF2|{test()[0]['chrF2']}"
+    assert found.signed(30, 40, 7).startswith("chrF2|nrefs:1|bs:30|ar:40|seed:7|case:")
+    assert found.signed(0, 0, 7) == found.signature
 
 
 def test_length_ratio_is_tokens_over_tokens_and_only_bleus() -> None:
     by_bleu, by_chrf = measure(["a b c d", "e"], [["a b", "e"]], MetricOptions(("bleu", "chrf")))
-    assert by_bleu.length_ratio() == 5 / 3
+    assert by_bleu.length_ratio(np.array([0, 1])) == 5 / 3
     assert by_bleu.length_ratio(np.array([1])) == 1.0
-    assert by_chrf.length_ratio() is None
-    assert measure(["x"], [[""]], MetricOptions(("bleu",)))[0].length_ratio() is None
+    assert by_chrf.length_ratio(np.array([0, 1])) is None
+    assert measure(["x"], [[""]], MetricOptions(("bleu",)))[0].length_ratio(np.array([0])) is None
 
 
 def old_bleu(hypotheses: list[list[str]], references: list[list[list[str]]]) -> float:
@@ -332,7 +342,61 @@ def test_unknown_options_name_the_nearest(settings: dict[str, object], message: 
         MetricOptions(**settings)  # type: ignore[arg-type]
 
 
-def test_a_sacrebleu_without_a_needed_method_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delattr(Metric, "_extract_corpus_statistics")
-    with pytest.raises(NmtalignError, match=r"sacrebleu \S+ has no _extract_corpus_statistics; install sacrebleu 2"):
-        bleu(["a"], ["a"])
+def test_a_sacrebleu_without_statistics_scores_through_its_public_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    hypotheses, *references = noisy_corpus(30)
+    options, known = MetricOptions(tuple(METRICS), language="fr"), np.arange(30) % 2 == 0
+    with_statistics = measure(hypotheses, references, options)
+    monkeypatch.setattr(metrics, "_PRIVATE", ("_gone",))
+    without = measure(hypotheses, references, options)
+    for one, other in zip(with_statistics, without, strict=True):
+        assert other.rows.shape == (30, 0)
+        assert (one.score().value, one.signature) == (other.score().value, other.signature)
+        assert one.score(known).value == other.score(known).value
+        assert one.sentence_scores([3, 4]).tolist() == other.sentence_scores([3, 4]).tolist()
+    report = make_report(["a"], [without], known=known)
+    assert report.systems[0].no_unk.whole.values == tuple(one.score(known).value for one in with_statistics)
+
+
+LINES = [f"un chat noir dort {number}, dit-il." for number in range(420)]
+SYSTEMS = [[line.replace("noir", word) for line in LINES] for word in ("gris", "noir et blanc")]
+
+
+class Killer(str):
+    """A line that kills the process to which it is sent."""
+
+    __slots__ = ()
+
+    def __reduce__(self) -> object:
+        return _die, ()
+
+
+def _die() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_several_processes_give_the_same_as_one() -> None:
+    options, told = MetricOptions(("bleu", "chrf", "chrf++", "multi-bleu"), language="fr"), list[int]()
+    found = measure_systems(SYSTEMS, [LINES], options, processes=2, advance=told.append)
+    assert told == [200, 200, 20]
+    for system, table in zip(SYSTEMS, found, strict=True):
+        alone = measure(system, [LINES], options, processes=1)
+        assert [one.name for one in table] == ["BLEU", "chrF2", "chrF2++", "multi-bleu"]
+        for one, other in zip(table, alone, strict=True):
+            assert one.signature == other.signature
+            np.testing.assert_array_equal(one.rows, other.rows)
+
+
+def test_a_killed_process_is_one_line() -> None:
+    with pytest.raises(ResourceError, match="a process that scores was killed"):
+        measure_systems([[*SYSTEMS[0][:-1], Killer("x")]], [LINES], processes=2)
+
+
+def test_long_lines_are_measured_few_at_a_time() -> None:
+    lines, told = ["le chat " * 20_000] * 3, list[int]()
+    measure_systems([lines], [lines], MetricOptions(("bleu",)), advance=told.append)
+    assert told == [1, 1, 1]
+
+
+def test_scoring_loads_no_torch() -> None:
+    code = "import sys, nmtalign.scoring.scoring_run; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0

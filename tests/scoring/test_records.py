@@ -1,16 +1,21 @@
-"""A report as JSON and as rows: always the same shape, nothing rounded, no NaN."""
+"""A report as JSON and as rows: always the same shape, nothing rounded, no NaN; and as a document."""
 
 import json
 import math
+import re
 from pathlib import Path
 
 import pytest
+from helpers.pages import PageReader
 
-from nmtalign.scoring.differences import Difference, Segment
+from nmtalign.report.document import to_text
+from nmtalign.report.html_page import to_page
+from nmtalign.report.markdown import to_markdown
+from nmtalign.scoring.differences import Difference, split_segments
+from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
-from nmtalign.scoring.report import Breakdown, Part, Report, Section, SystemReport
-from nmtalign.scoring.resampling import Interval, Resampling
-from nmtalign.scoring.words import UnknownRates, WordBreakdown, WordCounts, WordRow
+from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.score_document import bar, figure, score_document
 
 PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)
 EMPTY = Part(">10", 0, (None, None), None)
@@ -23,7 +28,7 @@ TESTED = Part(
     {"bs": (0.012, None), "ar": (0.5, 0.25)},
     ("winner", "tie"),
 )
-SECTION_KEYS = {"sentences", "scores", "length_ratio", "by_length", "by_place"}
+HOSTILE = "le \x1b[2J<b>chat</b> \u202edort"
 
 
 def report_of(*systems: SystemReport, **more: object) -> Report:
@@ -31,30 +36,29 @@ def report_of(*systems: SystemReport, **more: object) -> Report:
 
 
 def full_report() -> Report:
-    cut = Breakdown("length", "by words of the source", "words", (PLAIN, EMPTY))
-    words = WordBreakdown(
-        "frequency", "words", "times seen", (WordRow("1", (WordCounts(4, 5, 2), WordCounts(4, 0, 0))),)
+    lengths = (PLAIN, EMPTY)
+    texts = (HOSTILE, "le chien dort")
+    differences = Difference(
+        3, "the", ("le chien",), texts, (20.0, 100.0), "chrF2", split_segments(*texts, ["le chien"])
     )
-    segments = ((Segment("le", "same", True),), (Segment("la", "only", False),))
     return report_of(
-        SystemReport("one", Section(PLAIN, (cut,)), Section(EMPTY)),
-        SystemReport("two", Section(TESTED, (cut,)), Section(EMPTY)),
+        SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
+        SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
         resampling=Resampling(),
         tests=("bs", "ar"),
-        words=(words,),
-        unknown=UnknownRates(None, 0.25, (0.5, 0.0)),
-        differences=(Difference(3, "the", ("le",), ("le", "la"), (100.0, 0.0), "chrF2", segments),),
+        lengths="by words of the source",
+        unknown=UnknownRates(0.125, 0.25, (0.5, 0.0)),
+        differences=(differences,),
     )
 
 
 @pytest.mark.parametrize("report", [report_of(SystemReport("one", Section(PLAIN))), full_report()])
 def test_the_object_has_always_the_same_keys(report: Report) -> None:
-    told = json.loads(json.dumps(record(report), allow_nan=False))
-    keys = "nmtalign sentences metrics signatures resampling titles systems words unknown differences"
-    assert list(told) == keys.split()
-    for system in told["systems"]:
-        assert system.keys() == SECTION_KEYS | {"name", "no_unk"}
-        assert list(system["scores"]) == ["BLEU", "TER"]
+    found = json.loads(json.dumps(record(report), allow_nan=False))
+    keys = "nmtalign sentences metrics signatures resampling titles systems unknown differences"
+    assert list(found) == keys.split()
+    for system in found["systems"]:
+        assert system.keys() == {"name", "sentences", "scores", "length_ratio", "by_length", "no_unk"}
         for score in system["scores"].values():
             assert list(score) == ["value", "mean", "low", "high", "p_values", "mark"]
 
@@ -69,28 +73,7 @@ def test_figures_are_not_rounded_and_what_cannot_be_scored_is_null() -> None:
         ("all", 80.0),
         (">10", None),
     ]
-    assert (first["by_place"], first["no_unk"]["sentences"]) == ([], 0)
-
-
-def test_words_unknown_words_and_differences_are_named_by_system() -> None:
-    told = record(full_report())
-    (row,) = told["words"][0]["rows"]
-    assert row["reference"] == 4
-    assert row["systems"]["one"] == {
-        "hypothesis": 5,
-        "matches": 2,
-        "precision": 40.0,
-        "recall": 50.0,
-        "f1": pytest.approx(400 / 9),
-    }
-    assert row["systems"]["two"]["precision"] is None
-    assert told["unknown"] == {"source": None, "reference": 0.25, "systems": {"one": 0.5, "two": 0.0}}
-    (difference,) = told["differences"]
-    assert [(one["name"], one["text"], one["score"]) for one in difference["systems"]] == [
-        ("one", "le", 100.0),
-        ("two", "la", 0.0),
-    ]
-    assert difference["systems"][1]["segments"] == [{"text": "la", "kind": "only", "in_reference": False}]
+    assert record(full_report())["unknown"]["systems"] == {"one": 0.5, "two": 0.0}
 
 
 def keys_of(value: object) -> set[str]:
@@ -99,7 +82,7 @@ def keys_of(value: object) -> set[str]:
         return set().union(*map(keys_of, value))
     if not isinstance(value, dict):
         return set()
-    named = {"one", "two", "BLEU", "TER", "bs", "ar"}
+    named = {"one", "two", "BLEU", "TER", "bs", "ar", "length"}
     return (value.keys() - named).union(*map(keys_of, value.values()))
 
 
@@ -113,24 +96,71 @@ def test_every_key_and_column_is_described() -> None:
 def test_rows_hold_a_figure_each_under_known_names() -> None:
     rows = list(csv_rows(full_report()))
     assert all(row.keys() <= set(CSV_COLUMNS) for row in rows)
-    assert {row["by"] for row in rows if "sentences" in row} == {"", "length"}
-    assert {row["by"] for row in rows if "words" in row} == {"frequency"}
     chosen = [row for row in rows if row["system"] == "two" and row["by"] == "" and row["subset"] == "all"]
     assert [(row["metric"], row["value"], row["p_bs"], row["p_ar"], row["mark"]) for row in chosen] == [
         ("BLEU", 15.0, 0.012, 0.5, "winner"),
         ("TER", 79.0, None, 0.25, "tie"),
     ]
-    lengths = [row for row in rows if row["system"] == "one" and row["by"] == "length"]
-    assert [(row["label"], row["metric"], row["value"]) for row in lengths] == [
-        ("all", "BLEU", 12.345678901),
-        ("all", "TER", 80.0),
-        (">10", "BLEU", None),
-        (">10", "TER", None),
-    ]
-    assert [row["value"] for row in rows if row["by"] == "unknown"] == [None, 0.25, 0.5, 0.0]
-    assert {row["metric"] for row in rows if row["by"] == "frequency"} == {"precision", "recall", "f1"}
+    assert [row["value"] for row in rows if row["by"] == "unknown"] == [0.125, 0.25, 0.5, 0.0]
+    assert [row["value"] for row in rows if row["by"] == "length"][:3] == [12.345678901, 80.0, None]
 
 
-@pytest.mark.parametrize(("value", "told"), [(None, None), (math.nan, None), (math.inf, None), (1.5, 1.5)])
-def test_what_is_no_number_is_none(value: float | None, told: float | None) -> None:
-    assert finite(value) == told
+@pytest.mark.parametrize(("value", "expected"), [(None, None), (math.nan, None), (math.inf, None), (1.5, 1.5)])
+def test_what_is_no_number_is_none(value: float | None, expected: float | None) -> None:
+    assert finite(value) == expected
+
+
+def test_text_page_and_markdown_have_the_same_figures() -> None:
+    document = score_document(full_report(), "A title", figures=[("Figure 2", "<svg/>")], facts={"reference": "x.fr"})
+    reader = PageReader(to_page(document))
+    reader.check()
+    text, markdown = to_text(document), to_markdown(document).replace("\\", "")
+    for words in (text, markdown, reader.words()):
+        for part in ("12.35", "80.00", "15.00 *", "79.00 =", "1.12", "0.0120", "0.5000", "12.50%", "BLEU|a", "x.fr"):
+            assert part in words
+        assert "Sentences without an unknown word (0 of 4)" in words
+        assert "Line 3 chrF2 80.00 apart" in words
+        assert "p: against one, by paired bootstrap of 1,000 samples and paired approximate randomisation" in words
+    assert reader.attributes("img")[0]["alt"] == "Figure 2"
+
+
+def test_text_marks_words_or_colours_them_and_has_no_control_characters() -> None:
+    document = score_document(full_report(), "A title")
+    assert "{+chien+}" in to_text(document)
+    assert "[-" in to_text(document)
+    assert "\x1b[1;32mchien\x1b[0m" in to_text(document, colour=True)
+    for text in (to_text(document), re.sub("\x1b\\[[0-9;]*m", "", to_text(document, colour=True))):
+        assert not {"\x1b", "\u202e"} & {*text}
+        assert "␛[" in text
+
+
+def test_tables_are_broken_between_columns_if_the_terminal_is_narrow() -> None:
+    document = score_document(full_report(), "A title")
+    lines = to_text(document, 60).splitlines()
+    table = lines[lines.index("By words of the source (all sentences, two):") + 1 :]
+    assert [line.split()[0] for line in table[:4]] == ["words", "all", ">10", "all"]
+    wide = to_text(document).splitlines()
+    assert len(lines) > len(wide)
+
+
+@pytest.mark.parametrize(
+    ("value", "signature", "shown"), [(None, "", "–"), (12.345, "", "12.35"), (0.5, "x|scores:given|", "0.5000")]
+)
+def test_a_figure_has_the_digits_of_sacrebleu(value: float | None, signature: str, shown: str) -> None:
+    assert figure(value, signature) == shown
+
+
+@pytest.mark.parametrize(
+    ("value", "low", "high", "shown"),
+    [
+        (50.0, None, None, "█" * 10),
+        (50.625, None, None, "█" * 10 + "▏"),
+        (50.0, 40.0, 60.0, "█" * 8 + "▒" * 4),
+        (0.0, None, None, ""),
+        (None, None, None, ""),
+    ],
+)
+def test_a_bar_is_as_long_as_its_figure(value: float | None, low: float | None, high: float | None, shown: str) -> None:
+    intervals = () if low is None or high is None else (Interval(value or 0.0, low, high),)
+    assert bar(Part("all", 1, (value,), None, intervals), 100.0) == shown
+    assert bar(Part("all", 1, (value,), None, intervals), 0.0) == ""

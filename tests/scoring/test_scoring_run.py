@@ -1,19 +1,18 @@
 """The public function `score`: from lines and settings to every figure."""
 
 import csv
-import dataclasses
+import gzip
 import io
 from pathlib import Path
 
 import pytest
 from sacrebleu.metrics import BLEU
 
+from nmtalign import score
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.metrics import tokenizer_for
-from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring, score
+from nmtalign.scoring.scoring_run import ScoreRequest, Text, check_aligned, read_text, run_scoring
 from nmtalign.settings.command_settings import ScoreConfig
-
-DEFAULT = "bleu,chrf,chrf++"  # without multi-bleu, whose language is known by the name of a file
 
 
 def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
@@ -34,13 +33,15 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
         segment_scores=given,
         by_length=True,
         bootstrap=50,
+        metrics="bleu,chrf,chrf++,multi-bleu",
         target_language="fr",
     )
     assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
     assert result.value(system="c") > result.value(system="a")
     assert result.report.systems[2].everything.whole.marks[0] == "winner"
-    assert [one.by for one in result.report.systems[0].everything.breakdowns] == ["length"]
+    assert len(result.report.systems[0].everything.lengths) == 7
+    assert "by words of the source" in result.to_text()
 
 
 def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
@@ -49,10 +50,8 @@ def test_files_lines_and_models_score_alike(texts, tmp_path: Path) -> None:
     lines = score(texts.systems[0], texts.references[0], texts.source, by_length=True, bootstrap=50)
     system, reference, source = tmp_path / "out.fr", tmp_path / "ref.fr", tmp_path / "src.en"
     for references in (str(reference), [reference]):
-        files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50, metrics=DEFAULT)
+        files = score({"hypothesis": system}, references, str(source), by_length=True, bootstrap=50)
         assert files.report == lines.report
-    words = score(system, reference, by_frequency=True, train_text=reference, metrics="bleu").report.words
-    assert [table.by for table in words] == ["frequency"]
     with pytest.raises(UsageError, match="nothing to translate: give the source"):
         score({"out": system, "model": tmp_path}, reference)
 
@@ -61,30 +60,27 @@ CHINESE = ["今天，那个老的老师看见猫。", "昨天，国王喜欢红�
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "language", "tokenizer"),
+    ("name", "settings", "tokenizer"),
     [
-        ("test.zh", {}, "", "zh"),
-        ("ref.zh-CN.txt", {}, "", "zh"),
-        ("test.zh", {}, "fr", "zh"),
-        ("test.zh", {"tokenize": "char"}, "", "char"),
-        ("test.zh", {"target_language": "th"}, "", "char"),
-        ("reference", {"target_language": "zh_Hant"}, "", "zh"),
-        ("reference", {}, "zh-TW", "zh"),
-        ("reference", {}, "", "char"),
-        ("reference.fr", {}, "", "char"),
-        ("test.km", {}, "", "char"),
+        ("test.zh", {}, "zh"),
+        ("ref.zh-CN.txt", {}, "zh"),
+        ("test.zh", {"tokenize": "char"}, "char"),
+        ("test.zh", {"target_language": "th"}, "char"),
+        ("reference", {"target_language": "zh_Hant"}, "zh"),
+        ("reference", {}, "char"),
+        ("reference.fr", {}, "char"),
+        ("test.km", {}, "char"),
     ],
 )
-def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, language, tokenizer) -> None:
+def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, tokenizer) -> None:
     reference, told = tmp_path / name, []
     reference.write_text("".join(f"{line}\n" for line in CHINESE))
     given = [line.replace("老", "小") for line in CHINESE]
     request = ScoreRequest({"one": given, "two": CHINESE}, [reference], settings=ScoreConfig(**settings, bootstrap=5))
-    result = run_scoring(dataclasses.replace(request, language=language), warn=told.append)
+    result = run_scoring(request, notify=told.append)
     assert result.value(system="one") == BLEU(tokenize=tokenizer).corpus_score(given, [CHINESE]).score < 95
     assert result.value(system="two") == pytest.approx(100)
     assert f"|tok:{tokenizer}|" in result.to_dict()["signatures"]["BLEU"]
-    assert ("multi-bleu" in result.report.metrics) == (name == "reference.fr")
     assert told == []
 
 
@@ -102,9 +98,9 @@ def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
         told = []
         request = ScoreRequest({"one": lines}, [lines], settings=ScoreConfig(target_language="zh", **settings))
-        assert run_scoring(request, warn=told.append).report.systems[0].everything.whole.values[0] == 0
+        assert run_scoring(request, notify=told.append).report.systems[0].everything.whole.values[0] == 0
         assert len(told) == 1
-        assert "--tokenize" in told[0]
+        assert "tokenize=char" in told[0]
 
 
 def test_a_page_has_figures_and_the_names_of_the_texts(texts) -> None:
@@ -140,3 +136,31 @@ def test_a_metric_or_system_that_is_not_there_is_named() -> None:
     for given, message in (({"metric": "TER"}, "no metric 'TER'"), ({"system": "x"}, "no system 'x'")):
         with pytest.raises(UsageError, match=message):
             result.value(**given)
+
+
+def test_settings_have_the_same_effect_as_a_configuration(texts) -> None:
+    given = {"metrics": "bleu", "lowercase": True, "confidence": True, "bootstrap": 30}
+    by_name = score(texts.systems[0], texts.references[0], **given)
+    by_config = score(texts.systems[0], texts.references[0], config=ScoreConfig(**given))
+    assert by_name.report == by_config.report
+    with pytest.raises(UsageError, match=r"nmtalign\.score: unknown setting 'metric'"):
+        score(["a"], ["a"], metric="bleu")
+
+
+def test_text_and_gzip_are_read_and_an_empty_file_is_refused(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "a.txt", tmp_path / "a.gz"
+    plain.write_bytes("un\r\n\ndeux\u2028trois\rquatre".encode())
+    packed.write_bytes(gzip.compress(plain.read_bytes()))
+    assert read_text(plain) == Text(str(plain), ["un", "", "deux\u2028trois\rquatre"])
+    assert read_text(packed).lines == read_text(plain).lines
+    plain.write_bytes(b"")
+    with pytest.raises(InputError, match=r"a\.txt: is empty; nothing to score"):
+        read_text(plain)
+
+
+def test_unequal_counts_name_files_counts_and_the_missing_line() -> None:
+    texts = [Text("long.fr", ["a", "b", "c"]), Text("short.fr", ["a"])]
+    message = r"short.fr: has no line 2: it has 1 line, but long.fr has 3 lines; give files with one line per sentence"
+    for given in (texts, texts[::-1]):
+        with pytest.raises(InputError, match=message):
+            check_aligned(given)

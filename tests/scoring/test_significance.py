@@ -11,11 +11,8 @@ import numpy as np
 import pytest
 from sacrebleu.metrics import BLEU, TER
 
-from nmtalign.scoring.buckets import by_length, parse_buckets
-from nmtalign.scoring.measuring import measure_systems
-from nmtalign.scoring.metrics import MetricOptions, Statistics
-from nmtalign.scoring.report import Part, Report, make_report
-from nmtalign.scoring.resampling import Resampling, Test
+from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
+from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
 ASKED = ("-m", "bleu", "chrf", "ter", "--chrf-word-order", "2")  # the same; the command has no two chrF in one run
@@ -94,15 +91,15 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     cut = by_length([texts.source], parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
-    report = make_report("abc", tables, breakdowns=[cut], known=known, resampling=QUICK, tests=[test], intervals=bounds)
+    report = make_report("abc", tables, cut=cut, known=known, resampling=QUICK, tests=[test], intervals=bounds)
     place = cut.labels.index("9-12")
-    chosen = np.flatnonzero(cut.part(place)[0] & known)
+    chosen = np.flatnonzero(cut.masks[place][0] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]
     found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
     for system, figures in zip(report.systems, found, strict=True):
-        part = next(part for part in system.no_unk.breakdowns[0].parts if part.label == "9-12")
+        part = next(part for part in system.no_unk.lengths if part.label == "9-12")
         for metric, name in enumerate(report.metrics):
             assert ours(part, metric, test) == figures[name]
 

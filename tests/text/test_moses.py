@@ -8,10 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sacremoses import MosesTokenizer
 
-from nmtalign.text import moses
-from nmtalign.text.letters import letters_of
+from nmtalign.text import tokenizer as moses
 from nmtalign.text.lines import read_lines
-from nmtalign.text.moses import MosesWords, has_rules
+from nmtalign.text.tokenizer import MosesWords, has_rules, letters_of
 
 ENGLISH, FRENCH = MosesWords("en"), MosesWords("fr")
 OURS = {language: MosesWords(language, joins_marks=False) for language in ("en", "fr", "fi")}

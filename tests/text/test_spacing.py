@@ -11,8 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.text.lines import read_lines
-from nmtalign.text.moses import MosesWords
-from nmtalign.text.spacing import Counts, Spacing
+from nmtalign.text.tokenizer import Counts, MosesWords, Spacing
 
 WORDS = {"en": MosesWords("en"), "fr": MosesWords("fr")}
 

@@ -11,10 +11,9 @@ from nmtalign import Translator
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.model_directory import describe_model, export_model
-from nmtalign.scoring.measuring import corpus_scores
-from nmtalign.scoring.metrics import MetricOptions, Score
-from nmtalign.scoring.models import translation_of
-from nmtalign.scoring.texts import Text
+from nmtalign.scoring import metrics
+from nmtalign.scoring.metrics import Score
+from nmtalign.scoring.scoring_run import Text, translation_of
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.events import Noticed, Validated
@@ -31,8 +30,8 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     source = Text("dev", [dev.source_text(index) for index in range(count)])
     references = [dev.target_text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    done = translation_of(source, tmp_path / "model", greedy)
-    (score,) = corpus_scores(done.lines, references, options=MetricOptions(("bleu",)))
+    done = translation_of(source, tmp_path / "model", greedy, print)
+    score = metrics.bleu(done.lines, references)
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
 

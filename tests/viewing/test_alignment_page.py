@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from nmtalign.alignment.alignment_writer import AlignmentWriter
 
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import FormatError, InputError, UsageError

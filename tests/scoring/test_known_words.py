@@ -7,10 +7,9 @@ import pytest
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
-from nmtalign.scoring.unknowns import UnknownWords, Vocabularies
-from nmtalign.scoring.words import UnknownRates
+from nmtalign.scoring.known_words import UnknownRates, UnknownWords, Vocabularies
 from nmtalign.tensor_file import FORMAT, FORMAT_VERSION
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.text.vocabulary import Vocabulary
 
 SOURCES = ["the cat sleeps", "the wombat sleeps", "the cat", "", "the </s> sleeps"]
@@ -93,29 +92,7 @@ def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
     assert UnknownWords([both, other]).without(SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
 
 
-def test_models_with_other_tokenisers_have_words_of_their_own(folder: Path) -> None:
-    spaced = Vocabularies.load(folder)
-    Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", "."]).save(folder / "source.vocabulary.txt")
-    Tokenizers.moses("en", "fr").save(folder)
-    moses = Vocabularies.load(folder)
-    lines = ["the cat.", "the cat"]
-    assert UnknownWords([moses]).without(lines, [["le", "le"]]).tolist() == [True, True]
-    assert UnknownWords([moses, spaced]).without(lines, [["le", "le"]]).tolist() == [False, True]
-
-
-def test_a_text_is_tokenised_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    one, two = Vocabularies.load(folder), Vocabularies.load(folder)
-    seen: list[str] = []
-    tokenize = SpacedWords.tokenize
-    monkeypatch.setattr(SpacedWords, "tokenize", lambda self, line: seen.append(line) or tokenize(self, line))
-    words = UnknownWords([one, two])
-    words.without(SOURCES, [REFERENCES])
-    words.rates(SOURCES, [REFERENCES], [])
-    assert seen == [*SOURCES, *REFERENCES]
-
-
 def test_rates_are_shares_of_all_words(folder: Path) -> None:
     words = UnknownWords([Vocabularies.load(folder)])
     rates = words.rates(SOURCES, [REFERENCES, ["x"] * 5], [["le chat", "un chat"], [""]])
     assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), (0.25, 0.0))
-    assert words.rates(None, [REFERENCES], []).source is None
