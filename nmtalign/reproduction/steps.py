@@ -35,7 +35,7 @@ from nmtalign.reproduction.experiments import (
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
-from nmtalign.settings.definition import BUDGET, MACHINE, SECTIONS, select, toml
+from nmtalign.settings.definition import SECTIONS, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
@@ -45,7 +45,8 @@ NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]
 FIRST_SEED = 1234
 _CORPUS = "work/corpus"
 _DONE = "work/done.json"  # the key of each output
-_MACHINE = select(TrainingConfig, lambda one: one.panel == MACHINE)  # the only settings of [train] that apply
+# The only settings of [train] that apply.
+_MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 
 
@@ -101,7 +102,7 @@ class Reproduction:
         self.scale = SCALES[settings.scale]
         budgets = [
             EqualBudget(unit, getattr(settings, unit) or 0)
-            for unit in select(ReproduceConfig, lambda one: one.panel == BUDGET)
+            for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
         ]
         self.budget = next((budget for budget in budgets if budget.amount), self.scale.budget)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
