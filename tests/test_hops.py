@@ -39,9 +39,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (7, 45), "small": (7, 43), "luong-global": (10, 48)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (16, 170)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (41, 339)),
-    "translate": ("translate", (38, 340)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
+    "translate": ("translate", (34, 340)),
 }
 
 
