@@ -134,7 +134,7 @@ class TrainingSetup:
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""
-        rate = f"lower --learning-rate (it was {self.config.learning_rate:g})"
+        rate = f"lower learning_rate (it was {self.config.learning_rate:g})"
         text = f"the training has diverged; {rate} and train anew with --force"
         guessing = math.log(self.model_config.target_vocabulary_size)
         if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:

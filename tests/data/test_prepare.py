@@ -254,7 +254,7 @@ def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     [
         ([], "no lines; give files with text"),
         ([("", "x"), ("a", " ")], r"none of the 2 pairs is left \(2 empty\)$"),
-        ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise --max-length"),
+        ([("a b c", "x"), ("", "")], r"\(1 empty, 1 too long\); raise max_length"),
     ],
 )
 def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
