@@ -215,21 +215,6 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
     assert_same([json.loads(line) for line in found.decode().splitlines()], expected)
 
 
-def test_health(client, english):
-    from nmtalign import __version__
-    from nmtalign.model_directory import load_model
-
-    _, found, _ = client.ask("health")
-    assert (found["status"], found["version"], found["requests"], found["lines"]) == ("ok", __version__, 0, 0)
-    assert found["models"][0] == {
-        "source": "en",
-        "target": "fr",
-        "hash": load_model(english).hash,
-        "alignments": True,
-    }
-    assert str(english) not in json.dumps(found)
-
-
 # What is refused
 
 
