@@ -29,7 +29,7 @@ done
 # Table 1 (the second call gives its last column), and Figure 2: the scores by sentence length.
 nmtalign score "${systems[@]}" -r test.fr -s test.en --by-length --significance bs --confidence \
     --plot reproduction/figure2.png --html reproduction/scores.html
-nmtalign score "${known[@]}" -r test.fr -s test.en --data data/ --table1 --significance bs --confidence
+nmtalign score "${known[@]}" -r test.fr -s test.en -m data/ --known-words --significance bs --confidence
 
 # Table 2: the last line of each train.jsonl contains the updates, epochs, seconds and losses.
 for model in "${models[@]}"; do

@@ -100,7 +100,11 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
 def _shortages(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """Problems of memory, disk and processor time."""
     for name, least, fix in (
-        ("memory", 2.0, "end other programs, or give --max-memory to translate and a small --batch-size to train"),
+        (
+            "memory",
+            2.0,
+            "end other programs, or give --set max_memory=1G to translate and a small --batch-size to train",
+        ),
         ("disk", 2.0, "remove files, or work in a folder on another disk"),
     ):
         if (free := facts[name]["free_gb"]) < least:

@@ -80,8 +80,8 @@ def without_posix(*arguments, cwd, stdin=b""):
 def test_every_step_works_without_the_functions_of_posix(tmp_path):
     without_posix("sample", "demo", "--pairs", "60", cwd=tmp_path)
     demo = tmp_path / "demo"
-    without_posix("prep", "--workers", "1", cwd=demo)
-    without_posix("prep", "--workers", "1", "--force", cwd=demo)
+    without_posix("prep", "--set", "workers=1", cwd=demo)
+    without_posix("prep", "--set", "workers=1", "--force", cwd=demo)
     without_posix("train", "--max-updates", "3", "--epochs", "0", cwd=demo)
     without_posix("train", "--max-updates", "5", "--epochs", "0", cwd=demo)
     source = (demo / "test.en").read_bytes()

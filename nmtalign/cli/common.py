@@ -25,7 +25,6 @@ import typer
 
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
-from nmtalign.settings.definition import MACHINE
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 from nmtalign.text.text_table import TextTable
 
@@ -38,7 +37,7 @@ def own_argument(metavar: str, help: str, **details: Any) -> Any:
     return typer.Argument(metavar=metavar, help=help, show_default=False, **details)
 
 
-def own_option(help: str, metavar: str | None = None, names: str = "", panel: str = "", **bounds: Any) -> Any:
+def own_option(help: str, metavar: str | None = None, names: str = "", **bounds: Any) -> Any:
     """An option of a command that is not a setting."""
     return typer.Option(*names.split(), help=help, metavar=metavar, **bounds)
 
@@ -93,9 +92,6 @@ ModelOption = Annotated[Path | None, own_option(f"Model directory {MODEL_DEFAULT
 ModelsOption = Annotated[
     list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
 ]
-WhichOption = Annotated[
-    Literal["best", "last"], own_option("Weights of the best validation, or the last ones.", panel=MACHINE)
-]
 GoldBaseOption = Annotated[
     int | None,
     own_option(
@@ -107,7 +103,6 @@ ShardOption = Annotated[
     own_option(
         "Do only block I of N blocks of lines; the N outputs, one after the other, are the complete one.",
         "I/N",
-        panel=MACHINE,
         parser=Shard.parse,
     ),
 ]

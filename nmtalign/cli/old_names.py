@@ -4,6 +4,7 @@ This file is read only if a command line has a name that nmtalign does not know.
 """
 
 import difflib
+import shlex
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
@@ -11,17 +12,15 @@ from nmtalign.cli.common import say
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import SECTIONS, SET, Setting, option
 
-# Commands: the words that replace the name.
-_COMMANDS: Mapping[str, str] = {
-    "doctor": "info",
-    "plot": "view",
-    "explain": "view",
-    "lexicon": "link",
-    "score-pairs": "translate",
-}
 # Options whose replacement does not follow from the name of a setting.
 _OPTIONS: Mapping[str, str] = {
     "--restart": "--force",
+    "--method": "--symmetrize",
+    "--forward": "--model",
+    "--backward": "--model",
+    "--sentences": "--sentence",
+    "--links": f"{SET} hard_links=true",
+    "--no-links": f"{SET} hard_links=false",
     "--separate": f"{SET} joint=false",
     "--keep-duplicates": f"{SET} drop_duplicates=false",
     "--unidirectional": f"{SET} bidirectional=false",
@@ -29,52 +28,45 @@ _OPTIONS: Mapping[str, str] = {
     "--no-readout-word": f"{SET} readout_previous_word=false",
     "--apart": f"{SET} cumulative=false",
     "--cased": f"{SET} lowercase=false",
-    "--keep-end": f"{SET} drop_end=false",
     "--keep-links": f"{SET} reverse_links=false",
 }
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and
 # fast_align call them.
 _OTHER_PROGRAMS = """
-learning_rate: lr learn-rate initial-learning-rate
-beam: b beam-size num-beams beam-width
-n_best: n nbest nbest-size num-return-sequences
-batch_size: b bs batch minibatch mini-batch max-tokens
+learning_rate: lr learn-rate
+beam: b beam-size num-beams
+n_best: n nbest
+batch_size: b bs batch mini-batch max-tokens
 epochs: e epoch max-epoch max-epochs num-epochs after-epochs
 max_updates: steps max-steps train-steps max-update updates after-batches
-max_time: time timeout max-hours time-limit
+max_time: time timeout max-hours
 patience: early-stop early-stopping
-validate_every: valid-freq valid-steps valid-interval eval-every eval-steps
-checkpoint_every: save-freq save-interval save-every checkpoint-interval
-optimizer: optim opt optimiser
-clip_norm: clip clip-grad clip-gradient max-grad-norm
-hidden: rnn-size hidden-size hidden-dim hidden-units dim-rnn
-embedding: emb-size embedding-size embedding-dim word-vec-size dim-emb
-label_smoothing: label-smooth smoothing
+validate_every: valid-freq valid-steps eval-steps
+checkpoint_every: save-freq save-interval
+optimizer: optim opt
+clip_norm: clip clip-gradient max-grad-norm
+hidden: rnn-size hidden-size dim-rnn
+embedding: emb-size embedding-size word-vec-size dim-emb
 length_penalty: lenpen length-norm normalize alpha
 seed: random-seed seeds
-precision: fp16 bf16 half amp mixed-precision
-device: gpu gpus cuda use-cuda gpu-ids cpu no-cuda
-threads: jobs j num-threads cpu-threads nthreads
-workers: jobs j num-workers threads
-dev: valid val validation devel valid-sets validpref
-test: testpref test-sets
-shortlist: vocab-size nwords src-vocab-size dim-vocabs
-min_count: min-freq word-min-count min-frequency
-max_length: max-seq-len max-sent-len src-seq-length max-len
-vocabulary: subword bpe-codes tok tokenizer
+precision: fp16 bf16
+device: gpu gpus cuda cpu
+threads: jobs j num-threads cpu-threads workers
+dev: valid validation valid-sets validpref
+test: testpref
+shortlist: vocab-size dim-vocabs
+vocabulary: subword bpe-codes
 tokenize: tok tokenizer
 source_language: src-lang source-lang
 target_language: tgt-lang trg-lang target-lang l
-reference: ref refs references
-model: m models checkpoint ckpt model-path model-dir
-output: o out outfile output-file save-model save-dir
-source: src source-file
-target: tgt trg target-file
-force: f overwrite replace
-replace_unk: unk-replace replace-unknown
-lexicon: shortlist lexical-shortlist lex
+reference: ref
+model: m models checkpoint
+output: o out save-model save-dir
+source: src
+target: tgt trg
+force: f overwrite
 lowercase: lc
-symmetrize: sym symmetrization heuristic
+symmetrize: sym heuristic
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {
@@ -91,17 +83,44 @@ _INSTEAD: Mapping[str, str] = {
 }
 
 
+_GONE: Mapping[str, str] = {
+    "docs": f"the pages are in {Path(__file__).parents[1] / 'docs'}",
+    "lexicon": "`nmtalign link SRC TGT -o FOLDER` learns a translation table, too: --lexicon FOLDER reads it",
+}
+
+
 def current_command(arguments: Sequence[str], commands: Collection[str]) -> list[str]:
-    """The command line with the command that has replaced an old one; raises UsageError for an unknown command."""
+    """The command line that has replaced that of an old command; raises UsageError for any other unknown command."""
     name, *rest = arguments
-    if name == "docs":
-        raise UsageError(f"`nmtalign docs` is gone: the pages are in {Path(__file__).parents[1] / 'docs'}")
-    if name not in _COMMANDS:
-        near = difflib.get_close_matches(name, commands, n=1)
-        advised = f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
-        raise UsageError(f"no such command: {name}; {advised}")
-    say(f"`nmtalign {name}` is now `nmtalign {_COMMANDS[name]}`")
-    return [*_COMMANDS[name].split(), *rest]
+    if name in _GONE:
+        raise UsageError(f"`nmtalign {name}` is gone: {_GONE[name]}")
+    new = {"doctor": ["info", *rest], "plot": ["view", *(one for one in rest if one != "--training")]}.get(name)
+    if name == "explain":
+        models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
+        new = ["view", *models, *("-m" if one == "--fixed" else one for one in rest)]
+    elif name == "score-pairs":
+        texts, options = _arguments(rest, ("-m", "--model", "-o", "--output", "--format", "--n-best-list", "--set"))
+        texts = [one for one in texts if one not in ("-s", "--source")]  # the source of an n-best list
+        new = ["translate", *texts[:1], *(["--target", texts[1]] if texts[1:] else []), *options]
+    if new:
+        say(f"`nmtalign {name}` is now `nmtalign {shlex.join(new)}`")
+        return new
+    near = difflib.get_close_matches(name, commands, n=1)
+    advised = f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
+    raise UsageError(f"no such command: {name}; {advised}")
+
+
+def _arguments(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:
+    """The arguments that are no options, and the options with their values."""
+    texts: list[str] = []
+    options: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if word in with_value:
+            options += [word, next(rest, "")]
+        else:
+            (options if word.startswith("--") and word != "--source" else texts).append(word)
+    return texts, options
 
 
 def current_options(arguments: Sequence[str], options: Collection[str], known: Mapping[str, Setting]) -> list[str]:

@@ -71,9 +71,11 @@ def precision_notices(name: InferencePrecision, device: torch.device) -> list[st
     if device.type != "cpu":
         return []
     if name == "bf16" and not has_fast_bf16(device):
-        return ["warning: this processor takes longer for products in bf16 than in fp32; leave out --precision bf16"]
+        return ["warning: this processor takes longer for products in bf16 than in fp32; leave out precision = bf16"]
     if name == "int8" and "avx2" not in cpu_facts().get("flags", ""):
-        return ["warning: this processor may take longer for products in int8 than in fp32; compare --precision fp32"]
+        return [
+            "warning: this processor may take longer for products in int8 than in fp32; compare --set precision=fp32"
+        ]
     return []
 
 

@@ -150,7 +150,7 @@ class CorpusChecks:
         problem, words_agree, _ = exchanged(names, fits)
         if words_agree:
             order = f"{'' if name == 'train' else f'--{name} '}{shown(names[1])} {shown(names[0])}"
-            fix = order if names[0] != names[1] else "the columns in the other order with --columns"
+            fix = order if names[0] != names[1] else "the columns in the other order with --set columns="
             self._mistake(InputError(f"{name}: {problem}; give {fix}"))
         elif problem:
             self.notes.append(f"warning: {name}: {problem}")
@@ -168,6 +168,6 @@ class CorpusChecks:
                 self.notes.append(
                     f"warning: {shown(path)}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
                     f"max_length = {self._config.max_length} drops {train.dropped['too long']:,} of {train.pairs:,} "
-                    "pairs: split both texts into one sentence per line with a sentence aligner, or raise --max-length"
+                    "pairs: split both texts into one sentence per line with a sentence aligner, or raise max_length"
                 )
                 return

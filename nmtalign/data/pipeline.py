@@ -28,7 +28,7 @@ PARALLEL_FROM = 10  # blocks; fewer are tokenised before processes could start
 _IN_FLIGHT = 3  # chunks per process
 _COUNTED_WHOLE = 4  # chunks whose spacing is learned from every line
 _COUNTED_STEP = 16  # in later chunks, the spacing is learned from every 16th line
-_KILLED = "a process of prep was killed (out of memory?); try fewer with --workers"
+_KILLED = "a process of prep was killed (out of memory?); try fewer with --set workers=1"
 
 
 class WordIndex(dict[str, int]):

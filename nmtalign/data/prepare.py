@@ -32,7 +32,7 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG, disk_errors
 from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import SettingError, chooses_vocabulary, pair_of_sizes, resolve, select
+from nmtalign.settings.definition import SettingError, pair_of_sizes, resolve, select
 from nmtalign.settings.workspace import PathPair
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
@@ -143,7 +143,7 @@ class GivenWords:
 
     def adopted_by(self, config: PrepConfig) -> PrepConfig:
         """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
-        names = select(PrepConfig, chooses_vocabulary)
+        names = select(PrepConfig, lambda one: one.of_vocabulary)
         there = {name: self.settings[name] for name in names if name in self.settings}
         try:
             chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
@@ -272,7 +272,7 @@ class _Preparation:
             return InputError(f"{name}: no lines; give files with text")
         dropped = screening.dropped | {NO_TRANSLATION: self.texts["train"].skipped}
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
-        fix = "; raise --max-length (0 = no limit)" if screening.dropped["too long"] else ""
+        fix = "; raise max_length (0 = no limit)" if screening.dropped["too long"] else ""
         return InputError(f"{name}: none of the {pairs} pairs is left ({reasons}){fix}")
 
     def _vocabularies(self, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:

@@ -36,7 +36,7 @@ from nmtalign.reproduction.experiments import (
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
-from nmtalign.settings.definition import MACHINE, SECTIONS, select, toml
+from nmtalign.settings.definition import SECTIONS, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
@@ -47,7 +47,9 @@ FIRST_SEED = 1234
 _CORPUS = "work/corpus"
 _DONE = "work/done.json"  # the key of each output
 _UNITS: Sequence[Unit] = get_args(Unit)
-_MACHINE = select(TrainingConfig, lambda one: one.panel == MACHINE)  # the only settings of [train] that apply
+_MACHINE = select(
+    TrainingConfig, lambda one: one.affects == "machine" or one.loading
+)  # the only settings of [train] that apply
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 
 
@@ -217,7 +219,7 @@ class Reproduction:
             yield align
             for line in self.lines:
                 made = f"figures/alignment-{line + 1}.svg"
-                yield Step(f"nmtalign plot {align.makes} --sentence {line} -o {made}", made, [align])
+                yield Step(f"nmtalign view {align.makes} --sentence {line} -o {made}", made, [align])
 
     def _score(self, test: str, kind: str, models: Sequence[Model], options: str) -> Step:
         source, reference = map(self.shown, self.tests[test])

@@ -177,7 +177,9 @@ class _Service:
     async def _body(self, request: Request) -> tuple[str, bytes]:
         """The type and the bytes of the body; refuses a client that sends it too slowly, and pages of other sites."""
         if _is_foreign(request, self._names):
-            raise HTTPException(403, "this is a page of another site; name its host with --allowed-hosts to let it in")
+            raise HTTPException(
+                403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
+            )
         try:
             async with asyncio.timeout(self._seconds):
                 return request.headers.get("content-type", ""), await self._limits.read(request)

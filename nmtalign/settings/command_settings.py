@@ -4,20 +4,8 @@ import re
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
-    ALIGNMENT,
-    BUDGET,
-    CONFIDENCE,
     DEVICE_HELP,
     INFERENCE_PRECISION_HELP,
-    MACHINE,
-    MEASURES,
-    MODEL,
-    SAMPLING,
-    SEARCH,
-    TABLES,
-    TEXT,
-    UNKNOWN,
-    VOCABULARY,
     Device,
     InferencePrecision,
     SettingError,
@@ -38,14 +26,13 @@ LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
+Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+SoftSymmetrization = Literal["product", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
-ADDRESS, LIMITS = "Address", "Limits"
 _GOLD_BASE = "0; 1 if each line has one link"
 _OF_TRAIN = "that of [train]"
 
@@ -68,7 +55,7 @@ def host_names(name: str, text: str) -> list[str]:
 
 
 def _budget(help: str) -> Any:  # noqa: A002
-    return common(None, help, BUDGET, above=0, at_most=1e15, unset="by scale")
+    return common(None, help, above=0, at_most=1e15, unset="by scale")
 
 
 class PrepConfig(Settings, section="prep"):
@@ -78,42 +65,39 @@ class PrepConfig(Settings, section="prep"):
         "auto",
         "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
         "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
-        VOCABULARY,
+        of_vocabulary=True,
     )
     shortlist: str = common(
-        "30000", "Word ids per side, including </s> and <unk>.", VOCABULARY, form=pair_of_sizes, metavar="N|N:M"
+        "30000", "Word ids per side, including </s> and <unk>.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M"
     )
-    min_count: int = setting(1, "Less frequent words are unknown.", VOCABULARY, at_least=1)
-    size: str = common("8000", "Subword pieces per side.", VOCABULARY, form=pair_of_sizes, metavar="N|N:M")
-    joint: bool = setting(False, "Both sides have the same subword pieces.", VOCABULARY, since="0.2.0")
+    min_count: int = setting(1, "Less frequent words are unknown.", of_vocabulary=True, at_least=1)
+    size: str = common("8000", "Subword pieces per side.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M")
+    joint: bool = setting(False, "Both sides have the same subword pieces.", of_vocabulary=True, since="0.2.0")
     vocabulary_from: str = common(
-        "", "Model or prepared corpus whose vocabularies and tokenisers to use.", VOCABULARY, path="MODEL|DATA"
+        "", "Model or prepared corpus whose vocabularies and tokenisers to use.", path="MODEL|DATA"
     )
     max_length: int = setting(
-        50,
-        "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
-        TEXT,
+        50, "Drop pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all."
     )
     clean: bool = common(
-        False, "Drop training pairs that are probably no translations, each reason counted.", TEXT, since="0.2.0"
+        False, "Drop training pairs that are probably no translations, each reason counted.", since="0.2.0"
     )
     dev_lines: int = common(
-        0, "Set this number of random training pairs aside as dev text.", TEXT, at_most=10**6, since="0.2.0"
+        0, "Set this number of random training pairs aside as dev text.", at_most=10**6, since="0.2.0"
     )
     test_lines: int = common(
-        0, "Set this number of random training pairs aside as test text.", TEXT, at_most=10**6, since="0.2.0"
+        0, "Set this number of random training pairs aside as test text.", at_most=10**6, since="0.2.0"
     )
     columns: str = setting(
         "",
         "Columns of TSV files, by name or number.",
-        TEXT,
         form=two_columns,
         metavar="SRC,TGT",
         unset="those that the header names, or the only two",
         since="0.2.0",
     )
-    drop_duplicates: bool = setting(False, "Drop repeated training pairs.", TEXT)
-    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", MACHINE, affects="machine")
+    drop_duplicates: bool = setting(False, "Drop repeated training pairs.")
+    workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -138,86 +122,76 @@ class PrepConfig(Settings, section="prep"):
 class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
-    weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.", MODEL)
+    weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.")
     entries: Literal["best", "all"] | None = setting(
-        None, "Of n-best lists: one line per sentence, or per entry.", TEXT, unset="all for json, else best"
+        None, "Of n-best lists: one line per sentence, or per entry.", unset="all for json, else best"
     )
 
 
 class TranslateConfig(Settings, section="translate"):
     """How `translate` searches and what it prints (section [translate])."""
 
-    beam: int = common(12, "Width of the beam.", SEARCH, at_least=1)
-    search: Search = setting("beam", "beam, or the search of the paper's released code.", SEARCH)
-    length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", SEARCH, at_most=50)
-    word_penalty: float = setting(
-        0.0, "Subtracted for each word from the log-probability.", SEARCH, at_least=-1e6, at_most=1e6
-    )
-    coverage_penalty: float = setting(0.0, "Penalty for source words with little attention.", SEARCH, at_most=1e6)
-    min_length_ratio: float = setting(0.0, "Smallest length, as a multiple of the source length.", SEARCH)
+    beam: int = common(12, "Width of the beam.", at_least=1)
+    search: Search = setting("beam", "beam, or the search of the paper's released code.")
+    length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", at_most=50)
+    word_penalty: float = setting(0.0, "Subtracted for each word from the log-probability.", at_least=-1e6, at_most=1e6)
+    coverage_penalty: float = setting(0.0, "Penalty for source words with little attention.", at_most=1e6)
+    min_length_ratio: float = setting(0.0, "Smallest length, as a multiple of the source length.")
     max_length_ratio: float = setting(
-        3.0, "Largest length, as a multiple of the source length.", SEARCH, above=0, at_most=1000, server_only=True
+        3.0, "Largest length, as a multiple of the source length.", above=0, at_most=1000, server_only=True
     )
-    n_best: int = common(1, "Translations printed per line.", TEXT, at_least=1, affects="printing")
-    sample: bool = setting(False, "Draw words at random instead of searching.", SAMPLING)
-    temperature: float = setting(1.0, "Below 1, sampling is sharper.", SAMPLING, above=0, at_most=1e6)
-    top_k: int = setting(0, "Draw from the K most probable words; 0 = all.", SAMPLING)
-    seed: int = setting(1234, "Seed of sampling.", SAMPLING, at_least=-(2**63), at_most=2**63 - 1)
+    n_best: int = common(1, "Translations printed per line.", at_least=1, affects="printing")
+    sample: bool = setting(False, "Draw words at random instead of searching.")
+    temperature: float = setting(1.0, "Below 1, sampling is sharper.", above=0, at_most=1e6)
+    top_k: int = setting(0, "Draw from the K most probable words; 0 = all.")
+    seed: int = setting(1234, "Seed of sampling.", at_least=-(2**63), at_most=2**63 - 1)
     ensemble: Literal["probability", "log"] = setting(
-        "probability", "Whether several models average probabilities or log-probabilities.", SEARCH, loading=True
+        "probability", "Whether several models average probabilities or log-probabilities.", loading=True
     )
-    allow_unk: bool = setting(False, "Let the search generate <unk>.", UNKNOWN)
-    replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.", UNKNOWN)
-    lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", UNKNOWN, path="FILE")
-    candidates: int = setting(
-        0, "Search only the lexicon's and the N most frequent words; 0 = all.", UNKNOWN, server_only=True
-    )
+    allow_unk: bool = setting(False, "Let the search generate <unk>.")
+    replace_unk: bool = common(False, "Replace <unk> by its aligned source word or that word's translation.")
+    lexicon: str = common("", "Word translations: for replace_unk, or to restrict the search.", path="FILE")
+    candidates: int = setting(0, "Search only the lexicon's and the N most frequent words; 0 = all.", server_only=True)
     format: Literal["text", "json"] = common(
-        "text", "Print text, or one JSON object per line.", TEXT, affects="printing", server_only=True
+        "text", "Print text, or one JSON object per line.", affects="printing", server_only=True
     )
     input_format: Literal["text", "json"] = setting(
-        "text",
-        'Read text, or JSON objects with "text", "prefix" and "phrases".',
-        TEXT,
-        affects="printing",
-        server_only=True,
+        "text", 'Read text, or JSON objects with "text", "prefix" and "phrases".', affects="printing", server_only=True
     )
-    word_scores: bool = setting(False, "Also print the log-probability of each word.", TEXT, affects="printing")
+    word_scores: bool = setting(False, "Also print the log-probability of each word.", affects="printing")
     alignment: Literal["none", "hard", "soft"] = common(
-        "none", "Also print links i-j or all weights.", TEXT, affects="printing"
+        "none", "Also print links i-j or all weights.", affects="printing"
     )
     tokenized: bool = common(
-        False, "The text is tokenised: split it at spaces, print tokens.", TEXT, flags="--tokenized/--raw"
+        False, "The text is tokenised: split it at spaces, print tokens.", flags="--tokenized/--raw"
     )
     split_sentences: bool = common(
-        False, "Translate each sentence of a line separately.", TEXT, flags="--split-sentences/--whole-lines"
+        False, "Translate each sentence of a line separately.", flags="--split-sentences/--whole-lines"
     )
-    glossary: str = common("", "Required translations of terms: source, tab, target in each line.", TEXT, path="FILE")
+    glossary: str = common("", "Required translations of terms: source, tab, target in each line.", path="FILE")
     save_alignments_of: Literal["best", "n-best"] = setting(
         "best",
         "Translations with saved alignments: the best of each line, or all of n_best.",
-        TEXT,
         affects="printing",
         server_only=True,
         since="0.3.0",
     )
     alignment_type: Literal["float16", "float32"] = setting(
-        "float16", "Type of the saved weights.", TEXT, affects="printing", server_only=True, since="0.3.0"
+        "float16", "Type of the saved weights.", affects="printing", server_only=True, since="0.3.0"
     )
-    batch_size: int = setting(0, "Source words searched together; 0 = automatic.", MACHINE, affects="machine")
-    max_source_length: int = setting(500, "Translate longer lines in pieces.", SEARCH, at_least=1, server_only=True)
+    batch_size: int = setting(0, "Source words searched together; 0 = automatic.", affects="machine")
+    max_source_length: int = setting(500, "Translate longer lines in pieces.", at_least=1, server_only=True)
     max_memory: str = setting(
         "",
         "Memory limit, such as 2G.",
-        MACHINE,
         form=byte_count,
         metavar="SIZE",
         unset="a tenth of the machine's",
         affects="machine",
         loading=True,
     )
-    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
-    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
+    device: Device = common("auto", DEVICE_HELP, affects="machine", loading=True)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True, loading=True)
 
     def __post_init__(self) -> None:
@@ -238,52 +212,44 @@ class TranslateConfig(Settings, section="translate"):
 class ScoreConfig(Settings, section="score"):
     """What `score` measures and prints (section [score])."""
 
-    by_length: bool = common(False, "Also score by sentence length.", TABLES)
-    length_of: LengthOf = setting("source", "Text whose lengths define the buckets.", TABLES)
-    buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", TABLES, metavar="N,...")
-    cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.", TABLES)
+    by_length: bool = common(False, "Also score by sentence length.")
+    length_of: LengthOf = setting("source", "Text whose lengths define the buckets.")
+    buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", metavar="N,...")
+    cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.")
     known_words: bool = common(
-        False, "Also score only the sentences without unknown words, as in the article's Table 1.", TABLES
+        False, "Also score only the sentences without unknown words, as in the article's Table 1."
     )
-    differences: int = common(0, "Print the N sentences in which the first two systems differ most.", TABLES)
+    differences: int = common(0, "Print the N sentences in which the first two systems differ most.")
     metrics: str = common(
         "",
         "Some of bleu, chrf, chrf++, ter (slow), multi-bleu (Moses tokens), or all.",
-        MEASURES,
         unset="bleu,chrf,chrf++",
         metavar="NAME,...",
     )
-    lowercase: bool = setting(False, "Lowercase texts before BLEU.", MEASURES)
+    lowercase: bool = setting(False, "Lowercase texts before BLEU.")
     tokenize: str = setting(
         "",
         "sacreBLEU's tokeniser for BLEU: 13a, none, intl, char, zh, ja-mecab or ko-mecab.",
-        MEASURES,
         unset="by the target language, 13a for most",
         metavar="NAME",
     )
     target_language: str = setting(
         "",
         "Language of the translations, for the tokenisers of BLEU and multi-bleu.",
-        MEASURES,
         unset="the ending of the reference, or the model's",
         metavar="LANG",
     )
     confidence: bool | None = common(
-        None, "Print 95% confidence intervals.", CONFIDENCE, unset="where systems or lengths are compared"
+        None, "Print 95% confidence intervals.", unset="where systems or lengths are compared"
     )
-    bootstrap: int = setting(1000, "Bootstrap samples.", CONFIDENCE, at_least=2, at_most=1_000_000)
-    trials: int = setting(10_000, "Trials of approximate randomisation.", CONFIDENCE, at_least=1, at_most=1_000_000)
-    seed: int | None = setting(
-        None, "Seed of the samples.", CONFIDENCE, unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1
-    )
-    significance: Significance = common(
-        "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.", CONFIDENCE
-    )
-    format: Literal["text", "json", "csv"] = common("text", "Format of the result.", TABLES)
+    bootstrap: int = setting(1000, "Bootstrap samples.", at_least=2, at_most=1_000_000)
+    trials: int = setting(10_000, "Trials of approximate randomisation.", at_least=1, at_most=1_000_000)
+    seed: int | None = setting(None, "Seed of the samples.", unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1)
+    significance: Significance = common("bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.")
+    format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
     fail_under: float | None = common(
         None,
         "Exit with 1 if the BLEU (or else the first metric) of a system is lower.",
-        TABLES,
         at_least=-1e9,
         at_most=1e9,
         unset="no limit",
@@ -294,40 +260,33 @@ class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
     links: LinkMethod | None = setting(
-        None, "How weights become links.", ALIGNMENT, unset="threshold if a threshold is given, else argmax"
+        None, "How weights become links.", unset="threshold if a threshold is given, else argmax"
     )
-    threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", ALIGNMENT, at_most=1)
+    threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
         "auto",
-        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
-        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
-        "shifted for two.",
-        ALIGNMENT,
+        "Weights that align a word: those of its step (current), of the next step (shifted), or given the word "
+        "(posterior). auto: current for one model, posterior or shifted for two.",
     )
-    temperature: float = setting(
-        1.0, "Raise weights to the power 1 / temperature.", ALIGNMENT, at_least=0.01, at_most=100
-    )
-    drop_end: bool = setting(False, "Remove </s> from the weights.", ALIGNMENT)
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
-        ALIGNMENT,
+        "grow-diag-final-and (of links), product, agreement (of weights).",
         metavar="METHOD",
         unset="agreement; product with a word aligner",
         server_only=True,
     )
-    batch_size: int = setting(80, "Pairs per batch.", MACHINE, at_least=1, affects="machine")
+    batch_size: int = setting(80, "Pairs per batch.", at_least=1, affects="machine")
     alignment_type: Literal["float16", "float32"] = setting(
-        "float16", "Type of the stored weights.", TEXT, affects="printing"
+        "float16", "Type of the stored weights.", affects="printing"
     )
     which: Literal["best", "last"] = setting(
-        "best", "Weights of the best validation, or the last ones.", MODEL, affects="machine", loading=True
+        "best", "Weights of the best validation, or the last ones.", affects="machine", loading=True
     )
-    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine", loading=True)
-    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, MACHINE, loading=True)
+    device: Device = common("auto", DEVICE_HELP, affects="machine", loading=True)
+    precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(loading=True)
-    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", TEXT, flags="--tokenized/--raw")
+    tokenized: bool = common(False, "The texts are tokenised: split them at spaces.", flags="--tokenized/--raw")
 
 
 class LinkConfig(Settings, section="link"):
@@ -336,17 +295,15 @@ class LinkConfig(Settings, section="link"):
     max_time: str = common(
         "",
         "Finish in about this time: 2m, 1h.",
-        BUDGET,
         form=seconds,
         metavar="TIME",
         unset="as long as the corpus needs",
         affects="budget",
     )
-    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", BUDGET, flags="--quick/--thorough")
+    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", flags="--quick/--thorough")
     tokenized: bool = common(
         False,
         "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",
-        TEXT,
         flags="--tokenized/--raw",
     )
     threads: int = threads_setting()
@@ -355,24 +312,20 @@ class LinkConfig(Settings, section="link"):
 class AerConfig(Settings, section="aer"):
     """How `aer` reads links and what it prints (section [aer])."""
 
-    gold_base: int | None = common(None, "First position in GOLD.", TEXT, at_most=1, unset=_GOLD_BASE)
-    links_base: int | None = common(None, "First position in LINKS.", TEXT, at_most=1, unset=_GOLD_BASE)
-    reverse_gold: bool = common(False, "GOLD has the target first.", TEXT, flags="--reverse-gold/--keep-gold")
-    reverse_links: bool = setting(False, "LINKS have the target first.", TEXT)
-    links: LinkMethod | None = setting(
-        None, "Read the links of an .h5 from its weights.", TEXT, unset="the stored links"
-    )
-    threshold: float | None = setting(
-        None, "Smallest weight of a link of an .h5.", TEXT, at_most=1, unset="the stored links"
-    )
-    by_length: bool = common(False, "Also compare by words of the source.", TABLES)
+    gold_base: int | None = common(None, "First position in GOLD.", at_most=1, unset=_GOLD_BASE)
+    links_base: int | None = common(None, "First position in LINKS.", at_most=1, unset=_GOLD_BASE)
+    reverse_gold: bool = common(False, "GOLD has the target first.", flags="--reverse-gold/--keep-gold")
+    reverse_links: bool = setting(False, "LINKS have the target first.")
+    links: LinkMethod | None = setting(None, "Read the links of an .h5 from its weights.", unset="the stored links")
+    threshold: float | None = setting(None, "Smallest weight of a link of an .h5.", at_most=1, unset="the stored links")
+    by_length: bool = common(False, "Also compare by words of the source.")
     buckets: str | None = setting(
-        None, "Upper ends of the rows of --by-length.", TABLES, metavar="N,...", unset="10,20,30,40,50,60"
+        None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
     )
     alpha: float | None = setting(
-        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", MEASURES, at_most=1, metavar="A", unset="none"
+        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", at_most=1, metavar="A", unset="none"
     )
-    format: Literal["text", "json", "csv"] = common("text", "Format of the result.", TABLES)
+    format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -383,50 +336,41 @@ class AerConfig(Settings, section="aer"):
 class ViewConfig(Settings, section="view"):
     """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
 
-    gold_base: int | None = common(None, "First position in the gold links.", TEXT, at_most=1, unset=_GOLD_BASE)
-    reverse_gold: bool = common(
-        False, "The gold links have the target first.", TEXT, flags="--reverse-gold/--keep-gold"
-    )
-    rank: int = common(0, "Place in the n-best list, if the file has one.", ALIGNMENT)
-    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.", MEASURES)
-    limit: int | None = common(
-        None, "Largest number of sentences of a page; 0 = all.", TEXT, unset="20000; of a lesson 500"
-    )
-    end: bool = setting(True, "Draw the row and the column of </s>.", ALIGNMENT)
-    hard_links: bool = setting(False, "Also draw the hard links of the file.", ALIGNMENT)
-    width: int | None = setting(None, "Columns of the terminal.", MACHINE, at_least=10, unset="all")
+    gold_base: int | None = common(None, "First position in the gold links.", at_most=1, unset=_GOLD_BASE)
+    reverse_gold: bool = common(False, "The gold links have the target first.", flags="--reverse-gold/--keep-gold")
+    rank: int = common(0, "Place in the n-best list, if the file has one.")
+    x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.")
+    limit: int | None = common(None, "Largest number of sentences of a page; 0 = all.", unset="20000; of a lesson 500")
+    end: bool = setting(True, "Draw the row and the column of </s>.")
+    hard_links: bool = setting(False, "Also draw the hard links of the file.")
+    width: int | None = setting(None, "Columns of the terminal.", at_least=10, unset="all")
 
 
 class SampleConfig(Settings, section="sample"):
     """The size of a sample corpus (section [sample])."""
 
-    pairs: int = common(20_000, "Training pairs.", TEXT, at_least=1)
-    seed: int = common(1, "Another seed gives other sentences.", TEXT, at_most=2**63 - 1)
+    pairs: int = common(20_000, "Training pairs.", at_least=1)
+    seed: int = common(1, "Another seed gives other sentences.", at_most=2**63 - 1)
 
 
 class ReproduceConfig(Settings, section="reproduce"):
     """Which experiments of the article are repeated, and what their report contains (section [reproduce])."""
 
     scale: Literal["tiny", "small", "paper"] = common(
-        "small", "Sizes: minutes or hours on a laptop, or the paper's own.", MODEL
+        "small", "Sizes: minutes or hours on a laptop, or the paper's own."
     )
     models: str = common(
-        "", "Which of the article's models.", MODEL, unset="all; with --systems none", metavar="all|none|NAME,..."
+        "", "Which of the article's models.", unset="all; with --systems none", metavar="all|none|NAME,..."
     )
-    systems: str = common(
-        "none", "Systems around the article, compared in one table.", MODEL, metavar="all|none|NAME,..."
-    )
-    seeds: int = common(1, "Models of each kind.", MODEL, at_least=1)
+    systems: str = common("none", "Systems around the article, compared in one table.", metavar="all|none|NAME,...")
+    seeds: int = common(1, "Models of each kind.", at_least=1)
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    updates: int | None = setting(
-        None, "Budget of each model: updates.", BUDGET, above=0, at_most=1e15, unset="by scale"
-    )
-    jobs: int = common(1, "Models trained at the same time.", MACHINE, at_least=1)
+    updates: int | None = setting(None, "Budget of each model: updates.", above=0, at_most=1e15, unset="by scale")
+    jobs: int = common(1, "Models trained at the same time.", at_least=1)
     sentences: str = setting(
         "",
         "Lines of the test set that Figure 3 shows, counted from 1; or none.",
-        TEXT,
         unset="4 sentences of 10 to 20 words",
         metavar="N,...",
     )
@@ -440,25 +384,20 @@ class ReproduceConfig(Settings, section="reproduce"):
 class ServeConfig(Settings, section="serve"):
     """Where `serve` listens, and what one client may ask for (section [serve])."""
 
-    port: int = common(5000, "Port; 0 chooses a free one.", ADDRESS, at_most=65535)
-    host: str = common("127.0.0.1", "Address to listen on; the default serves this machine only.", ADDRESS)
+    port: int = common(5000, "Port; 0 chooses a free one.", at_most=65535)
+    host: str = common("127.0.0.1", "Address to listen on; the default serves this machine only.")
     allowed_hosts: str = setting(
         "",
         "More names by which clients may address the server, or *.",
-        ADDRESS,
         form=host_names,
         metavar="NAME,...",
         unset="localhost, 127.0.0.1, [::1] and the host",
     )
-    max_body: str = setting("1M", "Largest body of a request.", LIMITS, form=byte_count, metavar="SIZE")
-    max_lines: int = setting(1000, "Largest number of lines of a request.", LIMITS, at_least=1)
-    max_characters: int = setting(20_000, "Largest number of characters of a line.", LIMITS, at_least=1)
-    max_queue: int = setting(10_000, "Largest number of lines that wait.", LIMITS, at_least=1)
-    time_limit: str = common("60s", "Longest time of a request.", LIMITS, form=seconds, metavar="TIME")
+    max_body: str = setting("1M", "Largest body of a request.", form=byte_count, metavar="SIZE")
+    max_lines: int = setting(1000, "Largest number of lines of a request.", at_least=1)
+    max_characters: int = setting(20_000, "Largest number of characters of a line.", at_least=1)
+    max_queue: int = setting(10_000, "Largest number of lines that wait.", at_least=1)
+    time_limit: str = common("60s", "Longest time of a request.", form=seconds, metavar="TIME")
     shutdown_time: str = setting(
-        "20s",
-        "After Ctrl-C or SIGTERM, answer waiting requests for at most this time.",
-        LIMITS,
-        form=seconds,
-        metavar="TIME",
+        "20s", "After Ctrl-C or SIGTERM, answer waiting requests for at most this time.", form=seconds, metavar="TIME"
     )

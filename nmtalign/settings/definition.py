@@ -26,10 +26,6 @@ Precision = Literal["auto", "fp32", "bf16"]
 InferencePrecision = Literal["auto", "fp32", "bf16", "int8"]
 Device = Literal["auto", "cpu", "cuda", "mps"]
 
-TEXT, VOCABULARY, MODEL, ATTENTION, ALIGNMENT = "Text", "Vocabulary", "Model", "Attention", "Alignment"
-OPTIMISER, BATCHES, BUDGET, MACHINE = "Optimiser", "Batches", "Budget and validation", "Machine"
-SEARCH, UNKNOWN, SAMPLING = "Search", "Unknown words", "Sampling"
-MEASURES, TABLES, CONFIDENCE = "Metrics", "Tables", "Confidence"
 DEVICE_HELP = "Device: auto is cuda if PyTorch sees a GPU, else cpu; mps is Apple's GPU (untested)."
 PRECISION_HELP = "Precision of matrix products; auto is bf16 where it is faster than fp32, else fp32."
 INFERENCE_PRECISION_HELP = (
@@ -56,12 +52,12 @@ class Setting:
     """
 
     help: str
-    panel: str
     common: bool = False
     affects: Affects = "result"
     loading: bool = False  # fixed when a model is loaded
     server_only: bool = False  # a client of `serve` may not change it
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
+    of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
     since: str = ""  # the version that introduced it, if that was not the first one
     at_least: float | None = None
     at_most: float | None = None
@@ -160,27 +156,27 @@ class Setting:
 
 SECTIONS: dict[str, dict[str, Setting]] = {}
 """The settings of each section of nmtalign.toml, by name; filled by `Settings`."""
-_UNDESCRIBED = Setting("", "")
+_UNDESCRIBED = Setting("")
 _DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
 
-def setting(default: T, help: str, panel: str, path: str = "", **details: Any) -> T:  # noqa: A002
+def setting(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa: A002
     """A field of a configuration dataclass; `details` are further fields of `Setting`.
 
     `path` is the placeholder of the name of a file or folder.
     """
     details |= {"is_path": True, "metavar": path} if path else {}
-    made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, panel, **details)})
+    made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
     return made
 
 
-def common(default: T, help: str, panel: str, path: str = "", **details: Any) -> T:  # noqa: A002
+def common(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa: A002
     """A `setting` that is also an option of its command."""
-    return setting(default, help, panel, path, common=True, **details)
+    return setting(default, help, path, common=True, **details)
 
 
 def threads_setting(**details: Any) -> int:
-    return setting(0, "CPU threads; 0 lets PyTorch choose.", MACHINE, at_most=1000, affects="machine", **details)
+    return setting(0, "CPU threads; 0 lets PyTorch choose.", at_most=1000, affects="machine", **details)
 
 
 @dataclass_transform(frozen_default=True)
@@ -340,13 +336,8 @@ class Implication:
         return bool(value == self.value if self.value else value) and not values.get(self.unless)
 
 
-def chooses_vocabulary(one: Setting) -> bool:
-    """Whether a setting of `prep` has no effect if the vocabularies of a model or of another corpus are used."""
-    return one.panel == VOCABULARY and not one.is_path
-
-
 IMPLICATIONS = (
-    Implication("prep", "vocabulary_from", replaces=chooses_vocabulary, excludes=True),
+    Implication("prep", "vocabulary_from", replaces=lambda one: one.of_vocabulary, excludes=True),
     # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half the
     # source length.
     Implication("translate", "search", "paper", defaults={"length_penalty": 0.0, "min_length_ratio": 0.5}),

@@ -4,16 +4,8 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
-    ALIGNMENT,
-    ATTENTION,
-    BATCHES,
-    BUDGET,
     DEVICE_HELP,
-    MACHINE,
-    MODEL,
-    OPTIMISER,
     PRECISION_HELP,
-    VOCABULARY,
     Device,
     Precision,
     Settings,
@@ -45,12 +37,12 @@ Metric = Literal["loss", "bleu"]
 _WIDEST = 2**20  # units of a layer: the number of bytes of any weight fits in 64 bits
 
 
-def _units(default: int, help: str, panel: str, **details: Any) -> int:  # noqa: A002
-    return setting(default, help, panel, **{"at_least": 1, "at_most": _WIDEST, **details})
+def _units(default: int, help: str, **details: Any) -> int:  # noqa: A002
+    return setting(default, help, **{"at_least": 1, "at_most": _WIDEST, **details})
 
 
 def _words(default: int, help: str) -> int:  # noqa: A002
-    return setting(default, help, VOCABULARY, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
+    return setting(default, help, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
 class ModelConfig(Settings, section="train"):
@@ -61,79 +53,66 @@ class ModelConfig(Settings, section="train"):
 
     source_vocabulary_size: int = _words(30000, "Source word ids K, </s> and <unk> included.")
     target_vocabulary_size: int = _words(30000, "Target word ids K, </s> and <unk> included.")
-    one_embedding: bool = setting(False, "Whether both sides share word vectors.", VOCABULARY, internal=True)
-    architecture: Architecture = setting("recurrent", "Recurrent nets, or a Transformer (Vaswani et al. 2017).", MODEL)
-    embedding: int = _units(620, "Size m of word embeddings, and of all layers of a Transformer.", MODEL)
+    one_embedding: bool = setting(False, "Whether both sides share word vectors.", internal=True)
+    architecture: Architecture = setting("recurrent", "Recurrent nets, or a Transformer (Vaswani et al. 2017).")
+    embedding: int = _units(620, "Size m of word embeddings, and of all layers of a Transformer.")
     hidden: int = _units(
-        1000,
-        "Hidden units n of the decoder, and of each encoder direction; of feed-forward nets in a Transformer.",
-        MODEL,
+        1000, "Hidden units n of the decoder, and of each encoder direction; of feed-forward nets in a Transformer."
     )
-    attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.", ATTENTION)
-    maxout: int = _units(500, "Maxout units l, each the larger of two values.", MODEL)
-    output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", MODEL, at_least=0)
-    layers: int = setting(1, "Layers of the encoder, and of the decoder.", MODEL, at_least=1, at_most=64)
-    heads: int = setting(4, "Heads of each attention of a Transformer.", ATTENTION, at_least=1, at_most=_WIDEST)
-    norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.", MODEL)
+    attention_hidden: int = _units(1000, "Hidden units n' of the alignment model.")
+    maxout: int = _units(500, "Maxout units l, each the larger of two values.")
+    output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", at_least=0)
+    layers: int = setting(1, "Layers of the encoder, and of the decoder.", at_least=1, at_most=64)
+    heads: int = setting(4, "Heads of each attention of a Transformer.", at_least=1, at_most=_WIDEST)
+    norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.")
     shared_embeddings: bool = setting(
-        False, "The softmax and the target word vectors share weights; both sides do if their words are equal.", MODEL
+        False, "The softmax and the target word vectors share weights; both sides do if their words are equal."
     )
-    alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.", ATTENTION)
-    alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.", ATTENTION)
-    residual: bool = setting(False, "Residual connections from the third layer on.", MODEL)
-    cell: Cell = setting(
-        "paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM; light and minimal: no product.", MODEL
-    )
+    alignment_layer: int = setting(0, "Decoder layer whose weights align, in a Transformer; 0 = last.")
+    alignment_head: int = setting(0, "Head whose weights align, in a Transformer; 0 = mean of all.")
+    residual: bool = setting(False, "Residual connections from the third layer on.")
+    cell: Cell = setting("paper", "Gated unit: the paper's, cuDNN's GRU, an LSTM; light and minimal: no product.")
     order: Order = setting(
         "look-generate-update",
         "look-generate-update (the paper's code), look-update-generate (its text) or update-look-generate (Luong's).",
-        MODEL,
     )
     attention: Attention = setting(
-        "additive", "Attention energy; concat is additive; none encodes a fixed-length vector.", ATTENTION
+        "additive", "Attention energy; concat is additive; none encodes a fixed-length vector."
     )
     attention_kind: AttentionKind = setting(
-        "soft",
-        "marginal and hard: each word comes from one source position, which is latent.",
-        ATTENTION,
-        adaptable=True,
+        "soft", "marginal and hard: each word comes from one source position, which is latent.", adaptable=True
     )
     attention_positions: int = setting(
         6,
         "Positions that marginal attention sums over; the others share one term.",
-        ATTENTION,
         at_least=1,
         at_most=1000,
         adaptable=True,
     )
-    attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.", ATTENTION)
+    attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.")
     attention_span: AttentionSpan = setting(
         "global",
         "local-m attends to a window around the number of the step, local-p around a predicted position (Luong et al. "
         "2015).",
-        ATTENTION,
     )
     attention_window: int = setting(
-        10, "Source words on each side of the position of local attention.", ATTENTION, at_least=1, at_most=10**6
+        10, "Source words on each side of the position of local attention.", at_least=1, at_most=10**6
     )
     input_feeding: InputFeeding = setting(
-        "context",
-        "What each step of the decoder gets from the step before: its context or its attentional vector.",
-        MODEL,
+        "context", "What each step of the decoder gets from the step before: its context or its attentional vector."
     )
     readout: ReadoutKind = setting(
         "maxout",
         "Layer between the decoder's state and the softmax: maxout (the paper), attentional (Luong et al. 2015), or "
         "direct (none).",
-        MODEL,
     )
-    coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).", ATTENTION)
-    bidirectional: bool = setting(True, "Encode in both directions.", MODEL)
-    reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.", MODEL)
-    readout_previous_word: bool = setting(True, "Readout sees the previous word.", MODEL)
-    copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).", MODEL)
-    dropout: float = setting(0.0, "Share of units set to 0.", MODEL, below=1, adaptable=True)
-    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", MODEL, adaptable=True)
+    coverage: Coverage = setting("none", "linguistic: each step sees earlier weights (Tu et al. 2016).")
+    bidirectional: bool = setting(True, "Encode in both directions.")
+    reverse_source: bool = setting(False, "A unidirectional encoder reads from the last word to the first.")
+    readout_previous_word: bool = setting(True, "Readout sees the previous word.")
+    copy: bool = setting(False, "Also copy source words, so that no word is unknown (See et al. 2017).")
+    dropout: float = setting(0.0, "Share of units set to 0.", below=1, adaptable=True)
+    initialisation: Initialisation = setting("paper", "Distribution of the first weights.", adaptable=True)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -206,51 +185,45 @@ class TrainingConfig(Settings, section="train"):
     loss_normalization, patience and precision.
     """
 
-    optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.", OPTIMISER)
-    learning_rate: float = setting(1.0, "Highest learning rate.", OPTIMISER, above=0)
-    rho: float = setting(0.95, "Decay of Adadelta's averages.", OPTIMISER, below=1)
-    epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", OPTIMISER, above=0)
-    beta1: float = setting(0.9, "Decay of Adam's average gradient.", OPTIMISER, below=1)
-    beta2: float = setting(0.98, "Decay of Adam's average squared gradient.", OPTIMISER, below=1)
-    weight_decay: float = setting(0.0, "Weight decay of AdamW.", OPTIMISER)
-    schedule: Schedule = setting("constant", "Learning rate over time; linear falls to 0 at the end.", OPTIMISER)
-    warmup: int = setting(0, "Updates in which the learning rate rises linearly.", OPTIMISER)
-    clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.", OPTIMISER)
-    loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.", OPTIMISER)
-    label_smoothing: float = setting(0.0, "Share of probability spread over all words.", OPTIMISER, below=1)
-    batch_size: int = common(80, "Sentences or tokens per minibatch.", BATCHES, at_least=1)
-    batch_unit: BatchUnit = setting("sentences", "What batch_size counts.", BATCHES)
-    accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", BATCHES, at_least=1)
-    window: int = setting(20, "Minibatches that are sorted by length together.", BATCHES)
-    shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.", BATCHES)
+    optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.")
+    learning_rate: float = setting(1.0, "Highest learning rate.", above=0)
+    rho: float = setting(0.95, "Decay of Adadelta's averages.", below=1)
+    epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", above=0)
+    beta1: float = setting(0.9, "Decay of Adam's average gradient.", below=1)
+    beta2: float = setting(0.98, "Decay of Adam's average squared gradient.", below=1)
+    weight_decay: float = setting(0.0, "Weight decay of AdamW.")
+    schedule: Schedule = setting("constant", "Learning rate over time; linear falls to 0 at the end.")
+    warmup: int = setting(0, "Updates in which the learning rate rises linearly.")
+    clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.")
+    loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.")
+    label_smoothing: float = setting(0.0, "Share of probability spread over all words.", below=1)
+    batch_size: int = common(80, "Sentences or tokens per minibatch.", at_least=1)
+    batch_unit: BatchUnit = setting("sentences", "What batch_size counts.")
+    accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", at_least=1)
+    window: int = setting(20, "Minibatches that are sorted by length together.")
+    shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.")
     max_length: int = setting(
-        50,
-        "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all.",
-        BATCHES,
+        50, "Skip pairs with more tokens on either side (of a bytes vocabulary: 10 times as many bytes); 0 keeps all."
     )
-    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", BUDGET, affects="budget")
-    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", BUDGET, at_most=1e9, affects="budget")
-    max_time: str = common(
-        "", "Stop after this time: 60s, 15m, 2h.", BUDGET, form=seconds, metavar="TIME", affects="budget"
-    )
-    patience: int = setting(
-        10, "Stop after this many validations without progress; 0 = never.", BUDGET, affects="budget"
-    )
-    metric: Metric = setting("loss", "Validation figure that selects the best weights.", BUDGET)
+    max_updates: int = common(0, "Stop after this many updates; 0 = no limit.", affects="budget")
+    epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", at_most=1e9, affects="budget")
+    max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", form=seconds, metavar="TIME", affects="budget")
+    patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", affects="budget")
+    metric: Metric = setting("loss", "Validation figure that selects the best weights.")
     validate_every: str = setting(
-        "1000", "Updates, a time or `epoch`.", BUDGET, form=interval, metavar="N|TIME|epoch", affects="budget"
+        "1000", "Updates, a time or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="budget"
     )
     bleu_sentences: int = setting(
-        500, "Development sentences translated at each validation; 0 = none.", BUDGET, affects="budget"
+        500, "Development sentences translated at each validation; 0 = none.", affects="budget"
     )
     checkpoint_every: str = setting(
-        "10m", "Updates, a time or `epoch`.", MACHINE, form=interval, metavar="N|TIME|epoch", affects="machine"
+        "10m", "Updates, a time or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="machine"
     )
-    log_every: int = setting(100, "Updates between two lines of the log.", BUDGET, at_least=1, affects="printing")
-    init_from: str = common("", "Model with the first weights and the architecture.", MODEL, path="MODEL")
-    guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", ALIGNMENT, path="FILE")
-    guided_weight: float = setting(0.5, "Weight of the loss of the links.", ALIGNMENT, at_most=1e6)
-    seed: int = common(1234, "Seed of weights, order and dropout.", MACHINE, at_most=2**63 - 1)
-    device: Device = common("auto", DEVICE_HELP, MACHINE, affects="machine")
-    precision: Precision = setting("auto", PRECISION_HELP, MACHINE)
+    log_every: int = setting(100, "Updates between two lines of the log.", at_least=1, affects="printing")
+    init_from: str = common("", "Model with the first weights and the architecture.", path="MODEL")
+    guided_alignment: str = common("", "Word links to learn, as 0-0 2-1, one line per pair.", path="FILE")
+    guided_weight: float = setting(0.5, "Weight of the loss of the links.", at_most=1e6)
+    seed: int = common(1234, "Seed of weights, order and dropout.", at_most=2**63 - 1)
+    device: Device = common("auto", DEVICE_HELP, affects="machine")
+    precision: Precision = setting("auto", PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True)

@@ -199,7 +199,7 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
         return _Columns(0, 1, header=False)
     raise UsageError(
         f"{name}: {_counted(len(names))}, and line 1 does not name {' and '.join(filter(None, languages)) or 'two'}; "
-        "choose two with --columns, such as --columns 1,2"
+        "choose two, such as --set columns=1,2"
     )
 
 
@@ -216,9 +216,7 @@ def _named(name: str, names: Sequence[str], wanted: str) -> int:
         return bare.index(wanted.lower())
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
-    raise UsageError(
-        f"--columns: {name} has no column {wanted}; it has {_counted(len(names))}: {', '.join(names)[:80]}"
-    )
+    raise UsageError(f"columns: {name} has no column {wanted}; it has {_counted(len(names))}: {', '.join(names)[:80]}")
 
 
 def _counted(columns: int) -> str:

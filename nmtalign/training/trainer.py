@@ -14,8 +14,7 @@ from torch import Tensor
 
 from nmtalign.core.devices import keeping_generators, pick_device, picks_bf16, precision_notices
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
-from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.batches import Batch, BatchPolicy, CopyIds, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import Abandoned, FormatError, InputError, TrainingError, UsageError
@@ -135,7 +134,7 @@ class TrainingSetup:
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""
-        rate = f"lower --learning-rate (it was {self.config.learning_rate:g})"
+        rate = f"lower learning_rate (it was {self.config.learning_rate:g})"
         text = f"the training has diverged; {rate} and train anew with --force"
         guessing = math.log(self.model_config.target_vocabulary_size)
         if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:

@@ -61,6 +61,7 @@ from nmtalign.text.lines import (
     shown,
 )
 from nmtalign.text.tokenizer import Subwords, Tokenizers
+from nmtalign.text.vocabulary import lexicon_file
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 
@@ -274,7 +275,8 @@ class FileTranslation:
     def _origin(self, translator: Translator) -> dict[str, Any]:
         """All that the output depends on; streams, which can be read only once, have no hash."""
         config = translator.config
-        files = {name: Path(getattr(config, name)) for name in select(TranslateConfig, lambda one: one.is_path)}
+        paths = select(TranslateConfig, lambda one: one.is_path)
+        files = {name: lexicon_file(Path(getattr(config, name))) for name in paths}
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
             "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),

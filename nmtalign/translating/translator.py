@@ -326,7 +326,7 @@ class Translator:
     def _too_much(self, piece: Piece) -> str:
         fewer = "--n-best" if self._draws else "--beam"
         size = f"one sentence of {len(piece.source)} tokens"
-        return f"out of memory with {size}; give a smaller {fewer} or --max-source-length"
+        return f"out of memory with {size}; give a smaller {fewer} or --set max_source_length=N"
 
     def _sample(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
         if self._draws is None or any(piece.phrases.words for piece in pieces):
@@ -494,7 +494,9 @@ def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
     first, *others = models
     for other in others:
         if other.model.config.copy != first.model.config.copy:
-            raise UsageError(f"{other.folder}: either all models of an ensemble can copy words, or none; see --copy")
+            raise UsageError(
+                f"{other.folder}: either all models of an ensemble can copy words, or none: --set copy=true"
+            )
         for side in ("source_vocabulary", "target_vocabulary"):
             if getattr(other, side) != getattr(first, side):
                 raise UsageError(

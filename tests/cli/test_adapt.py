@@ -158,7 +158,7 @@ def test_other_languages_are_refused(base, tmp_path, nmtalign):
 
 
 def test_options_that_contradict_are_named(base, tmp_path, nmtalign):
-    for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90"), ("--min-count", "2")):
+    for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90")):
         words = "prep", base / "news.en", base / "news.fr", option, value, "--vocabulary-from", base / "data"
         result = nmtalign(*words, check=False)
         assert result.returncode == 2

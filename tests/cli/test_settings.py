@@ -112,7 +112,6 @@ def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command
 def test_a_definition_is_complete(command: str, name: str) -> None:
     one = SECTIONS[command][name]
     assert one.help.endswith(".")
-    assert one.panel
     if one.base in (int, float):
         assert one.lowest is not None or one.above is not None
         with pytest.raises(UsageError):

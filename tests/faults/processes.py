@@ -6,6 +6,7 @@ import os
 import re
 import resource
 import select
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,7 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from helpers.command_line import become, import_all, run_here
+from helpers.command_line import become, import_all, run_here, sets
 
 os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # as `nmtalign train` does before it imports PyTorch
 PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
@@ -27,8 +28,10 @@ HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
 _LOST = re.compile(r"nmtalign: error: rank \d+ .* lost the connection to the other processes ")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Few updates, few parameters, one thread: a second thread would not survive the fork.
-SIZES = "--embedding 8 --hidden 16 --attention-hidden 16 --maxout 8 --precision fp32 --threads 1"
-TRAIN = f"train -q --preset tiny {SIZES} --max-updates 12 --validate-every 4 --checkpoint-every 3 --batch-size 400"
+SIZES = shlex.join(sets(embedding=8, hidden=16, attention_hidden=16, maxout=8, precision="fp32")) + " --threads 1"
+TRAIN = (
+    f"train -q --preset tiny {SIZES} --max-updates 12 --set validate_every=4 --set checkpoint_every=3 --batch-size 400"
+)
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,11 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-ISB", __file__, _server(), *(str(one) for one in arguments)]
 
 
+def sets(**settings: object) -> list[str]:
+    """`--set NAME=VALUE` for each setting."""
+    return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
+
+
 def environment_with_nmtalign(folder) -> dict[str, str]:
     """The environment of a user with nmtalign installed: the command `nmtalign`, made in `folder`, is on the PATH."""
     import shlex

@@ -431,7 +431,7 @@ def test_a_model_without_attention(blind):
     with serving(blind) as client:
         assert client.ask("health")[1]["models"][0]["alignments"] is False
         assert client.ask("translate", {"q": "a", "source": "en", "target": "fr"})[0] == 200
-        for path in ("align", "align?reading=occlusion", "translate/json?alignment=soft"):
+        for path in ("align", "translate/json?alignment=soft"):
             status, found, _ = client.ask(path, {"source": "a", "target": "b", "text": "a"})
             assert (status, found["error"][:27]) == (400, "this model has no attention")
 

@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
+from helpers.command_line import sets
 
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -26,8 +27,12 @@ from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
-QUICK = ["--preset", "tiny", "--hidden", "12", "--embedding", "8", "--attention-hidden", "10", "--maxout", "6"]
-ENDLESS = ["--epochs", "100000", "--patience", "0", "--validate-every", "100000", "--precision", "fp32"]
+QUICK = [
+    "--preset",
+    "tiny",
+    *sets(hidden=12, embedding=8, attention_hidden=10, maxout=6),
+]
+ENDLESS = ["--epochs", "100000", *sets(patience=0, validate_every=100000, precision="fp32")]
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
 
 
@@ -223,7 +228,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="look
 @linux
 @torch_distributed
 def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corpus, nmtalign):
-    run = endless("--checkpoint-every", "20")
+    run = endless("--set", "checkpoint_every=20")
     pids = [run.rank(0), run.rank(1)]
     os.kill(pids[1], signal.SIGKILL)
     code, lines = run.end()
@@ -234,7 +239,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
     assert "rank      : 1 " in run.log.read_text()  # the report of torchrun
     assert all(map(is_gone, pids))
     again = nmtalign(
-        "train", corpus.folder, "-o", "m", *QUICK, "--epochs", "0", "--max-updates", "1", "--precision", "fp32"
+        "train", corpus.folder, "-o", "m", *QUICK, "--epochs", "0", "--max-updates", "1", "--set", "precision=fp32"
     )
     assert "already done" in again.stderr.decode() or "done (1 updates)" in again.stderr.decode()
     assert logged(tmp_path / "m", "started")[-1]["update"] >= 20
@@ -325,7 +330,7 @@ def test_a_rank_by_itself_trains_as_a_single_process_does(corpus, tmp_path, devi
 def test_two_gpus_make_the_updates_of_one(corpus, tmp_path):
     if torch.cuda.device_count() < 2:
         pytest.skip("fewer than two GPUs")
-    flags = [corpus.folder, *QUICK, "--precision", "fp32", "--device", "cuda", "--max-updates", 9, "--epochs", 0]
+    flags = [corpus.folder, *QUICK, "--set", "precision=fp32", "--device", "cuda", "--max-updates", 9, "--epochs", 0]
     for name, processes in (("two", 2), ("one", 1)):
         code, lines = Run(tmp_path, *flags, "-o", name, processes=processes).end()
         assert code == 0, lines

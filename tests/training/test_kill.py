@@ -15,17 +15,22 @@ from pathlib import Path
 
 import pytest
 from helpers import killed_trainings
+from helpers.command_line import sets
 
 from nmtalign.cli.app import main
 from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 
-SIZES = ["--preset", "tiny", "--hidden", "16", "--embedding", "8", "--attention-hidden", "16", "--maxout", "8"]
-FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--dropout", "0.2", "--patience", "1000"]
+SIZES = [
+    "--preset",
+    "tiny",
+    *sets(hidden=16, embedding=8, attention_hidden=16, maxout=8),
+]
+FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--set", "dropout=0.2", "--set", "patience=1000"]
 # The runs that are compared have different budgets and end in between: no warm-up and no decay, which depend on the
 # budget, and the loss, which falls steadily, as the measure of the best.
-EVEN = ["--schedule", "constant", "--warmup", "0", "--metric", "loss"]
-OFTEN = [*FLAGS, *EVEN, "--precision", "fp32", "--validate-every", "4", "--checkpoint-every", "3"]
+EVEN = [*sets(schedule="constant", warmup=0, metric="loss")]
+OFTEN = [*FLAGS, *EVEN, *sets(precision="fp32", validate_every=4, checkpoint_every=3)]
 ENDLESS = ["--max-updates", "1000000", "--quiet"]
 
 

@@ -317,7 +317,7 @@ def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal,
     train(reversal, tmp_path / "whole", replace(config, max_updates=3))
     trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
     break_losses(monkeypatch, trainer, range(4, 100))
-    said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower --learning-rate"
+    said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower learning_rate"
     with pytest.raises(TrainingError, match=said) as raised:
         trainer.run()
     assert "\n" not in str(raised.value)
@@ -342,7 +342,7 @@ def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
     events = train(reversal, tmp_path / "model", config)
     assert (events[-1].complete, events[-1].diverged) == (True, True)
     (line,) = advice(events)
-    assert line.startswith("the training has diverged; lower --learning-rate (it was 30)")
+    assert line.startswith("the training has diverged; lower learning_rate (it was 30)")
     assert "best weights" not in line
     again = train(reversal, tmp_path / "model", config)
     assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
