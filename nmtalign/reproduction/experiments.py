@@ -2,13 +2,14 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from nmtalign.errors import UsageError
+from nmtalign.settings.definition import select
 from nmtalign.settings.presets import SYSTEMS, preset
+from nmtalign.settings.training_settings import ModelConfig
 
 Settings = Mapping[str, Any]
-Unit = Literal["updates", "words", "hours"]
 FLAGSHIP = "RNNsearch-50"
 
 
@@ -16,7 +17,7 @@ FLAGSHIP = "RNNsearch-50"
 class EqualBudget:
     """How much training every model gets: updates, target words, or hours."""
 
-    unit: Unit
+    unit: str
     amount: float
 
     def __str__(self) -> str:
@@ -39,7 +40,8 @@ def _quick(sizes: str, warmup: int) -> Settings:
     Adadelta from the article's small initial weights hardly begins to learn. Batches are half as large, which gives
     twice the updates.
     """
-    values = {name: preset(sizes)[name] for name in ("embedding", "hidden", "attention_hidden", "maxout")}
+    integers = select(ModelConfig, lambda one: one.base is int)
+    values = {name: value for name, value in preset(sizes).items() if name in integers}
     training = {
         "initialisation": "lecun",
         "optimizer": "adamw",
