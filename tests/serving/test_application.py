@@ -215,21 +215,6 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
     assert_same([json.loads(line) for line in found.decode().splitlines()], expected)
 
 
-def test_health(client, english):
-    from nmtalign import __version__
-    from nmtalign.model_directory import load_model
-
-    _, found, _ = client.ask("health")
-    assert (found["status"], found["version"], found["requests"], found["lines"]) == ("ok", __version__, 0, 0)
-    assert found["models"][0] == {
-        "source": "en",
-        "target": "fr",
-        "hash": load_model(english).hash,
-        "alignments": True,
-    }
-    assert str(english) not in json.dumps(found)
-
-
 # What is refused
 
 
@@ -288,7 +273,6 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
         ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
         ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
         ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
-        ("align?reading=occlusion", b'{"source": "a", "target": "b"}', "nmtalign align --reading occlusion"),
     ],
 )
 def test_malformed_and_hostile_bodies(client, path, body, message):
