@@ -5,7 +5,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from nmtalign.errors import UsageError
+from nmtalign.settings.definition import select
 from nmtalign.settings.presets import SYSTEMS, preset
+from nmtalign.settings.training_settings import ModelConfig
 
 Settings = Mapping[str, Any]
 Unit = Literal["updates", "words", "hours"]
@@ -39,7 +41,8 @@ def _quick(sizes: str, warmup: int) -> Settings:
     Adadelta from the article's small initial weights hardly begins to learn. Batches are half as large, which gives
     twice the updates.
     """
-    values = {name: preset(sizes)[name] for name in ("embedding", "hidden", "attention_hidden", "maxout")}
+    of_model = select(ModelConfig, lambda one: one.base is int)
+    values = {name: value for name, value in preset(sizes).items() if name in of_model}
     training = {
         "initialisation": "lecun",
         "optimizer": "adamw",

@@ -47,9 +47,8 @@ FIRST_SEED = 1234
 _CORPUS = "work/corpus"
 _DONE = "work/done.json"  # the key of each output
 _UNITS: Sequence[Unit] = get_args(Unit)
-_MACHINE = select(
-    TrainingConfig, lambda one: one.affects == "machine" or one.loading
-)  # the only settings of [train] that apply
+# The only settings of [train] that apply.
+_MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
 
 
