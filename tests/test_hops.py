@@ -37,7 +37,7 @@ from nmtalign.training.updates import cut_groups
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (7, 45), "small": (7, 43), "luong-global": (10, 48)}
+BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (16, 170)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (41, 339)),

@@ -218,8 +218,7 @@ def beam_search(
     return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
-@dataclass(frozen=True)
-class Ending:
+class Ending(NamedTuple):
     """A `</s>` after a row: the step (0 = first), the row of that step, the log-probabilities and the score."""
 
     step: int
@@ -229,68 +228,14 @@ class Ending:
     score: float
 
 
-class BackPointers:
-    """The words and weights of all steps of a search.
-
-    Row r of step t + 1 is described by entry r of the arrays that were added after step t.
-    """
-
-    def __init__(self, keep_weights: bool, scoring: Scoring) -> None:
-        self._keep_weights, self._scoring = keep_weights, scoring
-        self._steps: list[tuple[Array, Array, Array]] = []  # previous rows, words, log-probabilities of the words
-        self._weights: list[Array] = []  # (rows, Tx) for each step
-        self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
-
-    def add_weights(self, weights: Tensor | None) -> None:
-        """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
-        if weights is None or not (self._keep_weights or self._scoring.coverage_penalty):
-            return
-        on_host = weights.float().cpu().numpy()
-        if self._keep_weights:
-            self._weights.append(on_host)
-        if self._scoring.coverage_penalty:
-            self._coverage = on_host if self._coverage is None else on_host + self._coverage[self._steps[-1][0]]
-
-    def add(self, rows: Array, tokens: Array, log_probs: Array) -> None:
-        """Adds the rows of the next step: for each, the row of this step that it continues, and the word."""
-        self._steps.append((rows, tokens, log_probs))
-
-    def ending(self, row: int, token_log_prob: float, log_prob: float, source_length: int) -> Ending:
-        """The ending of a row of the latest step; source_length includes the `</s>` of the source."""
-        step = len(self._steps)
-        # The last column belongs to the `</s>` of the source, which need not be covered.
-        coverage = None if self._coverage is None else self._coverage[row, : source_length - 1]
-        return Ending(step, row, token_log_prob, log_prob, self._scoring.score(log_prob, step + 1, coverage))
-
-    def hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:
-        """Reconstructs the hypothesis that has this ending; source_length includes `</s>`."""
-        row, path, tokens, log_probs = ending.row, [ending.row], [], [ending.token_log_prob]
-        for rows, words, gains in reversed(self._steps[: ending.step]):
-            tokens.append(int(words[row]))
-            log_probs.append(float(gains[row]))
-            row = int(rows[row])
-            path.append(row)
-        weights = None
-        if self._weights:
-            steps = zip(self._weights, reversed(path), strict=False)
-            weights = np.stack([step[place, :source_length] for step, place in steps]).astype(np.float32)
-        return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
-
-
 class BeamSearch:
     """The host's record of one search: which hypotheses are open and which have ended.
 
     The B sentences that are not finished have R rows of a step each: row b * R + r is hypothesis r of sentence b.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        options: SearchOptions,
-        restrictions: Restrictions,
-    ) -> None:
+    def __init__(self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions) -> None:
         self.lengths, self.restrictions, self._options = lengths, restrictions, options
-        self._pointers = BackPointers(options.keep_weights, options.scoring)
         self.endings: list[list[Ending]] = [[] for _ in lengths]
         self.step = 0
         self.sentences: Integers = np.arange(len(lengths))  # (B,) positions in the batch
@@ -298,6 +243,10 @@ class BeamSearch:
         # (B, R) log-probabilities; -inf where a sentence has fewer hypotheses than another.
         self.totals: Floats = np.zeros((len(lengths), 1))
         self._thresholds = np.full(len(lengths), -np.inf)  # the n_best-th score of each sentence's endings
+        # For each step, of the rows of the next one: the row that each continues, the word, its log-probability.
+        self._steps: list[tuple[Array, Array, Array]] = []
+        self._weights: list[Array] = []  # (rows, Tx) for each step, if hypotheses have them
+        self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
 
     def run(self, session: Session) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
@@ -311,7 +260,7 @@ class BeamSearch:
 
     def _advance(self, session: Session) -> Choice | None:
         """Extends the hypotheses by a word; returns the choice for the next step, None at the end."""
-        self._pointers.add_weights(session.weights)
+        self._add_weights(session.weights)
         found = self.continuations(session)
         valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
@@ -326,6 +275,17 @@ class BeamSearch:
         rows, words = self.extend(found, opened, kept)
         sentences = None if len(kept) == len(opened) else torch.from_numpy(kept).to(session.device)
         return Choice(sentences, torch.from_numpy(rows).to(session.device), torch.from_numpy(words).to(session.device))
+
+    def _add_weights(self, weights: Tensor | None) -> None:
+        """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
+        keeps, covers = self._options.keep_weights, self._options.scoring.coverage_penalty
+        if weights is None or not (keeps or covers):
+            return
+        on_host = weights.float().cpu().numpy()
+        if keeps:
+            self._weights.append(on_host)
+        if covers:
+            self._coverage = on_host if self._coverage is None else on_host + self._coverage[self._steps[-1][0]]
 
     def continuations(self, session: Session) -> Continuations:
         """The best continuations of each sentence, best first."""
@@ -346,8 +306,11 @@ class BeamSearch:
         for place, column in np.argwhere(ended):
             sentence, row = self.sentences[place], int(found.rows[place, column])
             gain, total = float(found.gains[place, column]), float(found.totals[place, column])
+            # The last column belongs to the `</s>` of the source, which need not be covered.
+            coverage = None if self._coverage is None else self._coverage[row, : self.lengths[sentence] - 1]
+            score = self._options.scoring.score(total, self.step + 1, coverage)
             endings = self.endings[sentence]
-            endings.append(self._pointers.ending(row, gain, total, self.lengths[sentence]))
+            endings.append(Ending(self.step, row, gain, total, score))
             if len(endings) >= self._options.n_best:
                 scores = sorted((ending.score for ending in endings), reverse=True)
                 self._thresholds[sentence] = scores[self._options.n_best - 1]
@@ -375,7 +338,7 @@ class BeamSearch:
         self.sentences, self.widths = self.sentences[kept], self.widths[kept]
         self.totals = np.where(places < counts, chosen.totals, -np.inf)
         rows, tokens = chosen.rows.ravel(), chosen.tokens.ravel()
-        self._pointers.add(rows, tokens, chosen.gains.ravel())
+        self._steps.append((rows, tokens, chosen.gains.ravel()))
         return rows, tokens
 
     def results(self) -> list[list[Hypothesis]]:
@@ -386,7 +349,21 @@ class BeamSearch:
     def hypotheses(self, endings: Sequence[Sequence[Ending]]) -> list[list[Hypothesis]]:
         """Reconstructs the hypotheses that have these endings."""
         pairs = zip(endings, self.lengths, strict=True)
-        return [[self._pointers.hypothesis(ending, length) for ending in own] for own, length in pairs]
+        return [[self._hypothesis(ending, length) for ending in own] for own, length in pairs]
+
+    def _hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:
+        """Reconstructs the hypothesis that has this ending; source_length includes `</s>`."""
+        row, path, tokens, log_probs = ending.row, [ending.row], [], [ending.token_log_prob]
+        for rows, words, gains in reversed(self._steps[: ending.step]):
+            tokens.append(int(words[row]))
+            log_probs.append(float(gains[row]))
+            row = int(rows[row])
+            path.append(row)
+        weights = None
+        if self._weights:
+            steps = zip(self._weights, reversed(path), strict=False)
+            weights = np.stack([step[place, :source_length] for step, place in steps]).astype(np.float32)
+        return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
 
 
 def best_continuations(

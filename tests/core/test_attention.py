@@ -9,8 +9,7 @@ from helpers import core_models as models
 from nmtalign.core.attention import DotAttention
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import make_batch
-from nmtalign.settings.definition import SettingError, resolve
-from nmtalign.settings.presets import preset
+from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, TINY, LUONG, make_model, named = models.PAIRS, models.TINY, models.LUONG, models.make_model, models.named
@@ -20,37 +19,6 @@ N, M, L = 1000, 620, 500
 
 def arguments(pairs=PAIRS):
     return make_batch(pairs).inputs()
-
-
-@pytest.mark.parametrize(
-    ("name", "changes", "difference"),
-    [
-        # W_a and U_a (n', n) and (n', 2n) and v_a (n') go; general has W_a (n, 2n) in their place.
-        ("rnnsearch-50", {"attention": "dot"}, -(3 * N * N + N)),
-        ("rnnsearch-50", {"attention": "general"}, -(N * N + N)),
-        ("rnnsearch-50", {"readout_previous_word": False}, -2 * L * M),
-        ("rnnencdec-50", {"reverse_source": True}, 0),
-    ],
-)
-def test_parameter_counts(name, changes, difference):
-    sizes = {"source_vocabulary_size": 30_001, "target_vocabulary_size": 30_001}
-    config = resolve(ModelConfig, ("preset", preset(name)), ("test", {**sizes, **changes}))
-    with torch.device("meta"):
-        model = TranslationModel(config)
-    count = 84_349_101 if name.startswith("rnnsearch") else 72_487_101
-    assert sum(parameter.numel() for parameter in model.parameters()) == count + difference
-
-
-@pytest.mark.parametrize("config", [COVERED, dataclasses.replace(COVERED, cell="cudnn")], ids=named)
-def test_a_batch_has_the_gradient_of_its_pairs(config):
-    model = make_model(config)
-    model.loss(*arguments()).objective.backward()
-    together = [parameter.grad.clone() for parameter in model.parameters()]
-    model.zero_grad()
-    for pair in PAIRS:
-        model.loss(*arguments([pair])).objective.backward()
-    for parameter, expected in zip(model.parameters(), together, strict=True):
-        torch.testing.assert_close(parameter.grad, expected)
 
 
 @pytest.mark.parametrize(
@@ -70,16 +38,6 @@ def test_weights_in_bf16_have_a_gradient_near_that_of_float32(changes, tolerance
         found.append(torch.cat([p.grad.flatten() for p in model.decoder.parameters() if p.grad is not None]))
     exact, rough = found
     assert (rough - exact).norm() <= tolerance * exact.norm()
-
-
-def test_coverage_without_a_weight_changes_nothing():
-    plain = make_model(TINY)
-    covered = TranslationModel(COVERED).double()
-    covered.load_state_dict(plain.state_dict(), strict=False)
-    with torch.no_grad():
-        covered.decoder.attention.coverage_weight.zero_()
-    found, expected = (model.force(*arguments()).log_probs for model in (covered, plain))
-    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
 
 
 def test_coverage_starts_as_the_papers_alignment_model_does():

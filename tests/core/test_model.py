@@ -25,76 +25,30 @@ PAIRS, TINY, VARIANTS, make_model, named = (
 )
 
 
-@pytest.mark.parametrize(
-    ("name", "changes", "count"),
-    [
-        ("rnnsearch-50", {}, 84_349_101),
-        ("rnnsearch-30", {}, 84_349_101),
-        ("rnnencdec-50", {}, 72_487_101),
-        ("rnnencdec-30", {}, 72_487_101),
-        ("rnnsearch-50", {"output_rank": 0}, 80_438_981),
-        ("rnnsearch-50", {"shared_embeddings": True}, 84_349_101 - 30_001 * 620),
-        ("rnnsearch-50", {"shared_embeddings": True, "one_embedding": True}, 84_349_101 - 2 * 30_001 * 620 - 620),
-        ("rnnsearch-50", {"copy": True}, 84_349_101 + 2000 + 1000 + 620 + 1),  # p_gen: context, state, word, bias
-    ],
-)
-def test_presets_have_the_papers_parameter_counts(name, changes, count):
+PAPERS = 84_349_101
+COUNTS = [
+    ("rnnsearch-50", {}, PAPERS),
+    ("rnnencdec-50", {}, 72_487_101),
+    ("rnnsearch-50", {"output_rank": 0}, 80_438_981),
+    ("rnnsearch-50", {"shared_embeddings": True, "one_embedding": True}, PAPERS - 2 * 30_001 * 620 - 620),
+    ("rnnsearch-50", {"copy": True}, PAPERS + 2000 + 1000 + 620 + 1),  # p_gen: context, state, word, bias
+    ("rnnsearch-50", {"attention": "dot"}, PAPERS - 3 * 1000**2 - 1000),  # without W_a, U_a and v_a
+    ("rnnsearch-50", {"attention": "general"}, PAPERS - 1000**2 - 1000),
+    ("sutskever", {}, 38_099_761),
+    ("luong-global", {}, 39_934_769),
+    ("luong-local-p", {}, 39_934_769 + 512**2 + 512),  # W_p and v_p
+    ("gnmt", {}, 53_839_153),
+    ("light", {}, 27_796_017),
+]
+
+
+@pytest.mark.parametrize(("name", "changes", "count"), COUNTS)
+def test_presets_have_the_parameters_of_their_equations(name, changes, count):
     sizes = {"source_vocabulary_size": 30_001, "target_vocabulary_size": 30_001}
     config = resolve(ModelConfig, ("preset", preset(name)), ("test", {**sizes, **changes}))
     with torch.device("meta"):
         model = TranslationModel(config)
     assert sum(parameter.numel() for parameter in model.parameters()) == count
-
-
-# The sizes of the presets of systems: words K, embedding m, hidden n, and l maxout units; n' = n.
-K, M, N, MAXOUT = 30_001, 256, 512, 256
-EMBEDDINGS = 2 * (K * M + M)
-
-
-def lstm(inputs):
-    """Four blocks of weights of the inputs and of the n outputs of the step before, and a bias."""
-    return 4 * N * (inputs + N) + 4 * N
-
-
-def light(inputs):
-    """Three blocks of weights of the inputs, and a bias; no recurrent weight."""
-    return 3 * N * inputs + 3 * N
-
-
-# Layers read m or n numbers; with input feeding the first one of the decoder also reads n, W_c maps 2n to n.
-LUONG_COUNT = EMBEDDINGS + lstm(M) + lstm(N) + lstm(M + N) + lstm(N) + N * N + N * 2 * N + K * N + K
-ADDITIVE = {n: N * N + N * n + N for n in (N, 2 * N)}  # W_a, U_a of annotations of size n, v_a
-
-
-@pytest.mark.parametrize(
-    ("name", "count", "in_changelog"),
-    [
-        ("sutskever", EMBEDDINGS + 2 * (lstm(M) + lstm(N)) + K * N + K, 38_099_761),
-        ("luong-global", LUONG_COUNT, 39_934_769),
-        ("luong-local-m", LUONG_COUNT, 39_934_769),
-        ("luong-local-p", LUONG_COUNT + N * N + N, 40_197_425),  # W_p and v_p
-        # Two directions, whose 2n outputs the second layer reads; the decoder's layers read the context of size n.
-        (
-            "gnmt",
-            EMBEDDINGS + 2 * lstm(M) + lstm(2 * N) + 2 * lstm(N)
-            + lstm(M + N) + 3 * lstm(2 * N) + ADDITIVE[N] + K * N + K,
-            53_839_153,
-        ),
-        # RNNsearch: W_s and b_s, contexts of size 2n for the cell and for the maxout layer.
-        (
-            "light",
-            EMBEDDINGS + 2 * light(M) + light(M + 2 * N) + N * N + N + ADDITIVE[2 * N]
-            + 2 * MAXOUT * (N + M + 2 * N + 1) + K * MAXOUT + K,
-            27_796_017,
-        ),
-    ],
-)  # fmt: skip
-def test_systems_have_the_parameters_of_their_equations(name, count, in_changelog):
-    sizes = {"source_vocabulary_size": K, "target_vocabulary_size": K}
-    config = resolve(ModelConfig, ("preset", preset(name)), ("test", sizes))
-    with torch.device("meta"):
-        model = TranslationModel(config)
-    assert sum(parameter.numel() for parameter in model.parameters()) == count == in_changelog
 
 
 @pytest.mark.parametrize("config", models.SHARED, ids=named)
@@ -177,23 +131,6 @@ def test_gradients_by_finite_differences(config):
     objective(static=True).backward()
     for name, parameter in model.named_parameters():
         torch.testing.assert_close(parameter.grad, gradients[name], rtol=1e-9, atol=1e-12)
-
-
-@pytest.mark.parametrize("config", [*VARIANTS[::3], models.SYSTEM_VARIANTS["copy"]], ids=named)
-def test_padding_and_batches_change_no_score(config):
-    model = make_model(config, torch.float32)
-    scores = model.force(*models.batch_of(config).inputs()).log_probs.sum(1)
-    for row in range(len(PAIRS)):
-        alone = model.force(*models.batch_of(config, slice(row, row + 1)).inputs()).log_probs.sum()
-        assert abs(alone - scores[row]) < 1e-5
-
-
-def test_weights_sum_to_one_and_padding_gets_exactly_zero():
-    model = make_model(TINY, torch.float32)
-    batch = make_batch(PAIRS)
-    weights = model.force(*batch.inputs()).weights
-    torch.testing.assert_close(weights.sum(-1), torch.ones(weights.shape[:2]))
-    assert (weights.masked_select(~batch.source_mask[:, None].expand_as(weights)) == 0).all()
 
 
 def test_without_attention_every_step_has_the_same_context():

@@ -34,25 +34,13 @@ def search_model(**changes):
 
 @pytest.mark.parametrize(
     ("name", "sizes", "count"),
-    [
-        ("transformer", (8000, 8000, True), 7_316_544),
-        ("transformer-tiny", (8000, 8000, True), 2_351_552),
-        ("transformer-tiny", (8000, 6000, False), 3_117_680),
-    ],
+    [("transformer", (8000, True), 7_316_544), ("transformer-tiny", (6000, False), 3_117_680)],
 )
 def test_presets_have_these_parameter_counts(name, sizes, count):
-    source, target, one = sizes
-    words = {"source_vocabulary_size": source, "target_vocabulary_size": target, "one_embedding": one}
-    config = resolve(ModelConfig, ("preset", preset(name)), ("test", words))
+    words = {"source_vocabulary_size": 8000, "target_vocabulary_size": sizes[0], "one_embedding": sizes[1]}
     with torch.device("meta"):
-        model = TranslationModel(config)
-    m, n, layers = config.embedding, config.hidden, config.layers
-    per_layer = 2 * m * n + n + m  # the feed-forward net
-    encoder = layers * (per_layer + 4 * m * m + 2 * 2 * m) + 2 * m
-    decoder = layers * (per_layer + 8 * m * m + 3 * 2 * m) + 2 * m
-    embeddings = (target if one else source + target) * m + (1 if one else 2) * m
+        model = TranslationModel(resolve(ModelConfig, ("preset", preset(name)), ("test", words)))
     assert sum(parameter.numel() for parameter in model.parameters()) == count
-    assert count == encoder + decoder + embeddings + target
     assert sum(tensor.numel() for tensor in model.state_dict().values()) == count
 
 
@@ -178,15 +166,6 @@ def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint
         align_files(tmp_path / "m", tmp_path / "t", tmp_path / "t", tmp_path / "b.h5", reading="posterior")
     half = load_model(tmp_path / "m", precision="bf16").model
     assert half.readout.output_weight.dtype == half.source_embedding.weight.dtype == torch.bfloat16
-
-
-def test_a_resumed_training_is_the_uninterrupted_one(tmp_path, joint_corpus):
-    config = dataclasses.replace(models.TRANSFORMER, embedding=16, hidden=32, shared_embeddings=True, dropout=0.3)
-    train(joint_corpus, tmp_path / "once", config)
-    train(joint_corpus, tmp_path / "twice", config, stop_at=6)
-    train(joint_corpus, tmp_path / "twice", config)
-    once, twice = weights(tmp_path / "once"), weights(tmp_path / "twice")
-    assert all(torch.equal(once[name], twice[name]) for name in once | twice)
 
 
 def test_gradient_of_guided_alignment_reaches_the_alignment_layer_alone():

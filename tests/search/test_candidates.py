@@ -42,13 +42,6 @@ def test_each_sentence_has_its_own_words_and_the_frequent_ones(path: Path) -> No
     np.testing.assert_array_equal(ended.allowed, found.allowed)
 
 
-def test_frequent_words_are_at_most_all(path: Path) -> None:
-    assert CandidateLists.read(path, SOURCE, TARGET, frequent=99).of([[]]).words.tolist() == list(range(9))
-    assert CandidateLists.read(path, SOURCE, TARGET, frequent=0).of([[]]).words.tolist() == [0, 1]
-    none = CandidateLists.read(path, SOURCE, TARGET, frequent=3).of([])
-    assert none.allowed.shape == (0, 5)
-
-
 PAIRS = st.lists(st.tuples(st.integers(2, 8), st.integers(2, 14)), min_size=1, max_size=30)
 SENTENCES = st.lists(st.lists(st.integers(0, 8), max_size=6), max_size=5)
 
@@ -78,7 +71,6 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
     ("text", "source", "target", "message"),
     [
         ("fox renard x\n", SOURCE, TARGET, "line 1: 'x' is not a probability"),
-        ("fox renard\nfox\n", SOURCE, TARGET, "line 2: 1 fields"),
         ("", SOURCE, TARGET, "no entries"),
         ("heron aigrette 1\n", SOURCE, TARGET, "none of its 1 entries has both words in the model's vocabularies"),
         (LEXICON, TARGET, SOURCE, "a lexicon of the other direction"),
@@ -101,13 +93,6 @@ def test_a_wrong_lexicon_is_refused(
     assert str(raised.value).startswith(f"{path}: ")
     assert message in str(raised.value)
     assert "\n" not in str(raised.value)
-
-
-def test_a_lexicon_of_pieces_may_hold_whole_words_too(tmp_path: Path) -> None:
-    path = tmp_path / "lexicon.txt"
-    path.write_text("fox renard 1\nthe le 1\ncat chat 1\ndog chien 1\n▁fox ▁renard 1\n")
-    lists = CandidateLists.read(path, PIECES, PIECES_OUT, 0)
-    assert lists.of([[3]]).words.tolist() == [0, 1, 3]
 
 
 def test_words_are_added_to_the_candidates_of_their_sentence_alone():

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
-from helpers.score_tables import SENTENCES, WORDS, TableScorer, phrases_of, search, texts
+from helpers.score_tables import SENTENCES, TableScorer, phrases_of, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -63,30 +63,6 @@ def test_so_many_words_bring_what_is_missing(given_phrases, tokens):
     assert holds(tokens, given_phrases)
 
 
-@pytest.mark.parametrize(
-    ("phrases", "tokens", "missing"),
-    [
-        ([[2, 3]], [2], 1),
-        ([[2, 3]], [2, 4], 2),
-        ([[2, 3]], [2, 2], 1),
-        ([[2, 3]], [2, 3, 4], 0),
-        ([[2, 2, 3]], [2, 2, 2], 1),
-        ([[2, 3, 2, 4]], [2, 3, 2, 3, 2], 1),
-        ([[2], [2, 3]], [2], 1),
-        ([[2, 3], [3, 4]], [2, 3], 1),
-        ([[2, 3], [3, 4]], [2, 3, 4], 0),
-        ([[2], [2]], [2], 1),
-        ([[2, 2], [2, 2]], [2, 2], 1),
-        ([[2, 2], [2, 2]], [2, 2, 2], 0),
-        ([[2, 3], [4]], [2], 2),
-        ([[], [4]], [], 1),
-        ([[]], [], 0),
-    ],
-)
-def test_examples(phrases, tokens, missing):
-    assert after(phrases_of(phrases), tokens).missing == missing
-
-
 def required(text, *ways):
     return RequiredPhrase(re.compile(rf"(?<!\w){text}(?!\w)"), 2 * len(text), ways)
 
@@ -105,12 +81,8 @@ def test_a_phrase_is_found_however_its_tokens_are_cut_and_only_as_a_word():
     assert after(phrases, [2, 3, 2]).missing == 0
     assert phrases.lacking([(2, 2), (4, 5)]) is NO_PHRASES
     assert phrases.lacking([(2,), (7,)]).words == 1
-
-
-def test_the_bytes_of_a_letter_belong_to_a_word():
-    """`cat` and the two bytes of é, of which the first alone is not a letter."""
-    phrases = Phrases([required("cat", (2,))], spelt)
-    assert [after(phrases, tokens).missing for tokens in ([2], [2, 8], [2, 8, 9], [2, 8, 9, 2])] == [0, 0, 1, 0]
+    # The two bytes of é, of which the first alone is not a letter.
+    assert [after(phrases, tokens).missing for tokens in ([2, 8], [2, 8, 9], [2, 8, 9, 2])] == [0, 1, 0]
     assert whole_characters("a\udcc3\udca9\udcc3") == "aé\udcc3"
 
 
@@ -154,9 +126,7 @@ def test_a_phrase_is_gone_on_with_after_its_unknown_word():
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
 @pytest.mark.parametrize("real", [False, True])
-@pytest.mark.parametrize(
-    "phrases", [((3,),), ((2, 3),), ((4, 4),), ((2, 3, 2),), ((2,), (3,)), ((2, 2), (3,)), ((4,), (2, 3))], ids=str
-)
+@pytest.mark.parametrize("phrases", [((3,),), ((2, 3, 2),), ((2,), (3,)), ((2, 2), (3,)), ((4,), (2, 3))], ids=str)
 def test_against_enumeration(phrases, real, penalties):
     scorer = tables.scorer_of(tables.small_model(seed=2)) if real else TableScorer.random(3)
     source = [2, 3, 5, 4]
@@ -168,9 +138,7 @@ def test_against_enumeration(phrases, real, penalties):
     assert [hypothesis.score for hypothesis in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
-@pytest.mark.parametrize(
-    "phrases", [((2, 3), (3, 4)), ((2,), (2, 3)), ((2,), (2,)), ((2, 2), (2, 2)), ((3, 2, 3), (2, 3))], ids=str
-)
+@pytest.mark.parametrize("phrases", [((2, 3), (3, 4)), ((2,), (2, 3)), ((2, 2), (2, 2))], ids=str)
 def test_phrases_that_share_words_or_come_twice(phrases):
     scorer, source = TableScorer.random(11), [2, 3]
     translations = [each for each in tables.every_translation(4, [2, 3, 4]) if holds(each, phrases)]
@@ -178,7 +146,6 @@ def test_phrases_that_share_words_or_come_twice(phrases):
     found = search(scorer, [source], phrases=[phrases], beam=2500, n_best=2500, max_length_ratio=8 / 3)[0]
     short = [hypothesis for hypothesis in found if len(hypothesis.tokens) < 4]
     assert texts(short) == [tokens for _, tokens in expected]
-    assert all(holds(hypothesis.tokens, phrases) for hypothesis in found)
 
 
 @settings(max_examples=25, deadline=None)
@@ -222,15 +189,6 @@ def check(found, phrases, prefix, allow_unk):
             assert {place for place, word in enumerate(tokens) if word == 1} - set(range(len(prefix))) == set(given)
 
 
-@pytest.mark.parametrize("beam", [1, 2, 5])
-def test_improbable_phrases_stand_there_all_the_same(beam):
-    table = torch.zeros(1, 40, WORDS, WORDS)
-    table[..., [1, 3, 4]] = -300.0
-    phrases = ((3, 1, 4), (4,), (4, 4, 4), (1, 1))
-    (found,) = search(TableScorer(table), [[2]], phrases=[phrases], beam=beam, max_length_ratio=1.0)
-    check(found, phrases, (), allow_unk=False)
-
-
 def test_a_phrase_in_the_prefix_is_there():
     scorer = TableScorer.random(2)
     with_it = search(scorer, [[2, 3]], prefixes=[(3, 4)], phrases=[((3, 4),)], beam=3)
@@ -253,17 +211,6 @@ def test_with_candidates():
         assert set(found[0].tokens) <= allowed[place] | {1}
 
 
-def test_a_real_model_in_batches():
-    scorer = tables.scorer_of(tables.small_model(seed=5))
-    phrases = [((4, 4),), (), ((2, 3), (4,)), ((1,),), (), ((3, 3, 3),)]
-    together = search(scorer, SENTENCES, None, None, phrases, beam=4, n_best=2, keep_weights=True)
-    for place, found in enumerate(together):
-        check(found, phrases[place], (), allow_unk=False)
-        alone = search(scorer, [SENTENCES[place]], None, None, [phrases[place]], beam=4, n_best=2, keep_weights=True)[0]
-        assert tables.same(found, alone)
-        assert found[0].weights == pytest.approx(alone[0].weights, abs=1e-5)
-
-
 def test_words_that_are_copied_in_phrases_and_prefixes():
     scorer, phrases, prefix = tables.scorer_of(tables.small_model(seed=3, copy=True)), ((5, 4),), (3,)
     source, copies = SENTENCES[0], tables.COPIES[tuple(SENTENCES[0])]
@@ -274,11 +221,6 @@ def test_words_that_are_copied_in_phrases_and_prefixes():
     found = search(scorer, [source], None, [prefix], [phrases], [copies], **options)[0]
     assert texts(found) == [tokens for _, tokens in expected]
     assert len(found) > 5
-
-
-def test_empty_phrases_are_no_phrases():
-    scorer = TableScorer.random(6)
-    assert search(scorer, SENTENCES, phrases=[((),)] * 6, beam=3) == search(scorer, SENTENCES, beam=3)
 
 
 @settings(max_examples=100, deadline=None)

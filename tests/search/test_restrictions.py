@@ -1,9 +1,8 @@
 """Prefixes and candidates in the search, compared with enumeration of the allowed translations."""
 
 import pytest
-import torch
 from helpers import score_tables as tables
-from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
+from helpers.score_tables import SENTENCES, TableScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,18 +39,6 @@ def test_prefixes_of_all_lengths_in_a_batch(seed, beam, prefixes, least):
     ]
 
 
-def test_a_prefix_longer_than_the_limit_is_all_there_is():
-    found = search(TableScorer.random(1), [[2], [2]], prefixes=[(3, 2, 4, 4), ()], beam=3, max_length_ratio=1.0)
-    assert found[0][0].tokens == (3, 2, 4, 4)
-    assert len(found[1][0].tokens) <= 1
-
-
-def test_an_improbable_prefix_is_kept():
-    table = torch.zeros(1, 12, WORDS, WORDS)
-    table[..., 3] = -200.0
-    assert search(TableScorer(table), [[2]], prefixes=[(3, 3)], beam=2)[0][0].tokens[:2] == (3, 3)
-
-
 ALLOWED = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
 
 
@@ -69,15 +56,6 @@ def test_candidates_against_enumeration_over_their_words(real, place):
     assert [hypothesis.score for hypothesis in alone] == pytest.approx([score for score, _ in expected], abs=1e-5)
     together = search(scorer, SENTENCES, tables.candidates_of(*ALLOWED), **options)[place]
     assert tables.same(together, alone)
-
-
-@pytest.mark.parametrize("prefixes", [None, PREFIXES])
-def test_all_words_as_candidates_change_nothing(prefixes):
-    scorer = tables.scorer_of(tables.small_model(seed=3))
-    every = tables.candidates_of(*[set(range(WORDS))] * len(SENTENCES))
-    restricted = search(scorer, SENTENCES, every, prefixes, beam=4, n_best=4, keep_weights=True)
-    for found, expected in zip(restricted, search(scorer, SENTENCES, None, prefixes, beam=4, n_best=4), strict=True):
-        assert tables.same(found, expected)
 
 
 def test_candidates_with_prefixes():

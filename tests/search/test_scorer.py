@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import score_tables as tables
-from helpers.score_tables import SENTENCES, WORDS, search, texts
+from helpers.score_tables import SENTENCES, WORDS, search
 
-from nmtalign.errors import UsageError
 from nmtalign.search.scorer import Ensemble
 
 
@@ -51,14 +50,6 @@ def test_averages_by_hand(average, source):
         assert list(hypothesis.token_log_probs) == pytest.approx(expected, abs=1e-5)
 
 
-@pytest.mark.parametrize("average", ["probability", "log"])
-def test_an_ensembles_best_is_that_of_enumeration(average):
-    together, source = Ensemble(models(2), average), [2, 3]
-    expected = tables.enumerated(together, source, tables.every_translation(3, [2, 3, 4]))
-    found = search(together, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
-    assert texts(found) == [tokens for _, tokens in expected]
-
-
 @pytest.mark.parametrize("kind", [{}, {"attention_kind": "marginal", "attention_positions": 2}], ids=str)
 def test_copying_models_together_and_with_candidates(kind):
     """Each sentence alone, of its own candidates and of the words that it copies, gives the same."""
@@ -88,11 +79,6 @@ def test_an_ensemble_in_batches_with_candidates_and_without_attention_in_one():
             # The weights are those of the one model that has attention.
             _, weights = tables.walk(models(1)[0], sentence, found[place][0].tokens)
             assert found[place][0].weights == pytest.approx(weights, abs=1e-5)
-
-
-def test_no_model_is_no_ensemble():
-    with pytest.raises(UsageError, match="at least one model"):
-        Ensemble([])
 
 
 @pytest.mark.parametrize("kind", ["soft", "marginal", "hard"])
@@ -129,13 +115,3 @@ def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
         for row in range(6):
             alone = session.log_probs(slice(row, row + 1))[0]
             torch.testing.assert_close(alone, found[row], rtol=tolerance, atol=tolerance)
-
-
-@pytest.mark.parametrize("shape", [(7, 3), (1, 10**7), (40_000, 1000)])
-@pytest.mark.parametrize("device", ["cpu", "cuda"])
-def test_parts_cover_all_rows_in_order(shape, device):
-    session = tables.TensorSession()
-    session.shape, session.device = shape, torch.device(device)
-    cut = session.parts()
-    assert [row for part in cut for row in range(part.start, part.stop)] == list(range(shape[0]))
-    assert len(cut) == 1 or device == "cpu"

@@ -9,7 +9,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.search import beam_search as search_module
-from nmtalign.search.beam_search import best_continuations, largest
+from nmtalign.search.beam_search import best_continuations
 from nmtalign.search.candidates import Candidates
 
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
@@ -64,13 +64,6 @@ def test_equal_values_come_by_hypothesis_and_word(levels: int) -> None:
     agree(values, torch.zeros(2, 3, dtype=torch.float64), 12)
     values[:, 17:] = -torch.inf
     agree(values, torch.zeros(2, 3, dtype=torch.float64), 12)
-
-
-def test_hypotheses_that_are_not_there_are_passed_over() -> None:
-    torch.manual_seed(0)
-    open_totals = torch.randn(2, 4, dtype=torch.float64)
-    open_totals[0, 1:] = open_totals[1, 3] = -torch.inf
-    agree(torch.randn(8, 6000), open_totals, 12)
 
 
 @pytest.mark.parametrize("width", [4097, 5003, 11569, 12000])
@@ -139,34 +132,3 @@ def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefix
             expected = tables.searched_by_hand(scorer, source, beam, prefixes[place], own)
             expected.sort(key=lambda each: -each[0] / (len(each[1]) + 1))
             assert [(found.log_prob, found.tokens) for found in together[place]] == expected
-
-
-def sorted_stably(values: torch.Tensor, count: int) -> tuple[torch.Tensor, torch.Tensor]:
-    best, places = values.sort(dim=1, descending=True, stable=True)
-    return best[:, :count], places[:, :count]
-
-
-@settings(max_examples=60, deadline=None)
-@given(st.integers(1, 5), st.integers(1, 40), st.integers(1, 45), st.integers(1, 6), st.integers(0, 1000))
-def test_equals_a_stable_sort_whatever_the_ties(rows: int, width: int, count: int, levels: int, seed: int) -> None:
-    values = torch.randint(levels, (rows, width), generator=torch.Generator().manual_seed(seed)).float()
-    best, places = largest(values, count)
-    expected, at = sorted_stably(values, count)
-    assert torch.equal(best, expected)
-    assert torch.equal(places, at)
-
-
-@pytest.mark.parametrize("count", [1, 3, 8])
-def test_infinite_entries_are_no_ties(count: int) -> None:
-    values = torch.full((2, 6), -torch.inf)
-    values[0, 4], values[0, 2], values[1, 5] = 1.0, 1.0, 0.5
-    best, places = largest(values, count)
-    assert best[0].tolist() == [1.0, 1.0, *[-torch.inf] * 4][:count]
-    assert places[0, :2].tolist() == [2, 4][:count]
-    assert (best[1, 0], places[1, 0]) == (0.5, 5)
-
-
-def test_leaves_its_input_alone() -> None:
-    values = torch.zeros(2, 9)
-    largest(values, 3)
-    assert torch.equal(values, torch.zeros(2, 9))
