@@ -13,7 +13,7 @@ tag="♻" # a symbol that the text does not contain; every tokeniser keeps it as
 # A model of the real pairs translates MONO backwards and draws the words at random. At 0.5, a weak model draws fewer wrong words.
 nmtalign prep "$train.$tgt" "$train.$src" --dev "$dev.$tgt" "$dev.$src" "${subwords[@]}" -o data-backward/
 nmtalign train data-backward/ -o backward/ "$@"
-nmtalign translate -m backward/ --sample --temperature 0.5 "$mono.$tgt" -o "synthetic.$src" --resume
+nmtalign translate -m backward/ --set sample=true --set temperature=0.5 "$mono.$tgt" -o "synthetic.$src" --resume
 
 # The tag tells the model which sources are synthetic. An empty line gets no tag, so that prep drops it.
 sed "s/^./$tag &/" "synthetic.$src" | awk 1 "$train.$src" - > "both.$src"

@@ -7,15 +7,15 @@
 set -euo pipefail
 train=$1 dev=$2 test=$3 src=$4 tgt=$5
 shift 5
-recipe=(--preset tiny --order update-look-generate --shared-embeddings)
-large=(--hidden 256 --embedding 192 --maxout 192)
-small=(--hidden 192 --embedding 128 --maxout 128)
+recipe=(--preset tiny --set order=update-look-generate --set shared_embeddings=true)
+large=(--set hidden=256 --set embedding=192 --set maxout=192)
+small=(--set hidden=192 --set embedding=128 --set maxout=128)
 
 # The two teachers differ only in their seeds. They train at the same time, and each has half of the processor.
 cores=$(getconf _NPROCESSORS_ONLN)
-each=("${small[@]}" --dropout 0.2 --epochs 10 --threads $(((cores + 1) / 2)))
-nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary unigram --size "${SUBWORDS:-8000}" --joint \
-    -o data-teachers/
+each=("${small[@]}" --set dropout=0.2 --epochs 10 --threads $(((cores + 1) / 2)))
+nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" -o data-teachers/ \
+    --vocabulary unigram --size "${SUBWORDS:-8000}" --set joint=true
 nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${each[@]}" "$@" --seed 1 --quiet &
 trap 'kill $! && wait $! || true' EXIT # if the script ends early, the first teacher saves its state
 nmtalign train data-teachers/ -o teacher2/ "${recipe[@]}" "${each[@]}" "$@" --seed 2
@@ -27,10 +27,10 @@ nmtalign translate -m teacher1/ -m teacher2/ "$train.$src" --beam 5 -o "taught.$
 awk 1 "$train.$src" "$train.$src" > "twice.$src" # like cat, but each file ends with a line break
 awk 1 "$train.$tgt" "taught.$tgt" > "twice.$tgt"
 nmtalign prep "twice.$src" "twice.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary-from data-teachers/ -o data-student/
-nmtalign train data-student/ -o student/ "${recipe[@]}" "${large[@]}" --dropout 0.25 --epochs 11 "$@"
+nmtalign train data-student/ -o student/ "${recipe[@]}" "${large[@]}" --set dropout=0.25 --epochs 11 "$@"
 
 nmtalign translate -m teacher1/ < "$test.$src" > "out-teacher1.$tgt"
 nmtalign translate -m teacher1/ -m teacher2/ < "$test.$src" > "out-teachers.$tgt"
 nmtalign translate -m student/ < "$test.$src" > "out-student.$tgt"
 nmtalign score teacher1="out-teacher1.$tgt" teachers="out-teachers.$tgt" student="out-student.$tgt" -r "$test.$tgt" \
-    --metrics multi-bleu --lowercase
+    --metrics multi-bleu --set lowercase=true

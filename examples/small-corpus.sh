@@ -7,10 +7,11 @@ set -euo pipefail
 train=$1 dev=$2 test=$3 src=$4 tgt=$5
 shift 5
 
-nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --vocabulary unigram --size "${SUBWORDS:-8000}" --joint -o data-small/
-nmtalign train data-small/ -o model-small/ --preset tiny --hidden 256 --embedding 192 --maxout 192 \
-    --order update-look-generate --shared-embeddings --dropout 0.35 --epochs 21 "$@"
+nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" -o data-small/ \
+    --vocabulary unigram --size "${SUBWORDS:-8000}" --set joint=true
+nmtalign train data-small/ -o model-small/ --preset tiny --set hidden=256 --set embedding=192 --set maxout=192 \
+    --set order=update-look-generate --set shared_embeddings=true --set dropout=0.35 --epochs 21 "$@"
 nmtalign translate -m model-small/ < "$test.$src" > "out-small.$tgt"
 nmtalign score "out-small.$tgt" -r "$test.$tgt" -s "$test.$src" --by-length
 # The score that publications report for Multi30k: BLEU of lowercased, tokenised text.
-nmtalign score "out-small.$tgt" -r "$test.$tgt" --metrics multi-bleu --lowercase
+nmtalign score "out-small.$tgt" -r "$test.$tgt" --metrics multi-bleu --set lowercase=true

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import select
@@ -10,7 +10,6 @@ from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig
 
 Settings = Mapping[str, Any]
-Unit = Literal["updates", "words", "hours"]
 FLAGSHIP = "RNNsearch-50"
 
 
@@ -18,7 +17,7 @@ FLAGSHIP = "RNNsearch-50"
 class EqualBudget:
     """How much training every model gets: updates, target words, or hours."""
 
-    unit: Unit
+    unit: str
     amount: float
 
     def __str__(self) -> str:
@@ -41,8 +40,8 @@ def _quick(sizes: str, warmup: int) -> Settings:
     Adadelta from the article's small initial weights hardly begins to learn. Batches are half as large, which gives
     twice the updates.
     """
-    of_model = select(ModelConfig, lambda one: one.base is int)
-    values = {name: value for name, value in preset(sizes).items() if name in of_model}
+    integers = select(ModelConfig, lambda one: one.base is int)
+    values = {name: value for name, value in preset(sizes).items() if name in integers}
     training = {
         "initialisation": "lecun",
         "optimizer": "adamw",

@@ -20,7 +20,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import compress
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
@@ -32,7 +32,6 @@ from nmtalign.reproduction.experiments import (
     EqualBudget,
     Experiment,
     Settings,
-    Unit,
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
@@ -46,7 +45,6 @@ NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]
 FIRST_SEED = 1234
 _CORPUS = "work/corpus"
 _DONE = "work/done.json"  # the key of each output
-_UNITS: Sequence[Unit] = get_args(Unit)
 # The only settings of [train] that apply.
 _MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
@@ -102,7 +100,10 @@ class Reproduction:
         self.workspace, self.settings, self.folder = workspace, settings, folder
         self.experiments = chosen_experiments(settings.models, settings.systems)
         self.scale = SCALES[settings.scale]
-        budgets = [EqualBudget(unit, getattr(settings, unit) or 0) for unit in _UNITS]
+        budgets = [
+            EqualBudget(unit, getattr(settings, unit) or 0)
+            for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
+        ]
         self.budget = next((budget for budget in budgets if budget.amount), self.scale.budget)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
@@ -218,7 +219,7 @@ class Reproduction:
             yield align
             for line in self.lines:
                 made = f"figures/alignment-{line + 1}.svg"
-                yield Step(f"nmtalign plot {align.makes} --sentence {line} -o {made}", made, [align])
+                yield Step(f"nmtalign view {align.makes} --sentence {line} -o {made}", made, [align])
 
     def _score(self, test: str, kind: str, models: Sequence[Model], options: str) -> Step:
         source, reference = map(self.shown, self.tests[test])

@@ -5,7 +5,6 @@ import statistics
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -13,10 +12,10 @@ from typing import Any
 
 import torch
 
-from bench.machine import ROOT, environment
+from bench.machine import ROOT
 from bench.recipes import Job, Recipe, recipes
 from bench.report import Table, figure, say, times
-from bench.texts import Texts, corpus_texts, prepare, random_texts, training_options
+from bench.texts import Texts, prepare, random_texts, training_options
 from bench.watch import Watched, watch
 from bench.workload import Size
 from nmtalign.errors import NmtalignError, UsageError
@@ -37,9 +36,7 @@ def run_peers(given: dict[str, Any], size: Size, sentences: int) -> dict[str, di
     found = {}
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
-        texts = (
-            corpus_texts(folder, size, given["data"]) if given["data"] else random_texts(folder, size, given["length"])
-        )
+        texts = random_texts(folder, size, given["length"])
         job = Job(texts, folder, sentences, torch.get_num_threads())
         say(f"nmtalign train, {given['peer_seconds']:g} s")
         found[OURS] = softly(partial(_run_ours, texts, sentences, given["peer_seconds"]))
@@ -76,7 +73,7 @@ def _run_ours(texts: Texts, sentences: int, seconds: float) -> dict[str, Any]:
     follow = '"$@" & exec tail -n +1 -F --pid=$! ours/train.jsonl'  # lines on stderr come too rarely
     following = ["sh", "-c", follow, "sh", *command]
     seen = watch(following, r'"progressed".*"target_words_per_second": ([\d.]+)', seconds, texts.folder)
-    return _figures("nmtalign train", seen, [sys.executable, "-m", "nmtalign", "--help"])
+    return _figures("nmtalign train", seen)
 
 
 def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[str, Any]:
@@ -87,7 +84,7 @@ def _run(recipe: Recipe, environments: Path, job: Job, seconds: float) -> dict[s
     say(f"{recipe.note}, {seconds:g} s")
     command = recipe.train_command(folder / "bin", Job(job.texts, own, job.sentences, job.threads))
     seen = watch(command, recipe.rate, seconds, own, limits(recipe.name, job.threads))
-    return {"note": recipe.note, **_figures(recipe.note, seen, recipe.help_command(folder / "bin"))}
+    return {"note": recipe.note, **_figures(recipe.note, seen)}
 
 
 def limits(name: str, threads: int) -> dict[str, str]:
@@ -116,7 +113,7 @@ def install(recipe: Recipe, folder: Path) -> None:
     (folder / INSTALLED).write_text(recipe.note + "\n", encoding="utf-8")
 
 
-def _figures(name: str, seen: Watched, help_command: list[str]) -> dict[str, Any]:
+def _figures(name: str, seen: Watched) -> dict[str, Any]:
     """Returns the median rate without the first report, which contains the warm-up, unless there is no other."""
     rates = [float(text.replace(",", "")) for _, text in seen.matches]
     rates = rates[1:] or rates
@@ -127,22 +124,12 @@ def _figures(name: str, seen: Watched, help_command: list[str]) -> dict[str, Any
         "reports": len(rates),
         "peak_mb": seen.peak_mb,
         "first_report_seconds": seen.matches[0][0],
-        "help_seconds": _help_seconds(help_command),
     }
-
-
-def _help_seconds(command: list[str]) -> float:
-    def once() -> float:
-        began = time.perf_counter()
-        subprocess.run(command, capture_output=True, env=environment(), check=False)
-        return time.perf_counter() - began
-
-    return statistics.median(once() for _ in range(3))
 
 
 def peers_table(found: dict[str, dict[str, Any]]) -> Table:
     """Returns the table of the toolkits: nmtalign first, ratios first."""
-    columns = ["", "ours is", "words/s", "peak MB", "--help", "first report"]
+    columns = ["", "ours is", "words/s", "peak MB", "first report"]
     table = Table("Complete programs on the same text, with reading of text and with updates", columns)
     ours = found[OURS].get("target_words_per_second")
     for name, figures in found.items():
@@ -152,8 +139,8 @@ def peers_table(found: dict[str, dict[str, Any]]) -> Table:
             continue
         rate = figures["target_words_per_second"]
         ratio = times(ours / rate if ours and name != OURS else None)
-        waits = (f"{figures[key]:.1f} s" for key in ("help_seconds", "first_report_seconds"))
-        table.rows.append([title, ratio, figure(rate), figure(figures["peak_mb"]), *waits])
+        wait = f"{figures['first_report_seconds']:.1f} s"
+        table.rows.append([title, ratio, figure(rate), figure(figures["peak_mb"]), wait])
     failures = [figures["failed"] for figures in found.values() if "failed" in figures]
     peak = "peak: resident memory of the program and its children, measured 5 times per second"
     table.note = "\n".join([*failures, peak])

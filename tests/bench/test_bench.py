@@ -205,8 +205,7 @@ def fake_toolkit(code):
     def command(bin_folder, job):
         return [sys.executable, "-c", code]
 
-    help_command = [sys.executable, "-c", ""]
-    return Recipe("fake", [["fake==1"]], lambda folder: help_command, command, r"rate (\d+)", "Fake 1")
+    return Recipe("fake", [["fake==1"]], command, r"rate (\d+)", "Fake 1")
 
 
 def test_a_toolkit_is_run_for_a_while_and_its_rates_are_read(tmp_path):

@@ -56,7 +56,7 @@ def toolkit(tmp_path, monkeypatch):
     def settle(config, job, training):
         config["updates"] = training.updates
 
-    recipe = Recipe("fake", [], lambda folder: [], train, "", "Fake 1")
+    recipe = Recipe("fake", [], train, "", "Fake 1")
     how = QualityRecipe(
         settle, lambda *_: [sys.executable, "-c", TRANSLATES], r"dev ppl: ([\d.]+)", r"Total params: (\d+)"
     )

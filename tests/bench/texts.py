@@ -46,23 +46,6 @@ def random_texts(folder: Path, size: Size, length: int, pairs: int = PAIRS, seed
     return Texts(folder, (words[0], words[1]), size, length - 1)
 
 
-def corpus_texts(folder: Path, size: Size, data: Path, pairs: int = PAIRS) -> Texts:
-    """Writes the first pairs of a prepared corpus, with spaces between tokens."""
-    from nmtalign.data.batches import eligible
-    from nmtalign.data.corpus import Corpus
-
-    corpus = Corpus.open(data)
-    train = corpus.splits["train"]
-    chosen = eligible(train, size.training.max_length)[:pairs]
-    vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
-    for number, (side, vocabulary) in enumerate(zip(SIDES, vocabularies, strict=True)):
-        _write(folder, side, [" ".join(vocabulary.decode(train.pair(int(index))[number].tolist())) for index in chosen])
-    sizes = size.with_vocabularies(*map(len, vocabularies))
-    longest = max(int(lengths[chosen].max()) for lengths in (train.source_lengths, train.target_lengths))
-    words = tuple(list(vocabulary.words[FIRST_WORD:]) for vocabulary in vocabularies)
-    return Texts(folder, (words[0], words[1]), sizes, longest)
-
-
 def _write(folder: Path, side: str, lines: list[str]) -> None:
     for part, chosen in (("train", lines), ("dev", lines[:DEV_PAIRS])):
         with atomic_text(folder / f"{part}.{side}") as stream:

@@ -53,7 +53,7 @@ def workspace(tmp_path):
 
 
 def make(workspace, notify=lambda message: None, **settings) -> Reproduction:
-    settings = {"scale": "tiny", "updates": 3, "models": TWO, "sentences": "2", **settings}
+    settings = {"scale": "tiny", "updates": 3, "models": TWO, "sentences": "none", **settings}
     loaded = load_workspace(workspace / "nmtalign.toml")
     return Reproduction(loaded, ReproduceConfig(**settings), workspace / "reproduction", notify, silent=True)
 
@@ -70,7 +70,7 @@ def made(tmp_path_factory):
     workspace = write_workspace(tmp_path_factory.mktemp("made") / "demo")
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
-    reproduction = make(workspace, systems="light", seeds=2, jobs=2)
+    reproduction = make(workspace, systems="light", seeds=2, jobs=2, sentences="2")
     reproduction.run()
     write_report(reproduction)
     return reproduction
