@@ -6,9 +6,9 @@ set -euo pipefail
 model=$1 other=$2 source=$3 reference=$4
 
 nmtalign translate "$source" -m "$model" --n-best 12 -o nbest.txt
-nmtalign score-pairs --n-best-list nbest.txt -s "$source" -m "$other" --feature other --rescore -o rescored.txt
+nmtalign translate --n-best-list nbest.txt "$source" -m "$other" --rescore -o rescored.txt
 
-# The first entry of each sentence is the best one. Both models together: the best sum of LogProb= and other= per word.
+# The first entry of each sentence is the best one. Both models together: the best sum of LogProb= and nmtalign= per word.
 first() { awk -F ' [|][|][|] ' '!seen[$1]++ { print $2 }' "$1"; }
 both() {
     awk -F ' [|][|][|] ' '

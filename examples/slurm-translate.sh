@@ -9,7 +9,7 @@
 #
 # Submit a job that was killed again, as in `sbatch --array=7 slurm-translate.sh 16 ...`: it continues after its last line,
 # and a job that is done ends at once. For a table, give INPUT as JSON lines with "text" and any other keys, such as "id",
-# and the options --input-format json --format json: the output has the other keys, too.
+# and the options --set input_format=json --format json: the output has the other keys, too.
 set -euo pipefail
 jobs=$1 model=$2 input=$3 output=$4
 

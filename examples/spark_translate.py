@@ -8,25 +8,22 @@ All machines must find MODEL, INPUT and OUTPUT at the same place, and have nmtal
 """
 
 import sys
-from collections.abc import Iterator
 
-import pandas
 from pyspark.sql import SparkSession
-from pyspark.sql.types import StringType, StructField, StructType
 
-from nmtalign import TranslateBatch
+from nmtalign import Translator
 
 model, source, output = sys.argv[1:]
-translate = TranslateBatch(model, beam=5)
+translator = Translator.load(model, beam=5, threads=1, alignments=False)  # each worker process loads it once
 
 
-def translate_frames(frames: Iterator[pandas.DataFrame]) -> Iterator[pandas.DataFrame]:
+def translate(frames):
     for frame in frames:
-        yield pandas.DataFrame(translate(frame))
+        yield frame.assign(translation=[found.text for found in translator.translate(frame["text"].tolist())])
 
 
 spark = SparkSession.builder.getOrCreate()
 table = spark.read.parquet(source).repartition(10 * spark.sparkContext.defaultParallelism)
-schema = StructType([*table.schema, StructField("translation", StringType())])
-table.mapInPandas(translate_frames, schema).write.parquet(output)
+schema = ", ".join([*(f"`{name}` {kind}" for name, kind in table.dtypes), "translation string"])
+table.mapInPandas(translate, schema).write.parquet(output)
 spark.stop()

@@ -5,11 +5,9 @@ Only this module needs matplotlib, and it imports it only when a picture is draw
 
 import contextlib
 import io
-import re
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
-from html import escape
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +22,7 @@ DASHES: tuple[Any, ...] = ("-", (0, (5, 2)), (0, (1, 1.2)), (0, (6, 2, 1.2, 2)),
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "<", "p", ">")
 GREY = "#8c8c8c"
 SMALL, USUAL = 7, 9  # points
-LETTERS_AN_INCH, _LETTERS_OF_PRINT = 15, 18  # at least, of labels and of small print
+_LETTERS_OF_PRINT = 18  # per inch, at least, of small print
 _LETTERS_OF_NAMES, _HANDLE = 11, 8  # per inch; width of the line beside a name
 _DPI = 150  # of a PNG
 _FIRST = "DejaVu Sans"  # comes with matplotlib
@@ -84,13 +82,11 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
 
 
 def svg_for_page(figure: Any, title: str) -> str:
-    """Returns the figure as an `<svg>` element with a title, without prolog, metadata and style, for a page."""
+    """Returns the figure as an SVG with a title, for an HTML page."""
     stream = io.StringIO()
-    figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata={"Date": None})
-    text = re.sub(r"\s*<(metadata|style)\b.*?</\1>", "", stream.getvalue(), flags=re.S)
-    start, rest = text[text.index("<svg") :].rstrip("\n").split(">", 1)
-    # The attributes replace the removed style.
-    return f'{start} stroke-linejoin="round" stroke-linecap="butt">\n <title>{escape(title)}</title>{rest}'
+    metadata = {"Title": title, "Date": None}
+    figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata=metadata)
+    return stream.getvalue()
 
 
 def line_style(number: int) -> dict[str, Any]:

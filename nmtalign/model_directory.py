@@ -13,7 +13,6 @@
 | training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)       |
 | training_state.previous.safetensors | the previous checkpoint                                                       |
 | train.jsonl                         | the events of the training, one per line                                      |
-| translations                        | translations that `nmtalign score` keeps (nmtalign.translating.keeping)       |
 
 `export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
 Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.

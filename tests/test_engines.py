@@ -14,7 +14,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from helpers import mortal_batch
+from helpers import mortal_translator
 from helpers.command_line import environment_with_nmtalign, run_nmtalign
 
 pytestmark = pytest.mark.slow
@@ -43,26 +43,18 @@ def model(tmp_path_factory, random_model_directory) -> Path:
 
 @pytest.fixture(scope="module")
 def rows(model, tmp_path_factory) -> list[dict]:
-    """The rows of a table: ids, texts, another column, and what `nmtalign translate` and `align` print for them."""
+    """The rows of a table: ids, texts, another column, and what `nmtalign translate` prints for them."""
     folder, generator = tmp_path_factory.mktemp("texts"), random.Random(3)
     texts = [" ".join(generator.choices(SOURCE_WORDS, k=generator.randrange(8))) for _ in range(ROWS)]
-
-    def write(name: str, lines: list[str]) -> Path:
-        (folder / name).write_text("".join(f"{line}\n" for line in lines))
-        return folder / name
-
-    def lines_of(*arguments: object) -> list[str]:
-        done = run_nmtalign(*arguments, "-m", model, "-q", cwd=folder)
-        assert done.returncode == 0, done.stderr
-        return done.stdout.decode().splitlines()
-
-    translations = lines_of("translate", write("in.en", texts), "--beam", 5)
-    links = lines_of("align", folder / "in.en", write("out.fr", translations), "--pharaoh")
+    texts[ROWS // 2] = mortal_translator.FATAL_TEXT
+    (folder / "in.en").write_text("".join(f"{line}\n" for line in texts))
+    done = run_nmtalign("translate", "in.en", "--beam", 5, "-m", model, "-q", cwd=folder)
+    assert done.returncode == 0, done.stderr
+    translations = done.stdout.decode().splitlines()
     assert len(set(translations)) > 100
-    columns = zip(texts, translations, links, strict=True)
     return [
-        {"id": number, "text": text, "kept": f"row {number}", "translation": translation, "links": aligned}
-        for number, (text, translation, aligned) in enumerate(columns)
+        {"id": number, "text": text, "kept": f"row {number}", "translation": translation}
+        for number, (text, translation) in enumerate(zip(texts, translations, strict=True))
     ]
 
 
@@ -98,7 +90,7 @@ def run_with_a_death(engine: str, example: str, model: Path, folder: Path, **var
     from pyarrow import parquet
 
     (workers := folder / "workers").mkdir()
-    program = sys.executable, mortal_batch.__file__, engine, workers, EXAMPLES / example
+    program = sys.executable, mortal_translator.__file__, engine, workers, EXAMPLES / example
     run(*program, model, "in.parquet", "out", cwd=folder, **variables)
     names = {path.name for path in workers.iterdir()}
     assert "killed" in names
@@ -142,7 +134,7 @@ def test_spark_translate(model, rows, table) -> None:
         PYSPARK_PYTHON=sys.executable,
         PYSPARK_SUBMIT_ARGS=f"--master local-cluster[2,1,1024] {local} pyspark-shell",
     )
-    assert found == with_keys(rows, "id", "text", "kept", "translation")
+    assert found == rows
 
 
 @installed("datasets")
@@ -151,7 +143,7 @@ def test_datasets_map(model, rows, table) -> None:
     offline = {"HF_HOME": table / "cache", "HF_HUB_OFFLINE": 1, "HF_DATASETS_OFFLINE": 1}
     run(sys.executable, EXAMPLES / "datasets_map.py", *arguments, 2, cwd=table, **offline)
     found = [json.loads(line) for line in (table / "out.jsonl").read_text().splitlines()]
-    assert found == with_keys(rows, "id", "text", "kept", "translation")
+    assert found == rows
 
 
 def test_slurm_translate(model, rows, table) -> None:
@@ -168,12 +160,8 @@ def test_slurm_translate(model, rows, table) -> None:
     parts = sorted(table.glob("out.fr.part-*"))
     expected = "".join(f"{row['translation']}\n" for row in rows)
     assert (len(parts), "".join(part.read_text() for part in parts)) == (3, expected)
-    whole = parts[1].read_bytes()
-    parts[1].unlink()
-    (table / f"{parts[1].name}.partial").write_bytes(whole[: len(whole) // 2])  # as if killed
-    submit(2, "in.en", "out.fr")
-    assert parts[1].read_bytes() == whole
-    json_lines = "--input-format", "json", "--format", "json"
+    submit(2, "in.en", "out.fr")  # which is done
+    json_lines = "--set", "input_format=json", "--format", "json"
     submit(2, "in.jsonl", "out.jsonl", *json_lines)
     found = [json.loads(line) for line in (table / "out.jsonl.part-00002").read_text().splitlines()]
     keys = "id", "kept", "translation"

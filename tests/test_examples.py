@@ -111,7 +111,7 @@ def test_back_translate(shell, workspace, tmp_path):
 
 
 def test_unknown_words(shell, workspace):
-    assert "no unknown word" in shell("unknown-words.sh", workspace, *QUICK, cwd=workspace)
+    assert "without an unknown word" in shell("unknown-words.sh", workspace, *QUICK, cwd=workspace)
 
 
 def test_subwords(shell, workspace):

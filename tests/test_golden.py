@@ -3,7 +3,7 @@
 The archive contains a prepared corpus, a model with its training state, the model in eight bits, an alignment file, an
 aligner of `nmtalign link`, three pairs of text, and what that version printed: the links (`links.txt`) and the
 log-probabilities (`scores.txt`). To add files for a new format, run on 40 pairs of the sample corpus: prep, train with
-the options `SIZES`, align, score-pairs, export --weights int8 and link.
+the options `SIZES`, align, translate --target, export --weights int8 and link.
 """
 
 import json
@@ -50,7 +50,7 @@ def test_alignments_are_read(version, tmp_path):
 
 def test_models_and_corpora_are_used(version, tmp_path, nmtalign):
     expected = scores((tmp_path / "scores.txt").read_text())
-    printed = nmtalign("score-pairs", "text.en", "text.fr", "-m", "model").stdout.decode()
+    printed = nmtalign("translate", "text.en", "--target", "text.fr", "-m", "model").stdout.decode()
     assert [float(line) for line in printed.split()] == expected
     linked = nmtalign("align", "text.en", "text.fr", "-m", "model", "--pharaoh").stdout
     assert linked.count(b"\n") == 3
@@ -68,7 +68,7 @@ def test_trainings_resume(version, tmp_path, nmtalign):
 
 def test_the_model_in_eight_bits_and_the_aligner_are_used(tmp_path, nmtalign):
     unpack(FORMAT_VERSION, tmp_path)
-    printed = nmtalign("score-pairs", "text.en", "text.fr", "-m", "model-int8").stdout.decode()
+    printed = nmtalign("translate", "text.en", "--target", "text.fr", "-m", "model-int8").stdout.decode()
     exact = [float(line) for line in (tmp_path / "scores.txt").read_text().split()]
     assert [float(line) for line in printed.split()] == pytest.approx(exact, rel=0.02)
     linked = nmtalign("align", "text.en", "text.fr", "-m", "aligner", "--pharaoh").stdout.decode().splitlines()

@@ -41,7 +41,7 @@ BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (16, 170)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (41, 339)),
-    "translate": ("translate", (53, 369)),
+    "translate": ("translate", (38, 340)),
 }
 
 

@@ -196,8 +196,7 @@ class AlignmentRun:
         self._writer: AlignmentWriter | None = None
         if output is not None:
             attributes = self._attributes()
-            end = not self.config.drop_end
-            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume, end=end)
+            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume)
 
     def __enter__(self) -> Self:
         if self._writer is not None:
@@ -281,7 +280,6 @@ class AlignmentRun:
             "links_method": config.links,
             "threshold": self._threshold(),
             "reading": config.reading,
-            "temperature": config.temperature,
             "weights_are": weights,
             **{f"{side}_file": str(path) for side, path in zip(("source", "target"), self._texts, strict=True)},
             # A stream can be read only once.
@@ -308,8 +306,6 @@ class AlignmentRun:
             f"symmetrize:{config.symmetrize}": config.symmetrize is not None,
             f"threshold:{threshold:g}": threshold > 0,
             f"reading:{config.reading}": config.reading != "current",
-            f"temperature:{config.temperature:g}": config.temperature != 1,
-            "without:</s>": config.drop_end,
             f"gold:{gold.path.name}{',target-first' if gold.reverse else ''}": True,
             f"pairs:{gold.pairs}": True,
             f"sure:{gold.counts.sure}": True,

@@ -29,7 +29,7 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, Self, get_args, overload
+from typing import Any, Self, get_args, overload
 
 import h5py
 import numpy as np
@@ -375,30 +375,8 @@ def _known(datasets: dict[str, Any]) -> dict[str, Any]:
     return {name: datasets[name] for name in DATASETS}
 
 
-class _Block(NamedTuple):
-    """Records of the journal: their sizes (records, offsets), such as the cells of each; the values of the datasets."""
-
-    sizes: Array
-    values: Mapping[str, Array]
-
-
-class _Progress(NamedTuple):
-    """Counts of the records in the journal."""
-
-    records: int = 0
-    sentences: int = 0
-    last_id: int = -(2**63)
-    rises: bool = True  # whether the ids of the sentences never fall
-
-    def after(self, ids: Array, ranks: Array) -> "_Progress":
-        """Returns the counts after more records."""
-        numbers = [self.last_id, *ids.tolist()]
-        return _Progress(
-            self.records + len(ids),
-            self.sentences + int((ranks == 0).sum()),
-            numbers[-1],
-            self.rises and numbers == sorted(numbers),
-        )
+# Records of the journal: their sizes (records, offsets), such as the cells of each, and the values of the datasets.
+_Block = tuple[Array, Mapping[str, Array]]
 
 
 class AlignmentWriter:
@@ -434,15 +412,15 @@ class AlignmentWriter:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.kept: Path | None = None
         self.attributes = {**DEFAULTS, **attributes, **format_attributes(end)}
-        self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()}
-        self._types["weights"] = np.dtype(dtype)
+        self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
         self._resume, self._end, self._at_most = resume, end, at_most
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
         self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
         self.records = self.sentences = 0  # so far
-        self._last_id = 0
-        self._written = _Progress()
+        self._last_id = self._committed_id = 0
+        self._committed = self._committed_sentences = 0  # records and sentences in the journal
+        self._rises = True  # whether the ids of its sentences never fall
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = self._sentences_waiting = 0
 
@@ -475,9 +453,9 @@ class AlignmentWriter:
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
-        if not self._written.sentences or not self.partial.exists():
+        if not self._committed_sentences or not self.partial.exists():
             return ""
-        return f"; {self.partial} has {self._written.sentences:,} pairs, and --resume continues after them"
+        return f"; {self.partial} has {self._committed_sentences:,} pairs, and --resume continues after them"
 
     def append(
         self,
@@ -538,16 +516,9 @@ class AlignmentWriter:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it."""
         if record.end != self._end:
             raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
-        self.append(
-            record.source,
-            record.target,
-            record.weights,
-            record.log_prob,
-            record.sentence_id,
-            record.hard_links,
-            record.token_log_probs,
-            record.rank,
-        )
+        links, log_probs = record.hard_links, record.token_log_probs
+        words, number = (record.source, record.target), record.sentence_id
+        self.append(*words, record.weights, record.log_prob, number, links, log_probs, record.rank)
 
     def _settings(self) -> dict[str, Any]:
         attributes = self.attributes.items()
@@ -584,17 +555,27 @@ class AlignmentWriter:
                     _check_same(self.partial, dict(parse_json(payload)), self._settings())
                     checked = True
                 else:
-                    values = self._unpacked(payload).values
-                    written = self._written.after(values["sentence_id"], values["rank"])
-                    if self._at_most is not None and written.sentences > self._at_most:
+                    values = self._unpacked(payload)[1]
+                    sentences = self.sentences + int((values["rank"] == 0).sum())
+                    if self._at_most is not None and sentences > self._at_most:
                         break
-                    self._written = written
+                    self._count(values)
+                    self.records, self.sentences = self._committed, self._committed_sentences
+                    self._last_id = self._committed_id
                 end = place
         if not checked:
             self._start()
-            return
-        self._journal.cut(end)
-        self.records, self.sentences, self._last_id, _ = self._written
+        else:
+            self._journal.cut(end)
+
+    def _count(self, values: Mapping[str, Array]) -> None:
+        """Counts the records of a block of the journal."""
+        ids = values["sentence_id"].tolist()
+        known = [self._committed_id] if self._committed else []
+        self._rises = self._rises and [*known, *ids] == sorted([*known, *ids])
+        self._committed += len(ids)
+        self._committed_sentences += int((values["rank"] == 0).sum())
+        self._committed_id = ids[-1]
 
     def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
         return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
@@ -629,7 +610,7 @@ class AlignmentWriter:
         self._append(
             b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
         )
-        self._written = self._written.after(values["sentence_id"], values["rank"])
+        self._count(values)
         self._waiting, self._cells, self._sentences_waiting = [], 0, 0
 
     def _unpacked(self, payload: bytes) -> _Block:
@@ -648,7 +629,7 @@ class AlignmentWriter:
                 place += values[name].nbytes
         if place != len(payload):
             raise ValueError(f"a block of {len(payload):,} bytes, and its records need {place:,}")
-        return _Block(sizes, values)
+        return sizes, values
 
     def _build(self) -> None:
         """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
@@ -658,7 +639,7 @@ class AlignmentWriter:
             if re.fullmatch(rf"\.{re.escape(self.path.name)}\.\d+\.partial", left.name):
                 left.unlink(missing_ok=True)
         with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
-            rises = {"nmtalign_version": __version__, "sentence_ids_rise": self._written.rises}
+            rises = {"nmtalign_version": __version__, "sentence_ids_rise": self._rises}
             write_attributes(file, {**self.attributes, **rises})
             datasets = {
                 name: file.create_dataset(
@@ -677,14 +658,14 @@ class AlignmentWriter:
             for name in OFFSETS:
                 _extend(datasets[name], totals[0, :1])
             for blocks in self._grouped():
-                ends = totals + np.concatenate([block.sizes for block in blocks]).cumsum(0)
+                ends = totals + np.concatenate([sizes for sizes, _ in blocks]).cumsum(0)
                 totals, records = ends[-1:], records + len(ends)
                 for place, name in enumerate(OFFSETS):
                     _extend(datasets[name], ends[:, place])
-                for name in blocks[0].values:
-                    _extend(datasets[name], np.concatenate([block.values[name] for block in blocks]))
-            if records != self._written.records:
-                raise ValueError(f"{records} complete records, and {self._written.records} were written")
+                for name in blocks[0][1]:
+                    _extend(datasets[name], np.concatenate([values[name] for _, values in blocks]))
+            if records != self._committed:
+                raise ValueError(f"{records} complete records, and {self._committed} were written")
 
     def _grouped(self) -> Iterator[list[_Block]]:
         """Yields the blocks of the journal in groups of a limited size."""
@@ -693,7 +674,7 @@ class AlignmentWriter:
         next(payloads)  # the settings
         for payload, _ in payloads:
             group.append(self._unpacked(payload))
-            if len(group) == _PAGE // COMMIT or sum(len(block.values["weights"]) for block in group) > _CELLS:
+            if len(group) == _PAGE // COMMIT or sum(len(values["weights"]) for _, values in group) > _CELLS:
                 yield group
                 group = []
         if group:
@@ -714,7 +695,7 @@ class AlignmentWriter:
 
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
-        nothing = not self._written.records
+        nothing = not self._committed
         self._journal.close(remove=nothing)
         if nothing and self.kept is not None:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already

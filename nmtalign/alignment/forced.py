@@ -11,10 +11,6 @@ The reading decides which attention weights align a target word:
   past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step. In the order
   update-look-generate, also that of a Transformer, the attention of step t + 1 uses word t, as in the first order.
 - "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
-- "occlusion" (Zeiler & Fergus 2014): no attention weights, but the effect of each source word on each target word
-  (`occlusion`): how much less probable the target word is when `<unk>` replaces the source word. Negative effects
-  count as 0, and the others are divided by their sum. A target word that no source word makes more probable has all
-  weight on `</s>`. Models without attention have this reading too.
 - "auto": current with one model, as in the paper's figures; with two models, one per direction, posterior, or shifted
   if a model has no posterior.
 
@@ -25,8 +21,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import islice, pairwise
-from typing import Any, TypeVar
+from itertools import islice
+from typing import TypeVar
 
 import numpy as np
 import torch
@@ -39,11 +35,8 @@ from nmtalign.alignment.links import (
     AlignmentRecord,
     Link,
     Matrix,
-    drop_end,
     hard_links,
     merge_starts,
-    normalised_rows,
-    sharpened,
 )
 from nmtalign.core.devices import in_halves
 from nmtalign.core.model import Forced, TranslationModel
@@ -53,7 +46,7 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
 from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, keep
-from nmtalign.text.vocabulary import COPIES_NOTHING, EOS_ID, UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import EOS_ID, Vocabulary
 
 Lines = tuple[str, str]
 T = TypeVar("T")
@@ -68,8 +61,6 @@ def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
     if reading == "shifted":
         return _force_shifted(model, batch)
-    if reading == "occlusion":
-        raise ValueError("the reading occlusion needs the places of the source words: call `occlusion`")
     decode = model.force_posterior if reading == "posterior" else model.force
     return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
 
@@ -97,38 +88,6 @@ def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
     return weights.gather(1, step[..., None].expand(-1, -1, weights.shape[2]))
 
 
-def occlusion(model: TranslationModel, batch: Batch, words: Sequence[Sequence[tuple[int, int]]]) -> Forced:
-    """Returns log-probabilities (B, Ty), and the effects (B, Ty, Tx) of source words on them, in nats.
-
-    `words` has for each sentence the first piece of each source word, and the piece after its last one. The effect of a
-    word is at its first piece: log p(target word | source) - log p(target word | source with `<unk>` for the word).
-    The other columns, also that of `</s>`, are 0.
-    """
-    tensors = batch.source, batch.source_mask, batch.target, batch.target_mask
-    known = model.force(*tensors, batch.copies).log_probs
-    effects = known.new_zeros(*known.shape, batch.source.shape[1])
-    occluded = [(row, *place) for row, places in enumerate(words) for place in places]
-    for first in range(0, len(occluded), len(words)):
-        part = occluded[first : first + len(words)]
-        rows = torch.tensor([row for row, _, _ in part], device=batch.source.device)
-        source, mask, target, target_mask = (tensor[rows] for tensor in tensors)
-        copies = None if batch.copies is None else batch.copies[rows]
-        for row, (_, begin, end) in enumerate(part):
-            source[row, begin:end] = UNK_ID
-            if copies is not None:
-                copies[row, begin:end] = COPIES_NOTHING
-        found = model.force(source, mask, target, target_mask, copies).log_probs
-        effects[rows, :, [begin for _, begin, _ in part]] = known[rows] - found
-    return Forced(known, effects)
-
-
-def shares(effects: NDArray[Any]) -> Matrix:
-    """Returns effects (rows, columns) as weights: positive ones, divided by their sum; else 1 in the last column."""
-    positive = effects.clip(0)
-    positive[positive.sum(1) == 0, -1] = 1
-    return normalised_rows(positive)
-
-
 @dataclass(frozen=True, slots=True)
 class ModelSide:
     """One side of a pair: its tokens and their ids, its words, and where each word starts (None: each token is a word).
@@ -141,11 +100,6 @@ class ModelSide:
     starts: NDArray[np.int64] | None
     tokens: Sequence[str]
     copies: Sequence[int] = ()  # of the source side of a copying model
-
-    def places(self) -> list[tuple[int, int]]:
-        """Returns for each word its first token, and the token after its last one."""
-        bounds = range(len(self.ids) + 1) if self.starts is None else self.starts.tolist()
-        return list(pairwise(bounds))
 
 
 class SideReader:
@@ -206,11 +160,8 @@ class Aligner:
     """
 
     def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
-        if loaded.model.config.attention == "none" and config.reading != "occlusion":
-            raise UsageError(
-                f"{loaded.folder}: this model has no attention, so it cannot align; train one with --set attention="
-                "additive, or give --reading occlusion"
-            )
+        if loaded.model.config.attention == "none":
+            raise UsageError(f"{loaded.folder}: this model has no attention, so it cannot align; give another one")
         if config.reading == "posterior" and not loaded.model.has_posterior:
             raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
         self._loaded, self._config, self._turned = loaded, config, turned
@@ -242,15 +193,10 @@ class Aligner:
         copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None
         batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs], copies=copies)
         batch = batch.to(self._loaded.device)
-        if self._config.reading == "occlusion":
-            forced = occlusion(self._loaded.model, batch, [pair.source.places() for pair in pairs])
-        else:
-            forced = force(self._loaded.model, batch, self._config.reading)
+        forced = force(self._loaded.model, batch, self._config.reading)
         if forced.weights is None:
             raise TypeError("a model with attention returned no weights")
         log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
-        if self._config.temperature != 1 and self._config.reading != "occlusion":
-            weights = sharpened(weights, self._config.temperature)
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
         return [
             self._record_of_tokens(pair, weights[row], log_probs[row], total)
@@ -263,8 +209,6 @@ class Aligner:
         """Returns the record of one row of a batch, without padding and with pieces merged to words."""
         rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
         merged = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
-        if self._config.reading == "occlusion":
-            merged = sharpened(shares(merged), self._config.temperature)
         log_probs = log_probs[:rows].copy()
         if pair.target.starts is not None:
             log_probs = np.add.reduceat(log_probs, pair.target.starts, dtype=np.float64).astype(np.float32)
@@ -281,17 +225,13 @@ def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
 def make_record(
     pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
 ) -> AlignmentRecord:
-    """Returns the record of weights between words and `</s>`, which is dropped if the settings ask for it.
+    """Returns the record of weights between words and `</s>`.
 
     Without a method of links (`config.links` is None) it has no hard links.
     """
-    mass = 0.0
-    if config.drop_end:
-        mass = float(weights[:-1, -1].sum(dtype=np.float64))
-        weights = drop_end(weights)
     links: list[Link] = []
     if config.links is not None:
-        links = hard_links(weights, config.links, config.threshold or THRESHOLD, end=not config.drop_end)
+        links = hard_links(weights, config.links, config.threshold or THRESHOLD)
     return AlignmentRecord(
         source=pair.source.words,
         target=pair.target.words,
@@ -300,8 +240,6 @@ def make_record(
         sentence_id=pair.number,
         token_log_probs=token_log_probs,
         hard_links=tuple(links),
-        end=not config.drop_end,
-        dropped_mass=mass,
     )
 
 

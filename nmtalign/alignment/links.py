@@ -49,7 +49,6 @@ class AlignmentRecord:
     hard_links: tuple[Link, ...]
     rank: int = 0  # place in an n-best list, from 0
     end: bool = True  # whether `weights` has the row and the column of `</s>`; without them its shape is (Ty, Tx)
-    dropped_mass: float = 0.0  # the sum of the column of `</s>` over the target words, before it was dropped
     link_scores: tuple[float, ...] | None = None  # the probability of each hard link, if two directions chose them
 
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
@@ -79,13 +78,8 @@ class AlignmentRecord:
         return f"{self.pharaoh()}\t{' '.join(f'{min(score, 1.0):.4f}' for score in scores)}"
 
     def end_mass(self) -> float:
-        """Returns the sum over the target words of their weight on the source's `</s>`.
-
-        Without that column it is the sum before the column was dropped; 0 for a record that was read from a file.
-        """
-        if not self.end:
-            return self.dropped_mass
-        return float(self.weights[:-1, -1].sum(dtype=np.float64))
+        """Returns the sum over the target words of their weight on the source's `</s>`; 0 without its column."""
+        return float(self.weights[:-1, -1].sum(dtype=np.float64)) if self.end else 0.0
 
     def entropies(self) -> Matrix:
         """Returns the entropy of each row of the weights in nats (Ty+1,); NaN for `</s>` if it has no row."""
@@ -156,29 +150,10 @@ def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -
     return links_where(words >= max(threshold, np.finfo(np.float32).tiny))
 
 
-def drop_end(weights: NDArray[Any]) -> Matrix:
-    """Returns the (Ty, Tx) weights between words of a (Ty+1, Tx+1) matrix, each row normalised to sum to 1 again.
-
-    A row that has all its weight on `</s>` becomes 0.
-    """
-    return normalised_rows(weights[:-1, :-1].astype(np.float64))
-
-
 def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
     """Returns the weights with rows (the last axis) that sum to 1; a row without weight becomes 0."""
     total = weights.sum(axis=-1, keepdims=True)
     return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
-
-
-def sharpened(weights: NDArray[Any], temperature: float) -> Matrix:
-    """Returns the weights to the power 1 / temperature, with rows (the last axis) that sum to 1, or to 0 as before.
-
-    This is the softmax of the energies divided by the temperature: below 1 sharper, above 1 flatter. Zeros stay zeros.
-    """
-    largest = weights.max(axis=-1, keepdims=True, initial=0)
-    scaled = np.divide(weights, largest, out=np.zeros(weights.shape), where=largest > 0)
-    scaled **= 1 / temperature
-    return normalised_rows(scaled)
 
 
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:

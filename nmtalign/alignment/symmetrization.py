@@ -49,7 +49,7 @@ BackwardOrder = Literal["target-source", "source-target"]
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)
 # The smallest weight of a link, chosen on the development set of the gold alignments.
-THRESHOLDS = {"product": 0.15, "mutual": 0.1, "agreement": 0.6}
+THRESHOLDS = {"product": 0.15, "agreement": 0.6}
 _NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))  # (source, target)
 _NULL = 0.01  # the weight of both directions' NULL beside the product of two words
 _TINY = 1e-12
@@ -114,17 +114,15 @@ def soft_links(
 
     - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
       2006 take the product of posteriors).
-    - "mutual": the product is the largest of its row and of its column, and the geometric mean at least the threshold.
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
-    - "bayes-risk": minimum Bayes risk for F1, and so for AER if all gold links are sure (see `expected_f1_links`).
     """
     return _agreed(forward, backward, method, threshold, end)[0]
 
 
 def least_weight(method: Symmetrization, threshold: float) -> float:
-    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method; bayes-risk has none."""
-    return 0.0 if method == "bayes-risk" else threshold or THRESHOLDS.get(method, 0.0)
+    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method."""
+    return threshold or THRESHOLDS.get(method, 0.0)
 
 
 def _agreed(
@@ -132,14 +130,11 @@ def _agreed(
 ) -> tuple[list[Link], NDArray[Any]]:
     """Returns the links of `soft_links` and the probability of each place (Ty, Tx), by which they were chosen."""
     least = least_weight(method, threshold)
-    if method in ("agreement", "bayes-risk"):
+    if method == "agreement":
         likely = posterior(forward, backward, end)
-        return (links_where(likely >= least) if method == "agreement" else expected_f1_links(likely)), likely
+        return links_where(likely >= least), likely
     both = _product(forward, backward, end)
-    chosen = both >= max(least**2, _TINY)
-    if method == "mutual":
-        chosen &= (both == both.max(1, keepdims=True, initial=0)) & (both == both.max(0, keepdims=True, initial=0))
-    return links_where(chosen), np.sqrt(both)
+    return links_where(both >= max(least**2, _TINY)), np.sqrt(both)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -> Matrix:
@@ -157,23 +152,6 @@ def posterior(forward: NDArray[Any], backward: NDArray[Any], end: bool = True) -
     by_target = both / (both.sum(1, keepdims=True) + target_null + _TINY)
     by_source = both / (both.sum(0, keepdims=True) + source_null + _TINY)
     return np.asarray((by_target + by_source) / 2, dtype=np.float32)
-
-
-def expected_f1_links(posteriors: NDArray[Any]) -> list[Link]:
-    """Returns the links A of largest expected F1 = 2 |A and G| / (|A| + |G|) against gold links G, to first order.
-
-    Each link of the (Ty, Tx) posteriors is in G with its posterior. So the expected |A and G| is the sum of the
-    posteriors of A, and the expected |G| the sum of all. The best A of each size are the likeliest links; all sizes are
-    tried. The result corresponds to a threshold of half the expected F1, which is low where the models are unsure.
-    """
-    order = np.argsort(-posteriors, axis=None, kind="stable")
-    sums = np.cumsum(posteriors.ravel()[order], dtype=np.float64)
-    if not len(sums) or not sums[-1] > 0:
-        return []
-    size = int(np.argmax(sums / (np.arange(1, len(sums) + 1) + sums[-1]))) + 1
-    chosen = np.zeros(posteriors.size, dtype=bool)
-    chosen[order[:size]] = True
-    return links_where(chosen.reshape(posteriors.shape))
 
 
 def combined(
@@ -284,10 +262,6 @@ def symmetrize_files(
         (
             not soft and method not in HARD_METHODS,
             f"--symmetrize {method} needs weights, and texts have none: give two .h5",
-        ),
-        (
-            threshold is not None and method == "bayes-risk",
-            "--symmetrize bayes-risk has no threshold: leave out --threshold",
         ),
         (soft and backward_order is not None, "--backward-order is for texts: an .h5 records its own direction"),
     ):

@@ -20,7 +20,7 @@ from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, i
 from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
-from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts, sharpened
+from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.settings.command_settings import AlignConfig
@@ -300,8 +300,6 @@ def _record(pair: ModelPair, found: Sequence[Matrix], config: AlignConfig) -> Al
     weights = np.zeros((rows + 1, columns + 1), np.float32)
     weights[:rows, :columns], weights[:rows, columns], weights[rows, columns] = links[:rows, :columns], null[:rows], 1
     merged = merge_starts(weights, pair.source.starts, pair.target.starts)
-    if config.temperature != 1:
-        merged = sharpened(merged, config.temperature)
     own = np.append(log_probs[:rows], np.float32(0))
     if pair.target.starts is not None:
         own = np.add.reduceat(own, pair.target.starts, dtype=np.float64).astype(np.float32)

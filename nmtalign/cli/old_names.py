@@ -28,7 +28,6 @@ _OPTIONS: Mapping[str, str] = {
     "--no-readout-word": f"{SET} readout_previous_word=false",
     "--apart": f"{SET} cumulative=false",
     "--cased": f"{SET} lowercase=false",
-    "--keep-end": f"{SET} drop_end=false",
     "--keep-links": f"{SET} reverse_links=false",
 }
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and

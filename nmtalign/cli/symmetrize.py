@@ -16,7 +16,7 @@ Method = Annotated[
     Symmetrization,
     own_option(
         "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and; for two .h5 also "
-        "product, mutual, agreement, bayes-risk.",
+        "product, agreement.",
         "METHOD",
         "--symmetrize",
     ),
@@ -58,8 +58,8 @@ def symmetrize(
     FORWARD are the links of source and target, BACKWARD those that a model of
     the other direction gives for target and source. Both are texts with one
     line per pair, or files of `nmtalign align`; then their directions and words
-    must agree. The methods product, mutual, agreement and bayes-risk need the
-    weights of these files.
+    must agree. The methods product and agreement need the weights of
+    these files.
 
     Examples:
 

@@ -8,7 +8,7 @@ words between spaces of the raw text become links between the tokens of the corp
 import dataclasses
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +23,7 @@ from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.tokenizer import WORD_START, MosesWords, Subwords
 
+Numbers = npt.NDArray[np.int64]
 Begins = npt.NDArray[np.bool_] | None
 _BLOCK = 1 << 22  # bytes of the file that are read together
 _LINKS = re.compile(rb"\s*+(?:\d{1,9}-\d{1,9}\s++)*+")
@@ -39,7 +40,7 @@ class Guide:
     def __init__(
         self,
         links: npt.NDArray[np.unsignedinteger[Any]],
-        offsets: npt.NDArray[np.int64],
+        offsets: Numbers,
         begins: tuple[Begins, Begins],
         digest: str,
         note: str = "",
@@ -53,7 +54,10 @@ class Guide:
 
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
-        rows, links = self._of_pairs(batch.indices)
+        starts = self._offsets[batch.indices]
+        counts = self._offsets[batch.indices + 1] - starts
+        rows = np.repeat(np.arange(len(counts)), counts)
+        links = self._links[np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)]
         (sentences, length), width = batch.target.shape, batch.source.shape[1]
         cells = np.zeros((sentences, length, width), dtype=np.bool_)
         cells[rows, links[:, 1], links[:, 0]] = True
@@ -64,18 +68,8 @@ class Guide:
             cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
         return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
 
-    def _of_pairs(self, indices: npt.NDArray[np.integer]) -> tuple[npt.NDArray[np.int64], npt.NDArray[Any]]:
-        """(position in `indices` (L,), link (L, 2)) of all links of the pairs."""
-        starts = self._offsets[indices]
-        counts = self._offsets[indices + 1] - starts
-        rows = np.repeat(np.arange(len(indices)), counts)
-        first = np.cumsum(counts) - counts
-        return rows, self._links[np.arange(len(rows)) + np.repeat(starts - first, counts)]
 
-
-def _word_of_token(
-    ids: npt.NDArray[np.int64], mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]
-) -> npt.NDArray[np.int64]:
+def _word_of_token(ids: Numbers, mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]) -> Numbers:
     """(B, T) the word of each piece, from 0; -1, a place without a word, at `</s>` and padding."""
     marks = begins[ids]
     marks[:, 0] = True
@@ -92,30 +86,38 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     file whose number of lines is not that of the training text.
     """
     train = corpus.splits["train"]
-    source_begins = target_begins = None
+    begins: tuple[Begins, Begins] = None, None
     if isinstance(corpus.tokenizers.source, Subwords):
-        source_begins, target_begins = (
+        source, target = (
             np.array([word.startswith(WORD_START) for word in vocabulary.words])
             for vocabulary in (corpus.source_vocabulary, corpus.target_vocabulary)
         )
+        begins = source, target
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
-    convert: bool | None = None  # as the first pairs tell
+    convert: bool | None = None if corpus.tokenizers.kind == MosesWords.kind else False  # as the first pairs tell
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
     for raw in _blocks(path):
         # Bounds of another type would convert the complete array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
-        sizes = [
-            _word_counts(train.source, source_begins, low, high),
-            _word_counts(train.target, target_begins, low, high),
-        ]
-        _check(path, links, pairs, sizes, train.lines[low:high])
-        if convert is None and high > low and corpus.tokenizers.kind == MosesWords.kind:
+        sides = zip((train.source, train.target), begins, strict=True)
+        sizes = [_word_counts(side, begin, low, high) for side, begin in sides]
+        outside = (links >= np.stack(sizes, 1)[pairs]).any(1)
+        if outside.any():
+            (i, j), pair = links[outside.argmax()], pairs[outside.argmax()]
+            raise InputError(
+                f"{shown(path)}: line {train.lines[low + pair] + 1}: {i}-{j} is outside the pair, which has "
+                f"{sizes[0][pair]} source and {sizes[1][pair]} target words; count from 0 the words that "
+                "`nmtalign align --pharaoh` counts, source first"
+            )
+        if convert is None and high > low:
             convert = counts_words(_by_pair(links, pairs, corpus, range(low, high))) or False
         if convert:
-            links, pairs = _converted(_by_pair(links, pairs, corpus, range(low, high)))
+            lines = [token_links(*one) for one in _by_pair(links, pairs, corpus, range(low, high))]
+            links = np.array([link for line in lines for link in line], np.int64).reshape(-1, 2)
+            pairs = np.repeat(np.arange(len(lines)), [len(line) for line in lines])
         offsets[low + 1 : high + 1] = np.bincount(pairs, minlength=high - low)
         kept += links.astype(dtype).tobytes()
         digest.update(b"".join(raw))
@@ -127,13 +129,11 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         )
     np.cumsum(offsets, out=offsets)
     note = converted_note(shown(path)) if convert else ""
-    return Guide(
-        np.frombuffer(kept, dtype).reshape(-1, 2), offsets, (source_begins, target_begins), digest.hexdigest(), note
-    )
+    return Guide(np.frombuffer(kept, dtype).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
 
 
 def _by_pair(
-    links: npt.NDArray[np.int64], pairs: npt.NDArray[np.int64], corpus: Corpus, indices: range
+    links: Numbers, pairs: Numbers, corpus: Corpus, indices: range
 ) -> Iterator[tuple[list[tuple[int, int]], SplitPair]]:
     """Yields the links of each training pair, and its tokens with the words between spaces that consist of them.
 
@@ -151,15 +151,6 @@ def _by_pair(
         yield [(i, j) for i, j in links[bounds[place] : bounds[place + 1]].tolist()], split
 
 
-def _converted(
-    found: Iterator[tuple[list[tuple[int, int]], SplitPair]],
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns links between words as links between tokens (L, 2), and the place of the pair of each (L,)."""
-    lines = [token_links(links, pair) for links, pair in found]
-    links = np.array([link for line in lines for link in line], np.int64).reshape(-1, 2)
-    return links, np.repeat(np.arange(len(lines)), [len(line) for line in lines])
-
-
 def _blocks(path: Path) -> Iterator[list[bytes]]:
     """The lines of a file, each with its line end, some MB at a time."""
     lines, size = list[bytes](), 0
@@ -173,16 +164,19 @@ def _blocks(path: Path) -> Iterator[list[bytes]]:
         yield lines
 
 
-def _read(
-    path: Path, raw: list[bytes], first: int, wanted: npt.NDArray[np.int32]
-) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+def _read(path: Path, raw: Sequence[bytes], first: int, wanted: npt.NDArray[np.int32]) -> tuple[Numbers, Numbers]:
     """(links (L, 2), which of the wanted lines each is on (L,)) of the lines that follow line `first`, from 0.
 
     Raises InputError for text that is not a link, on any line.
     """
     text = b"".join(raw)
     if not _LINKS.fullmatch(text):
-        raise _no_link(path, raw, first)
+        number, line = next((number, line) for number, line in enumerate(raw, 1) if not _LINKS.fullmatch(line))
+        part = next(part for part in line.split() if not _LINK.fullmatch(part)).decode(errors="replace")
+        raise InputError(
+            f"{shown(path)}: line {first + number}: {part!r} is not a link; write source-target, counted from 0, as in "
+            "0-0 2-1"
+        )
     numbers = text.replace(b"-", b" ").strip()  # NumPy would read a number from only white space
     links = (np.fromstring(numbers, dtype=np.int64, sep=" ") if numbers else np.empty(0, np.int64)).reshape(-1, 2)
     characters = np.frombuffer(text, dtype=np.uint8)
@@ -193,41 +187,13 @@ def _read(
     return links[pairs >= 0], pairs[pairs >= 0]
 
 
-def _no_link(path: Path, raw: list[bytes], first: int) -> InputError:
-    number, line = next((number, line) for number, line in enumerate(raw, first + 1) if not _LINKS.fullmatch(line))
-    part = next(part for part in line.split() if not _LINK.fullmatch(part)).decode(errors="replace")
-    return InputError(
-        f"{shown(path)}: line {number}: {part!r} is not a link; write source-target, counted from 0, as in 0-0 2-1"
-    )
-
-
-def _word_counts(side: SplitSide, begins: Begins, low: int, high: int) -> npt.NDArray[np.int64]:
+def _word_counts(side: SplitSide, begins: Begins, low: int, high: int) -> Numbers:
     """(high - low,) the number of words of the sentences `low` to `high`."""
     bounds = side.offsets[low : high + 1].astype(np.int64)
     if begins is None:
-        return np.diff(bounds)
-    marks = begins[side.ids[bounds[0] : bounds[-1]]]
+        return np.asarray(np.diff(bounds))
     places = bounds - bounds[0]
+    marks = begins[side.ids[bounds[0] : bounds[-1]]]
     marks[places[:-1]] = True  # no training sentence is empty
-    total = np.zeros(len(marks) + 1, dtype=np.int64)
-    np.cumsum(marks, out=total[1:])
+    total: Numbers = np.concatenate(([0], np.cumsum(marks, dtype=np.int64)))
     return np.asarray(np.diff(total[places]))
-
-
-def _check(
-    path: Path,
-    links: npt.NDArray[np.int64],
-    pairs: npt.NDArray[np.int64],
-    sizes: list[npt.NDArray[np.int64]],
-    lines: npt.NDArray[np.int32],
-) -> None:
-    """Raises InputError for the first link outside its pair; `sizes` are the numbers of words per side."""
-    outside = (links[:, 0] >= sizes[0][pairs]) | (links[:, 1] >= sizes[1][pairs])
-    if outside.any():
-        index = int(outside.argmax())
-        (source, target), pair = links[index], pairs[index]
-        raise InputError(
-            f"{shown(path)}: line {lines[pair] + 1}: {source}-{target} is outside the pair, which has "
-            f"{sizes[0][pair]} source and {sizes[1][pair]} target words; count from 0 the words that "
-            "`nmtalign align --pharaoh` counts, source first"
-        )

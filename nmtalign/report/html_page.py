@@ -1,153 +1,126 @@
-"""A document as one HTML page. The page contains everything it needs and loads nothing, which its policy also forbids.
+"""A document as one HTML page, which contains everything it needs (`nmtalign.viewing.page`).
 
-The template is templates/report.html. Jinja2 escapes every text (autoescape); only pictures, which `inline_svg` has
-cleaned, and the page's own style and script are inserted as they are.
+Every text is escaped. Pictures are images, so nothing in an SVG can run or change the page.
 """
 
 import base64
-import functools
-import hashlib
-import json
 import re
 from collections.abc import Iterator, Sequence
-from importlib import resources
+from html import escape
 from itertools import groupby
-from typing import Any
-from xml.etree import ElementTree
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from nmtalign.report.document import (
+    Block,
+    Commands,
+    DataTable,
+    Definitions,
+    Document,
+    Figure,
+    Heading,
+    Inline,
+    NamedText,
+    Paragraph,
+    SentenceTexts,
+    Span,
+    plain,
+    printable,
+    spans,
+)
+from nmtalign.viewing.page import page
 
-from nmtalign.errors import UsageError
-from nmtalign.report.document import NOTHING, Block, Document, Figure, Heading, plain, printable, spans
-
-Part = tuple[str, str, Any]  # kind, key, block; figures that follow each other are one part
-_DROPPED = {"script", "style", "metadata", "title", "foreignObject", "iframe", "a"}  # elements of an SVG
-_LOCAL = re.compile(r"url\(\s*(['\"]?)#([^)'\"]+)\1\s*\)")
-_ELSEWHERE = re.compile(r"url\(\s*['\"]?(?!#)", re.IGNORECASE)
+_TAGS = {
+    "": ("", ""),
+    "code": ("<code>", "</code>"),
+    "name": ("<bdi>", "</bdi>"),
+    "muted": ('<span class="quiet">', "</span>"),
+    "tag": ('<span class="tagged">', "</span>"),
+}
+_BAR = re.compile("[\u2588-\u258f\u2592]")  # a bar made of blocks
 
 
 def to_page(document: Document) -> str:
-    """The complete page; equal documents give equal bytes. Raises UsageError for a picture that is no SVG."""
-    script = _file("report.js")
-    return _environment().get_template("report.html").render(
-        document=document,
-        top=_parts(document.top, "top"),
-        sections=list(_sections(document.blocks)),
-        style=Markup(_file("report.css")),  # noqa: S704 - the package's own file
-        script=Markup(script),  # noqa: S704
-        script_hash=_hash(script).removeprefix("sha256-"),
-    )  # fmt: skip
+    """The complete page; equal documents give equal bytes."""
+    blocks = [*document.top, *document.blocks]
+    titles = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
+    links = "".join(f'<li><a href="#part-{number}">{_inline(title)}</a></li>' for number, title in enumerate(titles, 1))
+    content = "".join(_blocks(document.top)) + f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+    return "".join(page(printable(document.title), content + "".join(_blocks(document.blocks))))
 
 
-def _sections(blocks: Sequence[Block]) -> Iterator[tuple[str, Heading | None, list[Part]]]:
-    """(key, heading of level 2, parts) of each section; blocks before the first heading have no heading."""
-    sections: list[tuple[Heading | None, list[Block]]] = [(None, [])]
-    for block in blocks:
-        if isinstance(block, Heading) and block.level == 2:
-            sections.append((block, []))
-        else:
-            sections[-1][1].append(block)
-    for number, (heading, inside) in enumerate(sections):
-        if heading or inside:
-            key = (heading.key if heading else "") or f"part-{number}"
-            yield key, heading, _parts(inside, key)
-
-
-def _parts(blocks: Sequence[Block], section: str) -> list[Part]:
-    parts: list[Part] = []
+def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
+    sections = 0
     for is_figure, group in groupby(blocks, lambda block: isinstance(block, Figure)):
-        for block in [list(group)] if is_figure else group:
-            kind = "Figures" if isinstance(block, list) else type(block).__name__
-            parts.append((kind, getattr(block, "key", "") or f"{section}-{len(parts)}", block))
-    return parts
+        if is_figure:
+            yield f'<div class="plots">{"".join(map(_figure, group))}</div>\n'  # type: ignore[arg-type]
+            continue
+        for block in group:
+            if isinstance(block, Heading) and block.level == 2:
+                sections += 1
+                yield f'<h2 id="part-{sections}">{_inline(block.text)}</h2>\n'
+            else:
+                yield _block(block)
 
 
-@functools.cache
-def _environment() -> Environment:
-    environment = Environment(
-        loader=PackageLoader("nmtalign.report"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=lambda value: value if isinstance(value, Markup) else printable(str(value)),
-    )
-    environment.filters.update(spans=spans, plain=plain, svg=_svg)
-    environment.globals.update(nothing=NOTHING)
-    return environment
+def _block(block: Block) -> str:
+    match block:
+        case Heading():
+            return f"<h3>{_inline(block.text)}</h3>\n"
+        case Paragraph():
+            return f"<p>{_inline(block.text)}</p>\n"
+        case DataTable():
+            return _table(block)
+        case Commands():
+            return f"<pre><code>{_text(chr(10).join(block.lines))}</code></pre>\n"
+        case Definitions():
+            items = (
+                f'<div><dt>{_inline(term)}</dt><dd dir="auto">{_inline(text)}</dd></div>' for term, text in block.items
+            )
+            return f'<dl class="facts">{"".join(items)}</dl>\n'
+        case SentenceTexts():
+            texts = "".join(map(_named, block.texts))
+            return f'<article class="card"><h3>{_inline(block.title)}</h3><div class="texts">{texts}</div></article>\n'
+    return ""
 
 
-def _svg(figure: Figure, key: str) -> Markup:
-    return Markup(inline_svg(figure.svg, f"{key}-svg", printable(figure.caption)))  # noqa: S704 - cleaned
-
-
-def _file(name: str) -> str:
-    return (resources.files(__package__) / "templates" / name).read_text(encoding="utf-8")
-
-
-def content_policy(style: str, script: str) -> str:
-    """The policy of a page that runs only its own style and script, and loads nothing."""
+def _table(table: DataTable) -> str:
+    columns = list(zip(table.head, *table.rows, strict=True))
+    left = [n < table.words or any(_BAR.search(plain(cell)) for cell in column) for n, column in enumerate(columns)]
+    kinds = [' class="text"' if is_left else "" for is_left in left]
+    heads = "".join(f'<th scope="col"{kind}>{_inline(text)}</th>' for kind, text in zip(kinds, table.head, strict=True))
+    rows = ""
+    for first, *others in table.rows:
+        cells = "".join(f"<td{kind}>{_inline(cell)}</td>" for kind, cell in zip(kinds[1:], others, strict=True))
+        rows += f'<tr><th scope="row">{_inline(first)}</th>{cells}</tr>\n'
     return (
-        f"default-src 'none'; script-src '{_hash(script)}'; style-src '{_hash(style)}'; img-src data:; "
-        "base-uri 'none'; form-action 'none'"
+        '<div class="scroll" role="region" aria-label="Table" tabindex="0">'
+        f'<table data-sortable="{table.words}"><caption>{_inline(table.caption)}</caption>'
+        f"<thead><tr>{heads}</tr></thead><tbody>\n{rows}</tbody></table></div>\n"
     )
 
 
-def _hash(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode("ascii")
+def _figure(figure: Figure) -> str:
+    data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode("ascii")
+    caption = _text(figure.caption)
+    image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
+    below = f'<figcaption dir="auto">{caption}</figcaption>'
+    return f'<figure class="{figure.kind}"><div class="scroll">{image}</div>{below}</figure>'
 
 
-def inert_json(value: Any) -> str:
-    """JSON in which no HTML element can end or begin."""
-    text = json.dumps(value, ensure_ascii=True, separators=(",", ":"), allow_nan=False)
-    return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
+def _named(text: NamedText) -> str:
+    note = f' <span class="{"better" if text.better else "quiet"}">{_text(text.note)}</span>' if text.note else ""
+    words = _inline(text.text) or '<span class="quiet">(empty)</span>'
+    return f'<div><h4><bdi>{_text(text.name)}</bdi>{note}</h4><p dir="auto" lang="" class="words">{words}</p></div>'
 
 
-def inline_svg(svg: str, key: str, label: str) -> str:
-    """Returns the <svg> element of a picture without scripts, styles and addresses outside of the page.
-
-    Every id in it begins with `key`, so that it differs from those of other pictures. Screen readers read `label`.
-    Raises UsageError if the text is not an SVG.
-    """
-    try:
-        root = ElementTree.fromstring(svg.strip())  # noqa: S314 - this program drew the picture
-    except ElementTree.ParseError as error:
-        raise UsageError(f"{label}: the picture is not an SVG: {error}") from None
-    if _local(root.tag) != "svg":
-        raise UsageError(f"{label}: the picture is not an SVG, but {_local(root.tag)}")
-    _clean(root, key)
-    root.attrib.update({"id": key, "role": "img", "aria-label": label})
-    root.tail = None
-    return ElementTree.tostring(root, encoding="unicode", method="xml")
+def _inline(text: Inline) -> str:
+    return "".join(_span(span) for span in spans(text) if span.text)
 
 
-def _clean(element: ElementTree.Element, key: str) -> None:
-    element.tag = _local(element.tag)
-    for child in list(element):
-        if not isinstance(child.tag, str) or _local(child.tag) in _DROPPED:
-            element.remove(child)
-        else:
-            _clean(child, key)
-    attributes = {_local(name): value for name, value in element.attrib.items()}
-    element.attrib = {name: _renamed(name, value, key) for name, value in attributes.items() if _is_safe(name, value)}
+def _span(span: Span) -> str:
+    tip = f' title="{_text(span.tip)}"' if span.tip else ""
+    before, after = _TAGS.get(span.style) or (f'<mark class="{span.style}"{tip}>', "</mark>")
+    return f"{before}{_text(span.text)}{after}"
 
 
-def _is_safe(name: str, value: str) -> bool:
-    if name == "href":
-        return value.startswith(("#", "data:image/"))
-    return not name.lower().startswith("on") and not _ELSEWHERE.search(value)
-
-
-def _renamed(name: str, value: str, key: str) -> str:
-    """The value of an attribute with the new name of each id."""
-    if name == "id":
-        return f"{key}-{value}"
-    if name == "href" and value.startswith("#"):
-        return f"#{key}-{value[1:]}"
-    return _LOCAL.sub(rf"url(#{key}-\2)", value)
-
-
-def _local(name: str) -> str:
-    """The name without its namespace; inside HTML an SVG needs none."""
-    return name.rpartition("}")[2]
+def _text(text: str) -> str:
+    return escape(printable(text))

@@ -45,7 +45,7 @@ def draw_by_length(report: Report, path: Path, metric: str = "BLEU") -> list[str
     return notes
 
 
-def breakdown_svg(report: Report, metric: str = "BLEU") -> str:
+def length_svg(report: Report, metric: str = "BLEU") -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
     need_matplotlib()
     with usual_settings((), "svg"):
@@ -56,22 +56,22 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     """The matplotlib figure: scores in its first axes, numbers of sentences in the second one."""
     if metric not in report.metrics:
         raise UsageError(f"no {metric} to draw: the report has {', '.join(report.metrics)}; name one of these")
-    if not report.systems[0].everything.breakdowns:
+    if not report.lengths:
         raise UsageError("nothing to draw: the report has no scores by length; add --by-length")
     from matplotlib.figure import Figure
 
     column = report.metrics.index(metric)
-    cuts = [system.everything.breakdowns[0] for system in report.systems]
-    labels, places = [part.label for part in cuts[0].parts], np.arange(len(cuts[0].parts))
+    columns = [system.everything.lengths for system in report.systems]
+    labels, places = [part.label for part in columns[0]], np.arange(len(columns[0]))
     figure = Figure(figsize=(min(_WIDEST, max(_WIDTH, _BUCKET * len(labels) + 1)), _HEIGHT))
     axes, strip = figure.subplots(
         2, 1, sharex=True, height_ratios=(5, 1), gridspec_kw={"hspace": 0.08, "left": 0.1, "right": 0.98}
     )
     marks, ends, bands = [], [0.0], False
-    for number, cut in enumerate(cuts):
-        values, lows, highs = np.array([_ends(part, column) for part in cut.parts]).T
+    for number, parts in enumerate(columns):
+        values, lows, highs = np.array([_ends(part, column) for part in parts]).T
         style = line_style(number)
-        if len(cuts) <= _MOST_BANDS and not np.isnan(lows).all():
+        if len(columns) <= _MOST_BANDS and not np.isnan(lows).all():
             bands = True
             # Narrow bars, because an interval without a neighbour would be a band without width.
             axes.vlines(places, lows, highs, color=style["color"], linewidth=4, alpha=0.2)
@@ -80,12 +80,12 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
         (mark,) = axes.plot(places, values, **style, linewidth=1.6, markersize=5.5, markeredgecolor="white")
         marks.append(mark)
         ends += [float(value) for value in values if not math.isnan(value)]
-        width = 0.8 / len(cuts)
-        sizes = [part.sentences for part in cut.parts]
-        if number == 0 or not cut.common:  # systems with equal buckets share one bar
-            shift, share = (0.0, 0.74) if cut.common else ((number + 0.5) * width - 0.4, 0.92 * width)
-            bars = strip.bar(places + shift, sizes, share, color="0.75" if cut.common else COLOURS[number % 10])
-            if cut.common and len(labels) <= 30:
+        width = 0.8 / len(columns)
+        sizes = [part.sentences for part in parts]
+        if number == 0 or not report.comparable:  # systems with equal buckets share one bar
+            shift, share = (0.0, 0.74) if report.comparable else ((number + 0.5) * width - 0.4, 0.92 * width)
+            bars = strip.bar(places + shift, sizes, share, color="0.75" if report.comparable else COLOURS[number % 10])
+            if report.comparable and len(labels) <= 30:
                 strip.bar_label(bars, [f"{size:,}" for size in sizes], fontsize=SMALL - 0.5, padding=1, color="0.25")
     if len(ends) == 1:
         axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=GREY)
@@ -97,7 +97,7 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=USUAL)
     step = math.ceil(len(labels) / 40)
     strip.set_xticks(places[::step], [label.replace("<=", "\u2264") for label in labels[::step]])
-    strip.set_xlabel(cuts[0].title.removeprefix("by "), fontsize=USUAL)
+    strip.set_xlabel(report.lengths.removeprefix("by "), fontsize=USUAL)
     strip.set_yticks([])
     strip.margins(y=0.45)
     strip.spines["left"].set_visible(False)

@@ -36,14 +36,14 @@ Record = dict[str, Any]
 def record(report: Report) -> Record:
     """The report as one object."""
     names = [system.name for system in report.systems]
-    drawn, unknown, cuts = report.resampling, report.unknown, report.systems[0].everything.breakdowns
+    drawn, unknown = report.resampling, report.unknown
     return {
         "nmtalign": __version__,
         "sentences": report.systems[0].everything.whole.sentences,
         "metrics": list(report.metrics),
         "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
         "resampling": dataclasses.asdict(drawn) | {"tests": list(report.tests)} if drawn else None,
-        "titles": {"length": cuts[0].title} if cuts else {},
+        "titles": {"length": report.lengths} if report.lengths else {},
         "systems": [
             {
                 "name": system.name,
@@ -58,10 +58,9 @@ def record(report: Report) -> Record:
 
 
 def _section(report: Report, section: Section) -> Record:
-    parts = [part for breakdown in section.breakdowns for part in breakdown.parts]
     return {
         **_part(report, section.whole),
-        "by_length": [{"label": part.label, **_part(report, part)} for part in parts],
+        "by_length": [{"label": part.label, **_part(report, part)} for part in section.lengths],
     }
 
 
@@ -112,7 +111,7 @@ def csv_rows(report: Report) -> Iterator[Record]:
 
 def _parts(section: Section) -> Iterator[tuple[str, Part]]:
     yield "", section.whole
-    yield from (("length", part) for breakdown in section.breakdowns for part in breakdown.parts)
+    yield from (("length", part) for part in section.lengths)
 
 
 def _unknown_rows(report: Report) -> Iterator[Record]:

@@ -166,20 +166,11 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Breakdown:
-    """The sentences divided by length, one part for each bucket, in order."""
-
-    title: str  # `by words of the source`
-    parts: tuple[Part, ...]
-    common: bool = True  # the parts contain the same sentences of every system; not so by words of the hypothesis
-
-
-@dataclass(frozen=True)
 class Section:
-    """The scores of a complete subset, and of its parts."""
+    """The scores of a complete subset, and of its parts by length, in order."""
 
     whole: Part
-    breakdowns: tuple[Breakdown, ...] = ()
+    lengths: tuple[Part, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -200,6 +191,8 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     tests: tuple[Test, ...] = ()
+    lengths: str = ""  # the title of the parts by length, such as `by words of the source`
+    comparable: bool = True  # parts contain the same sentences of every system; not so by words of the hypothesis
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
 
@@ -208,14 +201,14 @@ def make_report(
     names: Sequence[str],
     tables: Sequence[Sequence[Statistics]],
     *,
-    breakdowns: Sequence[Cut] = (),
+    cut: Cut | None = None,
     known: Mask | None = None,
     resampling: Resampling | None = None,
     tests: Sequence[Test] = (),
     intervals: bool = True,
     advance: Callable[[float], None] | None = None,
 ) -> Report:
-    """Scores every system on all sentences and on every part of `breakdowns`, and again on only its `known` (N,) ones.
+    """Scores every system on all sentences and on every part of `cut`, and again on only its `known` (N,) ones.
 
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` every figure has its
     interval (unless `intervals` is False) and the p-values of `tests`, if there are two systems or more. `advance` is
@@ -224,7 +217,7 @@ def make_report(
     tests = tuple(tests) if resampling and len(tables) > 1 else ()
     drawn = resampling if intervals or tests else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
-    share = 1 / (len(subsets) * (1 + sum(len(cut.labels) for cut in breakdowns)))
+    share = 1 / (len(subsets) * (1 + (len(cut.labels) if cut else 0)))
 
     def parts(label: str, masks: Sequence[Mask]) -> list[Part]:
         """The parts of all systems; they are tested if they contain the same sentences."""
@@ -240,17 +233,8 @@ def make_report(
     def sections(subset: Mask) -> list[Section]:
         """The section of each system."""
         wholes = parts("all", [subset])
-        cuts = [list(zip(*(parts(*row) for row in _rows(cut, subset)), strict=True)) for cut in breakdowns]
-        return [
-            Section(
-                whole,
-                tuple(
-                    Breakdown(cut.title, found[number], len(cut.masks[0]) == 1)
-                    for cut, found in zip(breakdowns, cuts, strict=True)
-                ),
-            )
-            for number, whole in enumerate(wholes)
-        ]
+        rows = [parts(*row) for row in _rows(cut, subset)] if cut else []
+        return [Section(whole, tuple(row[number] for row in rows)) for number, whole in enumerate(wholes)]
 
     signatures = [
         one.signed(drawn.samples if intervals or "bs" in tests else 0, drawn.trials if "ar" in tests else 0, drawn.seed)
@@ -260,7 +244,15 @@ def make_report(
     ]
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
-    return Report(tuple(one.name for one in tables[0]), tuple(signatures), tuple(systems), drawn, tests)
+    return Report(
+        tuple(one.name for one in tables[0]),
+        tuple(signatures),
+        tuple(systems),
+        drawn,
+        tests,
+        cut.title if cut else "",
+        cut is None or len(cut.masks[0]) == 1,
+    )
 
 
 def _rows(cut: Cut, subset: Mask) -> Iterator[tuple[str, list[Mask]]]:

@@ -51,8 +51,8 @@ def score_document(
     if figures:
         blocks += [Heading("Figures", key="figures"), *(Figure("", caption, svg) for caption, svg in figures)]
     for subset, sections in _subsets(report):
-        for number, _ in enumerate(sections[0].breakdowns):
-            blocks += _breakdown(report, subset, sections, number)
+        if report.lengths:
+            blocks += _lengths(report, subset, sections)
     blocks += _differences(report)
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
@@ -168,16 +168,12 @@ def _known_words(report: Report, total: int) -> Iterator[Block]:
         yield Definitions([(name, f"{share:.2%}") for name, share in shares])
 
 
-def _breakdown(report: Report, subset: str, sections: Sequence[Section], number: int) -> Iterator[Block]:
+def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[Block]:
     """One table per system, and before them one that compares the systems, if there are several."""
-    cuts = [section.breakdowns[number] for section in sections]
     # Cumulative buckets end with all sentences.
-    rows = [
-        [*cut.parts, *([section.whole] if cut.parts[-1].label != section.whole.label else [])]
-        for cut, section in zip(cuts, sections, strict=True)
-    ]
-    if len(sections) > 1 and cuts[0].common:
-        yield Heading(f"{report.metrics[0]} {cuts[0].title} ({subset}, all systems)")
+    rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
+    if len(sections) > 1 and report.comparable:
+        yield Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
         for place, (system, parts) in enumerate(zip(report.systems, rows, strict=True)):
             scores, *_ = _metric(report, 0, parts)
@@ -187,9 +183,9 @@ def _breakdown(report: Report, subset: str, sections: Sequence[Section], number:
         yield _table(columns)
     ends = [end for parts in rows for part in parts for end in (part.values[0], *_high(part)) if end is not None]
     top = max(ends, default=0.0)
-    for system, cut, parts in zip(report.systems, cuts, rows, strict=True):
+    for system, parts in zip(report.systems, rows, strict=True):
         name = (", ", Span(system.name, "name")) if len(sections) > 1 else ()
-        yield Heading((f"{cut.title[:1].upper()}{cut.title[1:]} ({subset}", *name, ")"))
+        yield Heading((f"{report.lengths[:1].upper()}{report.lengths[1:]} ({subset}", *name, ")"))
         columns = _buckets(parts)
         for metric, title in enumerate(report.metrics):
             columns.append([title, *(figure(part.values[metric], report.signatures[metric]) for part in parts)])

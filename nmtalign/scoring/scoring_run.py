@@ -27,7 +27,7 @@ from nmtalign.scoring.metrics import (
     measure_systems,
     tokenizer_for,
 )
-from nmtalign.scoring.report import Cut, Report, Resampling, Test, by_length, make_report, parse_buckets
+from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
@@ -142,11 +142,11 @@ class ScoreResult:
         `facts` are shown beside the texts and versions. Raises UsageError if the figure needs matplotlib.
         """
         from nmtalign.report.html_page import to_page
-        from nmtalign.scoring.figure import breakdown_svg
+        from nmtalign.scoring.figure import length_svg
 
         figures, metric = [], self.report.metrics[0]
-        if cuts := self.report.systems[0].everything.breakdowns:
-            figures = [(f"{metric} {cuts[0].title}", breakdown_svg(self.report, metric))]
+        if self.report.lengths:
+            figures = [(f"{metric} {self.report.lengths}", length_svg(self.report, metric))]
         texts = {
             "systems": ", ".join(f"{name} ({text.name})" for name, text in self.systems.items()),
             "references": ", ".join(text.name for text in self.references),
@@ -209,15 +209,15 @@ def run_scoring(
     if resampling and any(one.lines for one in tables[0]):
         notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
         resampling = None
-    cuts: list[Cut] = []
+    cut = None
     if settings.by_length:
         sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
-        cuts = [by_length(sides[settings.length_of], buckets, settings.length_of)]
+        cut = by_length(sides[settings.length_of], buckets, settings.length_of)
     with progress("drawing samples", size) if resampling else untracked("", 0) as advance:
         report = make_report(
             [*systems],
             tables,
-            breakdowns=cuts,
+            cut=cut,
             known=words.without(source.lines, against) if words and source else None,
             resampling=resampling,
             tests=tests,
@@ -247,8 +247,12 @@ def translation_of(
         settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False
     )
     with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
-        translator = Translator(load_models([folder], settings), settings, alignments=False, searched=advance)
-        lines = [translation.text for translation in translator.translate(source.lines)]
+        translator = Translator(load_models([folder], settings), settings, alignments=False)
+        lines = list[str]()
+        for translation in translator.translate(source.lines):
+            lines.append(translation.text)
+            if advance is not None:
+                advance(1)
     InputCheck(TextFit.load(folder, tokenized=settings.tokenized), source.name, notify).add_all(source.lines)
     return Text(f"the translation of {source.name} by {folder}", lines)
 

@@ -1,6 +1,6 @@
 """The ASGI application of a server: LibreTranslate's addresses, JSON lines, alignments, health and a page to try it.
 
-`nmtalign docs formats` describes requests and responses. Settings are in the query, such as ?beam=5. The response to a
+docs/formats.md describes requests and responses. Settings are in the query, such as ?beam=5. The response to a
 wrong request is {"error": "one sentence"}.
 """
 
@@ -144,7 +144,9 @@ class _Service:
             models = [self._models.only(source, target)] * len(given.values)
         found = await self._translations(request, list(zip(models, given.values, strict=True)))
         self._limits.check_weights(sum(translator.weights(one) for translator, one in found))
-        lines = [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
+        lines = await run_in_threadpool(
+            lambda: [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
+        )
         return _json_text(given.answer(lines))
 
     async def align(self, request: Request) -> Response:

@@ -74,12 +74,10 @@ class PairAligner:
     """Aligns the pairs of requests that have the same settings."""
 
     def __init__(self, translator: Translator, config: AlignConfig) -> None:
-        """Raises UsageError for the reading occlusion, which decodes a pair once for each source word."""
+        """Raises UsageError for a model without attention."""
         self._loaded, self._config = translator.loaded, dataclasses.replace(config, threads=translator.config.threads)
         if not translator.alignments:
-            raise UsageError("this model has no attention, so it aligns only with nmtalign align --reading occlusion")
-        if config.reading == "occlusion":
-            raise UsageError("reading=occlusion takes too long for a server; use nmtalign align --reading occlusion")
+            raise UsageError("this model has no attention, so it cannot align")
 
     def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
         """One record per numbered pair."""

@@ -26,11 +26,11 @@ LengthOf = Literal["source", "reference", "hypothesis"]
 Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
-Reading = Literal["auto", "current", "shifted", "posterior", "occlusion"]
+Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "mutual", "agreement", "bayes-risk"]
+SoftSymmetrization = Literal["product", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
@@ -176,7 +176,7 @@ class TranslateConfig(Settings, section="translate"):
         server_only=True,
         since="0.3.0",
     )
-    weights: Literal["float16", "float32"] = setting(
+    alignment_type: Literal["float16", "float32"] = setting(
         "float16", "Type of the saved weights.", affects="printing", server_only=True, since="0.3.0"
     )
     batch_size: int = setting(0, "Source words searched together; 0 = automatic.", affects="machine")
@@ -265,16 +265,13 @@ class AlignConfig(Settings, section="align"):
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
         "auto",
-        "Weights that align a word: those of its step (current), of the next step (shifted), given the word "
-        "(posterior), or the effect of each source word on it (occlusion). auto: current for one model, posterior or "
-        "shifted for two.",
+        "Weights that align a word: those of its step (current), of the next step (shifted), or given the word "
+        "(posterior). auto: current for one model, posterior or shifted for two.",
     )
-    temperature: float = setting(1.0, "Raise weights to the power 1 / temperature.", at_least=0.01, at_most=100)
-    drop_end: bool = setting(False, "Remove </s> from the weights.")
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, mutual, agreement, bayes-risk (of weights).",
+        "grow-diag-final-and (of links), product, agreement (of weights).",
         metavar="METHOD",
         unset="agreement; product with a word aligner",
         server_only=True,

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from nmtalign.core.devices import keeping_generators, pick_device, picks_bf16, precision_notices
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, load_batches, plan_epoch
-from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.batches import Batch, BatchPolicy, CopyIds, Indices, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import Abandoned, FormatError, InputError, TrainingError, UsageError

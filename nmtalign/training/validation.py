@@ -11,8 +11,7 @@ import torch
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import BatchPolicy, Ids, Indices, eligible, load_batches, make_source, plan_epoch
-from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.batches import BatchPolicy, CopyIds, Ids, Indices, eligible, load_batches, make_source, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for

@@ -17,7 +17,6 @@ import os
 import re
 import shutil
 import stat
-import struct
 import sys
 import time
 from collections import deque
@@ -62,12 +61,12 @@ from nmtalign.text.lines import (
     shown,
 )
 from nmtalign.text.tokenizer import Subwords, Tokenizers
+from nmtalign.text.vocabulary import lexicon_file
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 
 _BUG = "this is a bug of nmtalign"
 _BLOCK = 1 << 20  # bytes
-_GZIP_MAGIC = b"\x1f\x8b"
 _MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
 _PHRASES_KEYS = ("phrases", "constraints")
@@ -276,7 +275,8 @@ class FileTranslation:
     def _origin(self, translator: Translator) -> dict[str, Any]:
         """All that the output depends on; streams, which can be read only once, have no hash."""
         config = translator.config
-        files = {name: Path(getattr(config, name)) for name in select(TranslateConfig, lambda one: one.is_path)}
+        paths = select(TranslateConfig, lambda one: one.is_path)
+        files = {name: lexicon_file(Path(getattr(config, name))) for name in paths}
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
             "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),
@@ -322,7 +322,7 @@ class FileTranslation:
             "source_sha256": origin["source_sha256"],
         }
         at_most = self.done if self._resume else None
-        with AlignmentWriter(path, attributes, config.weights, resume=self._resume, at_most=at_most) as writer:
+        with AlignmentWriter(path, attributes, config.alignment_type, resume=self._resume, at_most=at_most) as writer:
             if writer.kept is not None:
                 self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
             if self._resume and self._file is not None and writer.sentences < self.done:
@@ -361,10 +361,16 @@ class FileTranslation:
         read = deque[InputRequest]()
 
         def requests() -> Iterator[InputRequest]:
-            for number, request in enumerate(self._inputs):
-                if number >= self.done:
+            count = 0
+            for count, request in enumerate(self._inputs, 1):
+                if count > self.done:
                     read.append(request)
                     yield request
+            if count < self.done:
+                raise InputError(
+                    f"{self._inputs.name}: has {count:,} lines, and the output has {self.done:,}; give the input that "
+                    "belongs to it, or leave out --resume to start again"
+                )
 
         available = self._inputs.at_hand
         for translation in translator.translate_numbered(requests(), first + self.done, available):
@@ -410,14 +416,17 @@ class ResumableOutput(PartialFile):
         self.open()
         if resume and not self.is_empty():
             record = _read_record(self._record)
-            for name in record.keys() | origin.keys():
+            for name in (record.keys() | origin.keys()) - {"source_sha256"}:
                 if record.get(name) != origin.get(name):
                     self.close()
                     raise UsageError(
                         f"{self.partial}: was begun with {name} = {record.get(name)!r}, not {origin.get(name)!r}; "
                         "repeat that, or leave out --resume to start again"
                     )
-            return self.keep()
+            done = self.keep()
+            if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
+                notify(f"{self.partial}: the input has changed; its first {done:,} lines must be those of before")
+            return done
         if not self.is_empty():
             self.set_aside()
             notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")
@@ -535,23 +544,8 @@ class OutputFormat:
     def json_line(self, number: int, translation: Translation) -> str:
         """One line of valid JSON: NaN and infinity become null, and no character is a line break.
 
-        | key                              | value                                                                 |
-        |----------------------------------|-----------------------------------------------------------------------|
-        | id                               | the id of the request; without one the number of the line, from 0     |
-        | source                           | the line                                                              |
-        | translation, score, log_prob     | those of the best translation                                         |
-        | confidence                       | the expected chrF / 100 of the best one, if the model is calibrated   |
-        | tokens                           | the tokens of the best translation, without `</s>`                    |
-        | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
-        | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
-        |                                  | token and for `</s>`, one column per source token and for `</s>`      |
-        | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
-        | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
-        | pieces                           | the number of pieces of a line that was split or cut                  |
-        | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
-
-        All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best
-        shows, none of these keys is taken from it.
+        docs/formats.md lists the keys. All other keys of the request's `extra` come first, unchanged. If `extra` was
+        written here, which its n_best shows, none of our keys is taken from it.
         """
         entries = [self._entry(translation, alternative) for alternative in translation.n_best]
         extra = translation.request.extra
@@ -709,17 +703,10 @@ def _count_lines(path: Path) -> int:
 
 
 def unpacked_size(path: Path) -> int | None:
-    """The number of bytes of a regular file as UTF-8, None if it is not known.
-
-    For a gzip file it is the size in its last bytes (modulo 2^32, of its last part).
-    """
+    """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
     size = _status(path).st_size
-    if path == STDIN or size < 18:
+    if path == STDIN:
         return size
     with path.open("rb") as stream:
         head = stream.read(6)
-        if not head.startswith(_GZIP_MAGIC):
-            return None if is_converted(head) else size
-        stream.seek(-4, os.SEEK_END)
-        unpacked: int = struct.unpack("<I", stream.read(4))[0]
-    return unpacked if unpacked >= size else None
+    return None if is_converted(head) else size

@@ -227,6 +227,8 @@ class FileScores:
         """
         if len(sources) > 1:
             raise UsageError(f"{target}: is scored with one source text; {len(sources)} are given")
+        if n_best and config.format == "json":
+            raise UsageError(f"{target}: an n-best list gets features in Moses's format; leave out --format json")
         self.lines = self.tokens = 0
         self._source, self._target, self._output, self._config = sources[0], target, output, config
         self._n_best, self._rescore, self._notify = n_best, rescore, notify

@@ -33,9 +33,9 @@ from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
 from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
-from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions
+from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions, beam_search
 from nmtalign.search.candidates import CandidateLists, Candidates
-from nmtalign.search.phrases import NO_PHRASES, Phrases, phrase_search
+from nmtalign.search.phrases import Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
@@ -147,21 +147,16 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
-        searched: Callable[[int], None] | None = None,
-        given: Layer | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
-        `given` are the settings that were chosen, without those that follow from them (None: those that differ from the
-        defaults): `changed` resolves them anew.
-        `searched` gets the number of lines (or pieces of long lines) of each finished batch, from any thread.
         Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given = given or ("TranslateConfig", _chosen(config))
-        self._load: tuple[Any, ...] = ()  # the arguments of `load_once`, which makes the same translator
+        self._given: Layer = "TranslateConfig", _chosen(config)
+        self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         if config.replace_unk and not attends:
@@ -173,7 +168,7 @@ class Translator:
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
-        self._given_scorer, self._searched = scorer, searched
+        self._given_scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._reader = RequestReader(self.loaded, config)
@@ -202,7 +197,8 @@ class Translator:
         layer = "Translator.load", settings
         config = resolve(TranslateConfig, layer)
         with naming(layer):
-            translator = cls(load_models([model, *more_models], config), config, alignments, given=layer)
+            translator = cls(load_models([model, *more_models], config), config, alignments)
+        translator._given = layer
         paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
         pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
         models = tuple(map(_absolute, (model, *more_models)))
@@ -212,7 +208,7 @@ class Translator:
     def __reduce__(self) -> tuple[Any, ...]:
         if not self._load:
             raise TypeError("only a translator that was made by Translator.load can be pickled")
-        return _load_once, self._load
+        return _load_once, (type(self), *self._load)
 
     def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
         """Yields one translation per line, in order.
@@ -234,9 +230,10 @@ class Translator:
         layers = self._given, (origin, settings)
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
-            given = origin, {**self._given[1], **settings}
             wanted = self.alignments if alignments is None else alignments
-            return Translator(self.models, config, wanted, self.scorer, given=given)
+            made = Translator(self.models, config, wanted, self.scorer)
+        made._given = origin, {**self._given[1], **settings}
+        return made
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
@@ -324,10 +321,7 @@ class Translator:
         A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
         for phrases in a sample.
         """
-        found = in_halves(self._sample if self._draws else self._search, pieces, self._too_much)
-        if self._searched:
-            self._searched(len(pieces))
-        return found
+        return in_halves(self._sample if self._draws else self._search, pieces, self._too_much)
 
     def _too_much(self, piece: Piece) -> str:
         fewer = "--n-best" if self._draws else "--beam"
@@ -342,11 +336,12 @@ class Translator:
         return sample(self.scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes, copies)
 
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        found = self._beam_search(pieces, [NO_PHRASES] * len(pieces))
+        found = self._beam_search(pieces)
         # Phrases that a translation already contains are not required, unless it loses them with the other ones.
-        for every in (False, True):
-            texts = ([each.tokens for each in own] for own in found)
-            lack = [piece.phrases.lacking(own) for piece, own in zip(pieces, texts, strict=True)]
+        for every in (False, True) if any(piece.phrases.words for piece in pieces) else ():
+            lack = [
+                piece.phrases.lacking([each.tokens for each in own]) for piece, own in zip(pieces, found, strict=True)
+            ]
             places = [place for place, phrases in enumerate(lack) if phrases.words]
             required = [pieces[place].phrases if every else lack[place] for place in places]
             again = self._beam_search([pieces[place] for place in places], required)
@@ -354,11 +349,13 @@ class Translator:
                 found[place] = own
         return found
 
-    def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases]) -> list[list[Hypothesis]]:
+    def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases] = ()) -> list[list[Hypothesis]]:
         if not pieces:
             return []
         source, mask, candidates, copies = self._source(pieces)
         prefixes = [piece.prefix for piece in pieces]
+        if not phrases:
+            return beam_search(self.scorer, source, mask, self._options, candidates, prefixes, copies)
         return phrase_search(self.scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
 
     def _source(
@@ -410,8 +407,7 @@ class Translator:
                 parts.append(words)
             else:
                 parts[-1].extend(words)
-        between = " " if self.config.tokenized else separator(self.loaded.target_language)
-        texts = {number: between.join(filter(None, map(self._detokenize, own))) for number, own in sentences.items()}
+        texts = {number: self._joined(map(self._detokenize, own)) for number, own in sentences.items()}
         first, kept = next(iter(texts), 0), 0  # the first sentence, and the characters of the prefix
         for prefix in line.begin if texts else ():
             if match := prefix.pattern.match(texts[first]):
@@ -419,7 +415,13 @@ class Translator:
                 kept = len(prefix.text)
         for number, phrase, capital in line.phrases if texts else ():
             texts[number] = phrase.written(texts[number], capital, kept if number == first else 0)
-        return between.join(filter(None, texts.values()))
+        return self._joined(texts.values())
+
+    def _joined(self, texts: Iterable[str]) -> str:
+        texts = [text for text in texts if text]
+        if len(texts) < 2:
+            return "".join(texts)
+        return (" " if self.config.tokenized else separator(self.loaded.target_language)).join(texts)
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)
@@ -450,8 +452,10 @@ class Translator:
 
 
 @lru_cache(4)
-def _load_once(models: Sequence[str], alignments: bool, settings: tuple[tuple[str, Any], ...]) -> Translator:
-    return Translator.load(*models, alignments=alignments, **dict(settings))
+def _load_once(
+    cls: type[Translator], models: Sequence[str], alignments: bool, settings: tuple[tuple[str, Any], ...]
+) -> Translator:
+    return cls.load(*models, alignments=alignments, **dict(settings))
 
 
 def _absolute(path: str | Path) -> str:

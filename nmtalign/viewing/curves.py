@@ -90,7 +90,6 @@ class Curves:
     last: Point = Point(0, 0.0, 0.0)  # the last event
     ended: str = ""  # the reason, or "" for a training that runs or was interrupted
     start: Mapping[str, Any] = field(default_factory=dict)  # the last event of a start: device, parameters, versions
-    ends: list[int] = field(default_factory=list)  # updates at which a budget was used up; several if it was increased
 
     @property
     def best(self) -> Point | None:
@@ -119,8 +118,6 @@ class Curves:
         self.last = Point(*when)
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         self.ended += ", diverged" if event.get("diverged") else ""
-        if name == "finished" and event.get("complete"):
-            self.ends = sorted({*self.ends, when[0]})
 
 
 def _number(event: Mapping[str, Any], name: str) -> float:

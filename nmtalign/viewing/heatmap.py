@@ -23,7 +23,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import GoldLinks, LinkFile, check_gold
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
-from nmtalign.figures import check_figure_name, need_matplotlib, save, svg_for_page, usual_settings
+from nmtalign.figures import check_figure_name, need_matplotlib, save, usual_settings
 from nmtalign.text.text_table import cut
 from nmtalign.text.tokenizer import letters_of
 from nmtalign.text.vocabulary import EOS
@@ -158,13 +158,6 @@ def draw(panels: Sequence[Panel], path: Path, *, across: int | None = None, end:
     if kind == "png" and cell * dpi < 0.8 * _PIXELS_A_CELL:
         notes.append("the words are too small to be read; write an .svg or a .pdf, which can be magnified")
     return notes
-
-
-def heatmap_svg(panels: Sequence[Panel], title: str, *, end: bool = True) -> str:
-    """Returns alignments side by side as an `<svg>` element for an HTML page; raises the errors of `draw`."""
-    need_matplotlib()
-    with usual_settings([], "svg"):
-        return svg_for_page(make_figure(panels, across=len(panels), end=end), title)
 
 
 def make_figure(panels: Sequence[Panel], *, across: int | None = None, end: bool = True) -> Any:

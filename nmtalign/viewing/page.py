@@ -9,10 +9,9 @@ import base64
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from html import escape
 from importlib import resources
 from typing import Any
-
-from markupsafe import escape
 
 
 def page(

@@ -12,7 +12,7 @@ import torch
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, occlusion, shares, shifted, window_size
+from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, shifted, window_size
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.int8 import in_int8
@@ -113,7 +113,7 @@ def test_batches_and_windows_change_nothing(rounding: Any) -> None:
             assert left.sentence_id == right.sentence_id
 
 
-@pytest.mark.parametrize("reading", ["current", "posterior", "occlusion"])
+@pytest.mark.parametrize("reading", ["current", "posterior"])
 @pytest.mark.parametrize("name", ATTENDING)
 def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name: str, reading: str, int8: None) -> None:
     sizes = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
@@ -129,8 +129,7 @@ def test_int8_aligns_nearly_as_float32_and_each_pair_alike_in_every_batch(name: 
     found = list(align([narrow], PAIRS, AlignConfig(reading=reading)))
     alone = align([narrow], PAIRS, AlignConfig(reading=reading, batch_size=1))
     for record, expected, other in zip(found, exact, alone, strict=True):
-        if reading != "occlusion":  # a ratio of small differences
-            np.testing.assert_allclose(record.weights, expected.weights, rtol=0, atol=0.02)
+        np.testing.assert_allclose(record.weights, expected.weights, rtol=0, atol=0.02)
         assert record.log_prob == pytest.approx(expected.log_prob, rel=0.01, abs=0.05, nan_ok=True)
         # Where float32 rounds differently, an input may become the next of its 127 steps.
         assert other.log_prob == pytest.approx(record.log_prob, rel=0, abs=0.02, nan_ok=True)
@@ -223,42 +222,6 @@ def test_pairs_are_read_a_window_at_a_time() -> None:
 def test_a_system_without_attention_is_refused_at_once(name: str) -> None:
     with pytest.raises(UsageError, match="model: this model has no attention, so it cannot align"):
         align([make_loaded(**SYSTEMS[name])], PAIRS, AlignConfig())
-
-
-@pytest.mark.parametrize(("attention", "copy"), [("additive", False), ("none", False), ("additive", True)])
-def test_occlusion_is_the_effect_of_each_source_word_alone(attention: str, copy: bool) -> None:
-    loaded = make_loaded(attention=attention, copy=copy)
-    records = list(align([loaded], iter(PAIRS), AlignConfig(batch_size=3, reading="occlusion")))
-    for record in records:
-        if record.empty():
-            continue
-        effects = np.zeros_like(record.weights)
-        for place in range(-1, len(record.source)):
-            batch = batch_of(loaded, record.source, record.target, place)
-            log_probs = loaded.model.force(*batch.inputs()).log_probs
-            if place < 0:
-                whole = log_probs[0]
-            else:
-                effects[:, place] = (whole - log_probs[0]).numpy()
-        for row, found in zip(effects, record.weights, strict=True):
-            positive = np.maximum(row, 0)
-            expected = positive / positive.sum() if positive.any() else np.eye(len(row))[-1]
-            np.testing.assert_allclose(found, expected, atol=2e-3)
-
-
-def test_occlusion_replaces_all_pieces_of_a_word() -> None:
-    model, batch = make_loaded().model, make_batch([([2, 3, 4], [2, 3]), ([5, 6], [4])])
-    forced = occlusion(model, batch, [[(0, 2), (2, 3)], [(0, 2)]])
-    changed = make_batch([([1, 1, 4], [2, 3]), ([1, 1], [4])])
-    without = model.force(*changed.inputs())
-    torch.testing.assert_close(forced.weights[..., 0], forced.log_probs - without.log_probs)
-    assert not forced.weights[:, :, [1, 3]].any()
-    assert not forced.weights[1, :, 2].any()
-
-
-def test_effects_become_weights() -> None:
-    effects = np.array([[2.0, -1.0, 6.0, 0.0], [-1.0, -2.0, 0.0, 0.0]], np.float32)
-    np.testing.assert_allclose(shares(effects), [[0.25, 0, 0.75, 0], [0, 0, 0, 1]])
 
 
 def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,7 +12,6 @@ from nmtalign.alignment.links import Link
 from nmtalign.alignment.symmetrization import (
     HARD_METHODS,
     combined,
-    expected_f1_links,
     posterior,
     soft_links,
     symmetrize,
@@ -174,20 +173,6 @@ def test_the_product_needs_weight_in_both_directions() -> None:
     assert soft_links(FORWARD, BACKWARD, "product", float(means.max()) + 0.01) == []
 
 
-def test_a_mutual_link_is_the_largest_of_row_and_column() -> None:
-    assert soft_links(FORWARD, BACKWARD, "mutual") == [(0, 0), (2, 1)]
-    assert soft_links(FORWARD, BACKWARD, "mutual", 0.5) == [(0, 0)]
-    assert soft_links(np.zeros((3, 3)), np.zeros((3, 3)), "mutual") == []
-
-
-@given(seeds)
-def test_each_word_has_at_most_one_mutual_link(seed: int) -> None:
-    links = soft_links(*matrices(seed), "mutual")
-    for side in (0, 1):
-        assert len({link[side] for link in links}) == len(links)
-    assert set(links) <= set(soft_links(*matrices(seed), "product", 0.02))
-
-
 @given(seeds)
 def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed: int) -> None:
     forward, backward = matrices(seed)
@@ -207,29 +192,6 @@ def test_a_posterior_by_hand() -> None:
     np.testing.assert_allclose(posterior(FORWARD, BACKWARD), (by_target + by_source) / 2, atol=1e-6)
     assert soft_links(FORWARD, BACKWARD, "agreement", 0.5) == [(0, 0), (1, 1), (2, 1)]
     assert soft_links(FORWARD, BACKWARD, "agreement") == [(0, 0), (2, 1)]
-
-
-@given(st.lists(st.floats(0, 1, width=32), min_size=1, max_size=6))
-def test_expected_f1_is_the_best_of_all_sets(values: list[float]) -> None:
-    posteriors = np.array([values], dtype=np.float32)
-    total = float(posteriors.sum(dtype=np.float64))
-
-    def expected(chosen: tuple[int, ...]) -> float:
-        return 2 * sum(values[i] for i in chosen) / (len(chosen) + total)
-
-    sets = [chosen for size in range(1, len(values) + 1) for chosen in itertools.combinations(range(len(values)), size)]
-    links = expected_f1_links(posteriors)
-    assert links == sorted(links)
-    if total > 0:
-        assert expected(tuple(i for i, _ in links)) == pytest.approx(max(map(expected, sets)), rel=1e-5)
-    else:
-        assert links == []
-
-
-def test_sure_posteriors_are_the_links_of_least_risk() -> None:
-    assert expected_f1_links(np.array([[0.99, 0.01], [0.02, 0.95]])) == [(0, 0), (1, 1)]
-    assert expected_f1_links(np.zeros((0, 3))) == []
-    assert soft_links(FORWARD, BACKWARD, "bayes-risk") == [(0, 0), (1, 1), (2, 1)]
 
 
 @pytest.mark.parametrize("mean", ["geometric", "arithmetic"])

@@ -11,6 +11,8 @@ import torch
 from helpers.command_line import command
 
 from nmtalign.cli.app import main
+from nmtalign.errors import ResourceError
+from nmtalign.translating.file_translation import ResumableOutput
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
@@ -67,6 +69,29 @@ def inside(
         return subprocess.CompletedProcess([], int(ended.value.code or 0), out, err)
 
     return run_inside
+
+
+@pytest.fixture
+def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
+    """Runs `nmtalign translate ARGUMENTS`, which ends before FILE.partial is renamed; returns the content of this file.
+
+    The file is then cut off after `size` bytes, or in the middle.
+    """
+
+    def fail(output: ResumableOutput) -> None:
+        raise ResourceError("an interruption")
+
+    def run_unfinished(*arguments: object, size: int | None = None) -> bytes:
+        with monkeypatch.context() as patch:
+            patch.setattr(ResumableOutput, "finish", fail)
+            done = inside(*arguments)
+        assert done.returncode == 5, done.stderr
+        (partial,) = tmp_path.glob("*.partial")
+        whole = partial.read_bytes()
+        partial.write_bytes(whole[: len(whole) // 2 if size is None else size])
+        return whole
+
+    return run_unfinished
 
 
 @pytest.fixture

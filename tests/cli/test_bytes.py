@@ -55,7 +55,7 @@ def test_alignments_and_scores_are_of_words(folder, nmtalign):
     assert b"unknown" not in plain.stderr + split.stderr
     exported = nmtalign("export", "words.h5", "--format", "json", cwd=folder).stdout.decode().splitlines()
     assert json.loads(exported[1])["target"] == ["Bonjour\u00a0!", "été"]
-    nmtalign("score-pairs", *texts, "-m", "model", cwd=folder)
+    nmtalign("translate", texts[0], "--target", texts[1], "-m", "model", cwd=folder)
     (folder / "lexicon").write_text("a\tb\t1\n")
     refused = nmtalign("translate", "-m", "model", "--lexicon", "lexicon", stdin=b"a\n", cwd=folder, check=False)
     assert refused.returncode == 2

@@ -46,7 +46,7 @@ def linked(texts: Path) -> tuple[Path, bytes]:
     done = link(texts, "train.en", "train.fr", "--max-time", "1m", "--scores")
     assert done.returncode == 0, done.stderr.decode()
     said = done.stderr.decode().splitlines()
-    assert said[0].endswith("; the aligner is in aligner")
+    assert said[0].endswith("; the aligner and lexicon.tsv are in aligner")
     assert said[1].endswith("nmtalign align NEW_SRC NEW_TGT -m aligner --pharaoh")
     return texts, done.stdout
 

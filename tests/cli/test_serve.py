@@ -10,7 +10,6 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -88,7 +87,7 @@ def test_200_clients_at_once_get_what_translate_prints(serve, random_model, nmta
         ]
         for beam in (12, 2)
     }  # fmt: skip
-    process, client = serve("-m", random_model, "--replace-unk")
+    process, client = serve("-m", random_model, "--set", "replace_unk=true")
 
     def work(number):
         query = {"beam": 2} if number % 3 == 0 else {}
@@ -110,18 +109,6 @@ def test_200_clients_at_once_get_what_translate_prints(serve, random_model, nmta
     assert len({text for _, texts in results for *_, text in texts}) > CLIENTS / 2
     assert ended(process, signal.SIGTERM) == (143, "nmtalign: serving en-fr; Ctrl-C ends it\n"
                                               "nmtalign: error: ended by SIGTERM\n")  # fmt: skip
-
-
-def test_an_overloaded_server_answers_everybody(serve, random_model):
-    process, client = serve("-m", random_model, "--max-queue", "20", "-q")
-    body = {"q": [line_of(number) for number in range(20)], "source": "en", "target": "fr"}
-    results = at_once(60, lambda number: client.ask("translate", body)[0])
-    counts = Counter(results)
-    assert counts[200] >= 1
-    assert counts[503] >= 1
-    assert set(counts) == {200, 503}
-    assert client.ask("translate", body)[0] == 200
-    assert ended(process, signal.SIGINT) == (130, "nmtalign: error: interrupted\n")
 
 
 MIB = 1 << 20
@@ -184,8 +171,7 @@ def test_refusing_a_hostile_request_takes_little_time_and_memory(serve, random_m
         assert grown < 48 * MIB, name
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGKILL])
-def test_a_server_that_is_ended_under_load(serve, random_model, number):
+def test_a_server_that_is_ended_under_load(serve, random_model):
     """Each client gets its translation or an error, and none waits forever."""
     process, client = serve("-m", random_model, "-q")
     begun = threading.Event()
@@ -203,12 +189,12 @@ def test_a_server_that_is_ended_under_load(serve, random_model, number):
     load = threading.Thread(target=lambda: results.extend(at_once(30, work)))
     load.start()
     assert begun.wait(PATIENCE)
-    code, messages = ended(process, number)
+    code, messages = ended(process, signal.SIGTERM)
     load.join(PATIENCE)
     assert len(results) == 30
     assert set(results) <= {200, 503, "refused"}
     assert "Traceback" not in messages
-    assert code == (143 if number == signal.SIGTERM else -signal.SIGKILL)
+    assert code == 143
 
 
 def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
@@ -244,7 +230,11 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
         (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
         (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
         (["-m", random_model, "--time-limit", "5"], 2, "--time-limit 5: give a time such as 60s"),
-        (["-m", random_model, "-m", random_model, "--lexicon", "x"], 2, "a lexicon or glossary is for one direction"),
+        (
+            ["-m", random_model, "-m", random_model, "--set", "lexicon=x"],
+            2,
+            "a lexicon or glossary is for one direction",
+        ),
     ):
         result = nmtalign("serve", "--port", 0, *arguments, check=False)
         assert (result.returncode, result.stdout) == (code, b""), arguments
@@ -254,8 +244,8 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
 def test_the_documented_requests(random_model, tmp_path):
-    """The shell code of the section in details.md works, and each request has an answer."""
-    page = (Path(nmtalign_package.__file__).parent / "docs" / "details.md").read_text(encoding="utf-8")
+    """The shell code of the section in guide.md works, and each request has an answer."""
+    page = (Path(nmtalign_package.__file__).parent / "docs" / "guide.md").read_text(encoding="utf-8")
     code = page.split("\n## Serving\n")[1].split("```sh\n")[1].split("```")[0]
     (tmp_path / "model").symlink_to(random_model)
     environment = environment_with_nmtalign(tmp_path)

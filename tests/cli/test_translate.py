@@ -34,7 +34,7 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
         b"the fox sees " * 60,
         b"a boat",  # no newline at the end
     ]
-    done = inside("-m", random_model, "--beam", 3, "--max-source-length", 50, text=b"\n".join(lines))
+    done = inside("-m", random_model, "--beam", 3, "--set", "max_source_length=50", text=b"\n".join(lines))
     out = lines_of(done)
     assert len(out) == len(lines)
     assert [out[1], out[2]] == ["", ""]
@@ -47,18 +47,9 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
     assert len(told) == 3
 
 
-def test_what_a_line_gives_does_not_depend_on_the_others(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    lines = ["the fox sees a boat .", "a red boat", "", "sees", "the the the fox .", "a red boat"] * 9
-    text = "\n".join(lines).encode()
-    together = lines_of(inside("-m", random_model, "--quiet", "--beam", 4, text=text))
-    alone = lines_of(inside("-m", random_model, "--quiet", "--beam", 4, "--batch-size", 1, text=text + b"\n"))
-    assert len(together) == len(lines)
-    assert together == alone
-
-
 @pytest.mark.parametrize("precision", ["fp32", "int8", "auto"])
 def test_the_last_line_names_the_precision(precision: str, random_model: Path, inside: Inside, int8: None) -> None:
-    done = inside("-m", random_model, "--device", "cpu", "--precision", precision, text=b"the fox\n")
+    done = inside("-m", random_model, "--device", "cpu", "--set", f"precision={precision}", text=b"the fox\n")
     assert len(lines_of(done)) == 1
     named = {"auto": fastest_precision()}.get(precision, precision)
     assert f"; cpu, {named}); " in done.stderr.decode().splitlines()[-1]
@@ -110,20 +101,9 @@ def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> Non
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] == pytest.approx(float(fields[0][3]))
 
 
-def test_unknown_words(doubtful_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "lexicon").write_text("hedgehog hérisson 0.7\nhedgehog porc 0.2\n")
-    text = b"hedgehog\n"
-    assert "<unk>" not in lines_of(inside("-m", doubtful_model, text=text))[0]
-    assert "<unk>" in lines_of(inside("-m", doubtful_model, "--allow-unk", text=text))[0]
-    assert "hedgehog" in lines_of(inside("-m", doubtful_model, "--replace-unk", text=text))[0]
-    replaced = lines_of(inside("-m", doubtful_model, "--replace-unk", "--lexicon", "lexicon", text=text))[0]
-    assert "hérisson" in replaced
-    assert "<unk>" not in replaced
-
-
 def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     text = b"the fox sees\n\n" + b"a red boat .\n" * 2 + b"the fox " * 9
-    arguments = ("-m", random_model, "--beam", 3, "--max-source-length", 8, "--save-alignments", "soft.h5")
+    arguments = ("-m", random_model, "--beam", 3, "--set", "max_source_length=8", "--save-alignments", "soft.h5")
     out = lines_of(inside(*arguments, "--format", "json", text=text))
     found = [json.loads(line) for line in out]
     with AlignmentFile(tmp_path / "soft.h5") as file:
@@ -137,26 +117,6 @@ def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
                 assert record.weights.sum(1) == pytest.approx(1, abs=2e-3)
                 assert record.log_prob == pytest.approx(found[number]["log_prob"], abs=1e-5)
         assert len(file[4].source) == 18
-
-
-def test_tokenized_text_passes_through(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    found = lines_of(inside("-m", random_model, "--format", "json", text=b"the fox .\n"))
-    tokens = json.loads(found[0])["tokens"]
-    assert lines_of(inside("-m", random_model, "--tokenized", text=b"the fox .\n")) == [" ".join(tokens)]
-
-
-def test_a_lexicon_alone_restricts_the_words(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "lexicon").write_text("fox renard 0.9\nsees voit 0.7\nboat bateau 1\n")
-    arguments = ("-m", random_model, "--lexicon", "lexicon", "--format", "json")
-    text = b"the fox sees\n"
-    tokens = [
-        json.loads(lines_of(inside(*arguments, *more, text=text))[0])["tokens"] for more in ((), ("--candidates", 2))
-    ]
-    assert tokens[0] == json.loads(lines_of(inside("-m", random_model, "--format", "json", text=text))[0])["tokens"]
-    assert set(tokens[1]) <= {"renard", "voit", "le"}  # 2 = <unk> or a word that is not in the lexicon
-    done = inside("-m", random_model, "--candidates", 5, text=text)
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"--candidates 5: needs a lexicon" in done.stderr
 
 
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -177,14 +137,17 @@ def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Insid
         assert message in done.stderr.decode()
         assert done.stderr.count(b"\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == ["foreign"]
-    done = inside("-m", random_model, "--which", "worst")
-    assert done.returncode == 2
-    assert b"'worst' is not one of 'best', 'last'" in done.stderr
+    for options, message in (
+        (("-o", "one", "--save-alignments", "one"), "one: is given for -o and for --save-alignments; give two files"),
+        (("-", "-"), "standard input (-) is given more than once; give all but one as files"),
+    ):
+        done = inside("-m", random_model, *options, text=b"the fox\n")
+        assert (done.returncode, done.stderr.decode()) == (2, f"nmtalign: error: {message}\n")
 
 
 def test_twenty_thousand_words_in_a_line(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     line = b"the fox sees a red boat . " * 2900
-    limits = ("--beam", 1, "--max-source-length", 70, "--max-length-ratio", 0.5)
+    limits = ("--beam", 1, "--set", "max_source_length=70", "--set", "max_length_ratio=0.5")
     done = inside("-m", random_model, *limits, text=b"a\n" + line + b"\na\n")
     out = lines_of(done)
     assert len(out) == 3
@@ -204,53 +167,17 @@ def test_without_attention(blind_model: Path, tmp_path: Path, inside: Inside) ->
 
 def test_objects_in_and_out(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     text = b'{"text": "the fox", "n": 7}\n\n{"source": "a boat", "id": "x"}\n'
-    both = ("--input-format", "json", "--format", "json")
+    both = ("--set", "input_format=json", "--format", "json")
     found = [json.loads(line) for line in lines_of(inside("-m", random_model, *both, text=text))]
     assert [line["id"] for line in found] == [0, 1, "x"]
     assert found[0]["n"] == 7
     plain = lines_of(inside("-m", random_model, text=b"the fox\n\na boat\n"))
     assert [line["translation"] for line in found] == plain
-    done = inside("-m", random_model, "--input-format", "json", "-o", "out.fr", text=text + b"the fox\n")
+    done = inside("-m", random_model, "--set", "input_format=json", "-o", "out.fr", text=text + b"the fox\n")
     assert done.returncode == 3
     assert b"text: line 4: not JSON" in done.stderr
     assert done.stderr.endswith(b"; out.fr.partial contains 3 lines; --resume continues after them\n")
     assert (tmp_path / "out.fr.partial").read_text().split("\n")[:-1] == plain
-
-
-@pytest.mark.parametrize("option", ["--prefix-file", "--phrase-file"])
-def test_files_of_constraints_have_a_line_for_each_line(
-    random_model: Path, tmp_path: Path, inside: Inside, option: str
-) -> None:
-    text = b"the fox\n\na boat\n"
-    for lines, message in (
-        ("\n\n", "given: has no line for text: line 3; the two must have the same number of lines"),
-        ("\n\n\n\n", "given: has a line 4, but text ended after 3 lines; the two must have the same number of lines"),
-    ):
-        (tmp_path / "given").write_text(lines)
-        done = inside("-m", random_model, option, "given", text=text)
-        assert done.returncode == 3
-        assert done.stderr.decode() == f"nmtalign: error: {message}\n"
-        assert done.stdout.count(b"\n") == min(3, lines.count("\n"))
-    done = inside("-m", random_model, option, "given", "--input-format", "json", text=text)
-    assert (done.returncode, done.stdout) == (2, b"")
-    done = inside("-m", random_model, option, "-", "-")
-    assert (done.returncode, done.stdout) == (2, b"")
-    assert b"standard input (-) is given more than once" in done.stderr
-    done = inside("-m", random_model, "-o", "one", "--save-alignments", "one", text=text)
-    assert (done.returncode, done.stderr) == (
-        2,
-        b"nmtalign: error: one: is given for -o and for --save-alignments; give two files\n",
-    )
-
-
-def test_a_prefix_and_phrases(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "prefixes").write_text("le renard\n\n")
-    (tmp_path / "phrases").write_text("\nun bateau\trouge\n")
-    given = ("--prefix-file", "prefixes", "--phrase-file", "phrases")
-    out = lines_of(inside("-m", random_model, *given, text=b"the fox\na boat sees\n"))
-    assert out[0].lower().startswith("le renard")
-    assert "un bateau" in out[1]
-    assert "rouge" in out[1]
 
 
 def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -263,7 +190,7 @@ def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_
     assert whole == " ".join(part for part in parts if part)
     assert [blank, one] == ["", lines_of(inside("-m", random_model, "--beam", 3, text=b"the fox\n"))[0]]
     assert done.stderr.count(b"\n") == 1  # the summary
-    listed = lines_of(inside(*split, "--n-best", 2, "--alignment", "hard", "--word-scores", text=text))
+    listed = lines_of(inside(*split, "--n-best", 2, "--alignment", "hard", "--set", "word_scores=true", text=text))
     assert [line.split(" ||| ")[0] for line in listed] == ["0", "0", "1", "2", "2"]
     assert listed[0].split(" ||| ")[1] == whole
     json_options = ["--format", "json", "--alignment", "soft", "--save-alignments", "a.h5"]
@@ -275,25 +202,6 @@ def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_
         assert len(file) == 3
         assert list(file[0].source) == found["source_tokens"]
         assert list(file[0].target) == found["tokens"]
-    interrupted = ("".join(sentences) + "\n").encode()
-    assert inside(*split, "-o", "out", text=interrupted).returncode == 0
-    assert inside(*split, "-o", "out", "--resume", text=text).returncode == 0
-    assert (tmp_path / "out").read_text(encoding="utf-8").splitlines() == [whole, blank, one]
-
-
-def test_a_glossary(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    (tmp_path / "terms.tsv").write_text("# terms\nfox\trenard rouge\nboat\tZorglub\n", encoding="utf-8")
-    text = b'{"text": "the Fox sees", "phrases": ["voit un"]}\n{"text": "a boat"}\n{"text": "red"}\n'
-    done = inside("-m", random_model, "--glossary", "terms.tsv", "--input-format", "json", "--beam", 4, text=text)
-    first, second, _ = lines_of(done)
-    assert "renard rouge" in first
-    assert "voit un" in first
-    assert "Zorglub" in second
-    told = done.stderr.decode().splitlines()
-    assert told[0].startswith("nmtalign: terms.tsv: 1 of 2 translations have words that the model does not know, first")
-    assert len(told) == 2
-    (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nglossary = "terms.tsv"\n')
-    assert "renard rouge" in lines_of(inside(text=b"fox\n"))[0]
 
 
 @pytest.mark.parametrize(
@@ -302,7 +210,7 @@ def test_a_glossary(random_model: Path, tmp_path: Path, inside: Inside) -> None:
         (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
         (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has no tab; write a term, a tab and its translation"),
         (["--glossary", "-"], 2, "standard input (-) is given more than once"),
-        (["--glossary", "wrong.tsv", "--sample"], 2, "a sample cannot be made to contain given phrases"),
+        (["--glossary", "wrong.tsv", "--set", "sample=true"], 2, "a sample cannot be made to contain given phrases"),
         (["--split-sentences", "--tokenized"], 2, "tokenised text is not split; give raw text"),
     ],
 )

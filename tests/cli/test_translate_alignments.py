@@ -3,7 +3,6 @@
 import json
 import math
 import subprocess
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ import pytest
 
 from nmtalign.alignment import alignment_file
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.translating.file_translation import SavedAlignments
 
 Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 Start = Callable[..., "subprocess.Popen[bytes]"]
@@ -28,19 +26,26 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         4,
         "--n-best",
         3,
-        "--max-source-length",
-        8,
+        "--set",
+        "max_source_length=8",
         "--format",
         "json",
     )
     done = inside(
-        *arguments, "--save-alignments", "a.h5", "--save-alignments-of", "n-best", "--weights", "float32", text=TEXT
+        *arguments,
+        "--save-alignments",
+        "a.h5",
+        "--set",
+        "save_alignments_of=n-best",
+        "--set",
+        "alignment_type=float32",
+        text=TEXT,
     )
     found = [json.loads(line) for line in done.stdout.splitlines()]
     with AlignmentFile(tmp_path / "a.h5") as file:
         assert (file.dtype, file.attributes["made_by"], file.sentence_count()) == ("float32", "beam search", 5)
         options = json.loads(file.attributes["options"])
-        assert (options["n_best"], options["alignments_of"]) == (3, "n-best")
+        assert (options["n_best"], options["save_alignments_of"]) == (3, "n-best")
         for number, line in enumerate(found):
             records = file.sentence(number)
             assert [record.rank for record in records] == list(range(len(line["n_best"])))
@@ -54,103 +59,59 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         assert len(file) == sum(len(line["n_best"]) for line in found) > 10
 
 
-def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    done = inside("-m", random_model, "--tokenized", "--sample", "--seed", 5, "--save-alignments", "a.h5", text=TEXT)
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        assert [" ".join(record.target) for record in file] == done.stdout.decode().splitlines()
-        assert (file.attributes["made_by"], file.attributes["seed"]) == ("sampling", 5)
-
-
 def test_both_go_on_after_the_same_line(
-    random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
+    random_model: Path,
+    tmp_path: Path,
+    inside: Inside,
+    unfinished: Callable[..., bytes],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 12)
-    more = ("--n-best", 2, "--save-alignments-of", "n-best", "--beam", 3, "--batch-size", 8)
+    more = ("--n-best", 2, "--set", "save_alignments_of=n-best", "--beam", 3, "--set", "batch_size=8")
     arguments = ("-m", random_model, *more, "-o", "out", "--save-alignments", "a.h5", "in.en")
     assert inside(*arguments).returncode == 0
-    text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
+    text = (tmp_path / "out").read_bytes()
     done = inside(*arguments, "--resume")
     assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 60 lines\n"
-    (tmp_path / "link.h5").symlink_to("a.h5")
-    assert SavedAlignments(tmp_path / "link.h5").has_all(60)
-    (tmp_path / "a.h5.partial").touch()  # an interrupted run leaves it beside the file, not beside the link
-    assert not SavedAlignments(tmp_path / "link.h5").has_all(60)
-    for name in ("link.h5", "a.h5.partial", "a.h5", "out"):
-        (tmp_path / name).unlink()
-    cut = text[: len(text) // 2]
-    (tmp_path / "out.partial").write_bytes(cut)  # only text: its work is done again
+    (tmp_path / "a.h5").unlink()
     done = inside(*arguments, "--resume")
-    assert b"lines, and there are alignments of 0: both continue after line 0" in done.stderr
-    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
-    (tmp_path / "out").rename(tmp_path / "out.partial")
-    (tmp_path / "out.partial").write_bytes(cut)  # alignments are ahead
-    done = inside(*arguments, "--resume")
-    assert b"both continue" not in done.stderr
-    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]
+    assert (done.returncode, b"a.h5 does not exist; leave out --resume" in done.stderr) == (2, True)
+    (tmp_path / "out").unlink()
+    for kept in (True, False):  # the alignments are ahead of the text, or are gone
+        unfinished(*arguments)
+        if not kept:
+            (tmp_path / "a.h5").unlink()
+        done = inside(*arguments, "--resume", "--set", "batch_size=9")
+        assert (b"lines, and there are alignments of 0: both continue after line 0" in done.stderr) != kept
+        whole = (tmp_path / "out").read_bytes()
+        parts = [[line.split(" ||| ")[:2] for line in each.decode().splitlines()] for each in (whole, text)]
+        assert parts[0] == parts[1]
+        with AlignmentFile(tmp_path / "a.h5") as file:
+            assert file.sentence_count() == 60
+            assert len(file) == len(parts[0])
+        (tmp_path / "out").unlink()
 
 
-def test_a_resumed_run_has_the_same_files_by_content_and_any_batch_size(
-    random_model: Path, tmp_path: Path, inside: Inside
+def test_a_resumed_run_has_the_same_files_by_content(
+    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Callable[..., bytes]
 ) -> None:
-    contents = {
-        "lexicon": "fox\trenard\n",
-        "glossary": "red\trouge\n",
-        "phrases": "\n" * 60,
-        "in.en": TEXT.decode() * 12,
-    }
+    contents = {"lexicon": "fox\trenard\n", "glossary": "red\trouge\n"}
     for name, content in contents.items():
         (tmp_path / name).write_text(content)
         (tmp_path / f"same.{name}").write_text(content)
-    files = {"--lexicon": "lexicon", "--glossary": "glossary", "--phrase-file": "phrases"}
-
-    def run(*more: object, **other: str) -> "subprocess.CompletedProcess[bytes]":
-        named = [part for option, name in files.items() for part in (option, other.get(name, name))]
-        fixed = ("-m", random_model, "--beam", 1, "--replace-unk", "-o", "out", "--save-alignments", "a.h5")
-        return inside(*fixed, *named, *more, "in.en")
-
-    assert run("--batch-size", 8).returncode == 0
-    text = (tmp_path / "out").read_bytes()
-    for more, other in (
-        (("--batch-size", 64), {}),
-        ((), {name: f"same.{name}" for name in ("lexicon", "glossary", "phrases")}),
-    ):
-        (tmp_path / "out").unlink()
-        (tmp_path / "out.partial").write_bytes(text[: len(text) // 2])
-        done = run("--resume", *more, **other)
-        assert done.returncode == 0, done.stderr
-        assert (tmp_path / "out").read_bytes() == text
-    for name, key in (("lexicon", "lexicon"), ("glossary", "glossary"), ("phrases", "phrase_file")):
-        (tmp_path / "out.partial").write_bytes(text[: len(text) // 2])
-        (tmp_path / name).write_text("sees\tvoit\n" + contents[name].removesuffix("\n"))
-        done = run("--resume")
+    (tmp_path / "in.en").write_bytes(TEXT)
+    fixed = ("-m", random_model, "--beam", 1, "--replace-unk", "-o", "out", "--save-alignments", "a.h5", "in.en")
+    files = ("--lexicon", "lexicon", "--glossary", "glossary")
+    text = unfinished(*fixed, *files)
+    for name, content in contents.items():
+        (tmp_path / name).write_text(f"sees\tvoit\n{content}")
+        done = inside(*fixed, *files, "--resume")
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), (name, done.stderr)
-        assert f"was begun with files_sha256.{key} = ".encode() in done.stderr
-        (tmp_path / name).write_text(contents[name])
-
-
-def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
-    (tmp_path / "in.en").write_bytes(TEXT * 150)
-    # One thread in every process: several may change the last digit of a score.
-    settings = ("--tokenized", "--beam", 2, "--threads", 1)
-    arguments = ("-m", random_model, *settings, "-o", "out", "--save-alignments", "a.h5", "in.en")
-    partial = tmp_path / "a.h5.partial"
-    with process(*arguments) as run:
-        for _ in range(60000):
-            if (partial.exists() and partial.stat().st_size > 3000) or run.poll() is not None:
-                break
-            time.sleep(0.01)
-        run.kill()
-        run.communicate()
-    whole = {name: (tmp_path / name).read_bytes() for name in ("out", "a.h5") if (tmp_path / name).exists()}
-    assert inside(*arguments, "--resume").returncode == 0
-    text, soft = (tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()
-    assert whole.items() <= {"out": text, "a.h5": soft}.items()  # no file appears before it is complete
-    assert inside(*arguments).returncode == 0
-    assert ((tmp_path / "out").read_bytes(), (tmp_path / "a.h5").read_bytes()) == (text, soft)
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        assert [" ".join(record.target) for record in file] == text.decode().splitlines()
+        assert f"was begun with {name} = ".encode() in done.stderr
+        (tmp_path / name).write_text(content)
+    assert inside(*fixed, "--lexicon", "same.lexicon", "--glossary", "same.glossary", "--resume").returncode == 0
+    assert (tmp_path / "out").read_bytes() == text
 
 
 def test_what_does_not_fit_is_one_line(
@@ -161,11 +122,10 @@ def test_what_does_not_fit_is_one_line(
     assert inside(*base, "--save-alignments", "a.h5", "in.en").returncode == 0
     before = (tmp_path / "a.h5").read_bytes()
     for arguments, code, message in (
-        (("--save-alignments-of", "n-best", "in.en"), 2, "give --save-alignments FILE.h5 too"),
         (("--save-alignments", "in.en", "in.en"), 2, "in.en: is also an input"),
         (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
         (("--save-alignments", "in.en/a.h5", "in.en"), 5, "in.en: cannot make the folder"),
-        (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "a.h5: was begun with"),
+        (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "out: is complete, with the"),
     ):
         done = inside(*base, *arguments)
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1), done.stderr

@@ -146,7 +146,7 @@ MISTAKES = [
     ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
     ("a=model a=model", 2, "two files are named a"),
     ("-m model", 2, "no test set: give its two texts, SRC TGT"),
-    ("-m model text text -o a.png", 2, "a lesson is a page: give -o lesson.html"),
+    ("-m model text gold -o a.png", 2, "a lesson is a page: give -o lesson.html"),
     ("-m model text -o a.html", 2, "a lesson needs the two texts of a test set"),
 ]
 

@@ -1,16 +1,13 @@
 """How epochs are cut into batches, and how batches are read."""
 
 import contextlib
-import os
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
-from bench.workload import useful_work
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -24,9 +21,6 @@ from nmtalign.data.batches import (
     plan_epoch,
 )
 from nmtalign.data.corpus import Split, SplitSide
-from nmtalign.settings.presets import PRESETS
-from nmtalign.text.lines import read_lines
-from nmtalign.text.tokenizer import MosesWords
 
 
 @dataclass
@@ -92,21 +86,6 @@ def test_the_papers_policy_reads_windows_of_one_shuffle_in_order():
     assert not (longest[window] == longest[np.concatenate(first[20:40])]).all()
 
 
-def test_another_epoch_is_shuffled_anew():
-    pairs = corpus(300)
-    policy = BatchPolicy(10, "tokens", 5, "epoch")
-    one, two = (plan_epoch(pairs, eligible(pairs, 0), policy, epoch) for epoch in (0, 1))
-    assert [batch.tolist() for batch in one] != [batch.tolist() for batch in two]
-
-
-def test_sorting_leaves_little_padding():
-    pairs = corpus(5000)
-    plan = plan_epoch(pairs, eligible(pairs, 50), BatchPolicy(80, "sentences", 20, "once"), 0)
-    longest = np.maximum(pairs.source_lengths, pairs.target_lengths)
-    useful = sum(longest[batch].sum() for batch in plan) / sum(longest[batch].max() * len(batch) for batch in plan)
-    assert useful > 0.9
-
-
 def test_batches_end_with_end_of_sentence_and_mask_padding():
     batch = make_batch([([5, 6, 7], [8]), ([], [9, 10])])
     assert batch.source.tolist() == [[5, 6, 7, 0], [0, 0, 0, 0]]
@@ -167,54 +146,11 @@ def test_the_plan_is_that_of_one_pair_after_the_other(count, policy, epoch):
     assert [batch.tolist() for batch in plan] == [batch.tolist() for batch in expected]
 
 
-def test_the_plan_of_no_pairs_is_empty():
-    pairs = corpus(300)
-    assert plan_epoch(pairs, eligible(pairs, 0)[:0], BatchPolicy(10), 0) == []
-
-
 def test_the_papers_order_of_this_seed_never_changes():
     pairs = corpus(200, seed=5)
     plan = plan_epoch(pairs, eligible(pairs, 50), BatchPolicy(5, "sentences", 20, "once", seed=1234), 0)
     assert len(plan) == 29
     assert [batch.tolist() for batch in plan[:2]] == [[146, 15, 159, 74, 118], [191, 139, 23, 9, 88]]
-
-
-def test_useful_work_is_the_share_of_real_tokens():
-    pairs = Lengths(np.array([3, 1, 7]), np.array([1, 2, 4]))
-    # 4 + 2 of 2 x 4 source positions, 2 + 3 of 2 x 3 target positions
-    assert useful_work(pairs, [np.array([0, 1])]) == pytest.approx(11 / 14)
-    assert useful_work(pairs, [np.array([0, 1]), np.array([2])]) == pytest.approx(24 / 27)
-    assert useful_work(pairs, []) == 1
-
-
-def realistic(count):
-    """Lengths as in translated text: mostly short, some very long, both sides alike, the target a little longer."""
-    generator = np.random.default_rng(1)
-    source = np.maximum(1, generator.lognormal(2.5, 0.75, count).astype(int))
-    target = np.maximum(
-        1, (source * 1.1 * generator.lognormal(0, 0.22, count) + generator.normal(0, 1, count)).astype(int)
-    )
-    return Lengths(source, target)
-
-
-def multi30k():
-    """The lengths of a real corpus, from the folder of corpora that NMTALIGN_TEST_DATA names."""
-    folder = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / "multi30k"
-    if not (folder / "train.en").is_file():
-        pytest.skip("no multi30k/train.en in the folder NMTALIGN_TEST_DATA")
-    sides = []
-    for language in ("en", "fr"):
-        tokenizer = MosesWords(language)
-        sides.append(np.array([len(tokenizer.tokenize(line)) for line in read_lines(folder / f"train.{language}")]))
-    return Lengths(*sides)
-
-
-@pytest.mark.parametrize("name", ["small", "tiny"])
-@pytest.mark.parametrize("lengths", [lambda: realistic(30_000), multi30k], ids=["realistic", "multi30k"])
-def test_nine_tenths_of_the_work_is_useful_where_the_policy_may_choose(name, lengths):
-    pairs, settings = lengths(), PRESETS[name]
-    policy = BatchPolicy(settings["batch_size"], settings["batch_unit"], settings["window"], settings["shuffle"])
-    assert useful_work(pairs, plan_epoch(pairs, eligible(pairs, 50), policy, 0)) >= 0.9
 
 
 def flat_corpus(count, dtype=np.uint16):
@@ -241,12 +177,6 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
         counts = (expected.source_words, expected.target_words, expected.sentences)
         assert (batch.source_words, batch.target_words, batch.sentences) == counts
         assert type(batch.source_words) is int
-
-
-def test_a_share_of_a_batch_may_be_empty():
-    batch = next(load_batches(flat_corpus(10), [np.arange(1)[1::2]]))
-    assert (batch.source_words, batch.target_words, batch.sentences) == (0, 0, 0)
-    assert batch.source.shape == (0, 1)
 
 
 def prefetching():
@@ -329,11 +259,3 @@ def test_pinned_batches_go_to_the_device_unchanged():
         there = batch.to(torch.device("cuda"))
         assert torch.equal(there.source.cpu(), plain.source)
         assert torch.equal(there.target_mask.cpu(), plain.target_mask)
-
-
-def test_load_batches_keeps_the_plans_indices():
-    pairs = flat_corpus(50)
-    plan = plan_epoch(pairs, eligible(pairs, 0), BatchPolicy(7, "sentences", 2), 0)
-    for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
-        assert batch.indices.tolist() == indices.tolist()
-        assert batch.source_mask.sum(1).tolist() == (pairs.source_lengths[indices] + 1).tolist()

@@ -114,10 +114,6 @@ def test_letters_of_several_scripts_and_marks_are_no_strangers(language: str, li
     assert _foreign(bare("Привет"), _usual_scripts(language, [line] * 10)) == 1
 
 
-def test_letters_keep_their_marks() -> None:
-    assert bare("E\u0301te\u0301 1990, «हिन्दी» — ÉTÉ!") == "e\u0301te\u0301हिन्दीété"
-
-
 @pytest.mark.parametrize("vocabulary", ["word", "bpe"])
 def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path: Path, vocabulary: str) -> None:
     pairs = [*GOOD, *(("Yes.", f"Oui, {i}.") for i in range(20)), *GOOD[:30], ("", "x")]

@@ -7,8 +7,7 @@ import pytest
 import torch
 
 from nmtalign.data import corpus_writer
-from nmtalign.data.batches import eligible, load_batches, make_batch
-from nmtalign.data.copy_ids import CopyIds
+from nmtalign.data.batches import CopyIds, eligible, load_batches, make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
@@ -65,13 +64,6 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatc
                 assert torch.equal(found, wanted)
             copied |= set(batch.target.flatten().tolist())
         assert len([number for number in copied if number >= len(corpus.target_vocabulary)]) > 3
-
-
-def test_other_readers_find_unknown_words_as_before(tmp_path: Path) -> None:
-    corpus = prepared(tmp_path)
-    for batch in load_batches(corpus.splits["train"], [np.arange(20)]):
-        assert int(batch.source.max()) < len(corpus.source_vocabulary)
-        assert int(batch.target.max()) < len(corpus.target_vocabulary)
 
 
 @pytest.mark.parametrize("name", ["unknown", "unknown_at"])

@@ -101,11 +101,6 @@ def test_the_hash_tells_texts_apart_that_have_one_vocabulary(tmp_path: Path) -> 
     assert len(hashes) == 2
 
 
-def test_train_has_no_text(folder: Path) -> None:
-    with pytest.raises(FormatError, match="has no raw text"):
-        Corpus.open(folder).splits["train"].source_text(0)
-
-
 @pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
 def test_a_changed_or_missing_file_is_named(folder: Path, name: str) -> None:
     path = folder / name

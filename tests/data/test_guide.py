@@ -49,12 +49,6 @@ def cells(batch):
     return sorted((int(b), int(i), int(j)) for b, j, i in batch.guide.nonzero())
 
 
-def test_the_corpus_knows_the_line_of_every_pair(tmp_path):
-    train = prepared(tmp_path)[0].splits["train"]
-    assert (train.lines.tolist(), train.text_lines) == ([0, 2, 5], 6)
-    assert train.lines.dtype == np.int32
-
-
 @pytest.mark.parametrize("vocabulary", ["word", "none"])
 def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
     corpus, path = prepared(tmp_path, vocabulary=vocabulary)
@@ -99,12 +93,6 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
             assert int(found.sum()) == sum(map(sum, expected))
             seen += len(line)
     assert seen > 50
-
-
-def test_a_file_may_hold_no_link_at_all(tmp_path):
-    corpus, path = prepared(tmp_path, links=[""] * len(PAIRS))
-    guide = read_guide(path, corpus)
-    assert not cells(guided(corpus, guide, [0, 1, 2]))
 
 
 def test_the_last_line_may_end_a_block_without_a_line_break(tmp_path, monkeypatch):
@@ -154,12 +142,6 @@ def test_a_file_of_other_lines_is_refused(tmp_path, links):
     corpus, path = prepared(tmp_path, links=links)
     with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
         read_guide(path, corpus)
-
-
-def test_batches_without_a_guide_have_none(tmp_path):
-    corpus, _ = prepared(tmp_path)
-    batch = guided(corpus, None, [0])
-    assert (batch.guide, batch.linked, len(batch.inputs())) == (None, 0, 4)
 
 
 def test_links_that_count_words_between_spaces_guide_the_tokens_of_the_corpus(tmp_path):

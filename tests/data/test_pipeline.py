@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nmtalign.data.pipeline import Chunk, Pairs, tokenize_chunk, tokenize_pairs, worker_count
+from nmtalign.data.pipeline import Chunk, Pairs, tokenize_chunk, tokenize_pairs
 from nmtalign.errors import InputError, ResourceError
 from nmtalign.text.tokenizer import SpacedWords, Tokenizers
 
@@ -100,8 +100,3 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         process.send_signal(signal.SIGKILL)  # a signal that no process can handle
         # The processes also have the pipe open: it ends when the last of them has ended.
         assert process.communicate(timeout=60)[0] == b""
-
-
-def test_worker_count() -> None:
-    assert worker_count(3) == 3
-    assert worker_count(0) >= 1

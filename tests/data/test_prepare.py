@@ -1,5 +1,4 @@
 import gc
-import gzip
 import json
 import random
 import resource
@@ -11,7 +10,7 @@ import numpy as np
 import pytest
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.prepare import SAMPLE_BYTES, prepare
+from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import SeenTexts
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.files import lock
@@ -114,20 +113,6 @@ def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
     assert summary.splits["dev"].source.unknown_tokens == 1
 
 
-def test_rare_words_are_unknown(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", [("a a b", "x x"), ("a c", "x")])
-    prepare(texts, tmp_path / "data", PrepConfig(min_count=2), LANGUAGES)
-    assert Corpus.open(tmp_path / "data").source_vocabulary.words == ("</s>", "<unk>", "a")
-
-
-def test_special_names_in_text_are_unknown(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", [("a </s> <unk>", "</s> x")] * 3)
-    summary = prepare(texts, tmp_path / "data", PrepConfig(vocabulary="none"), LANGUAGES)
-    split = Corpus.open(tmp_path / "data").splits["train"]
-    assert [ids.tolist() for ids in split.pair(0)] == [[2, 1, 1], [1, 2]]
-    assert summary.splits["train"].source.unknown_tokens == 6
-
-
 @pytest.mark.parametrize(("longest", "kept"), [(3, 2), (2, 1), (0, 3)])
 def test_pairs_too_long_on_either_side_are_dropped(tmp_path: Path, longest: int, kept: int) -> None:
     texts = write_pairs(tmp_path, "train", [("a b", "x"), ("a", "x y z"), ("a b c d", "x")])
@@ -171,16 +156,6 @@ def test_the_number_of_processes_changes_nothing(
         assert summary.splits["dev"].kept == 600
         contents.append(files_of(tmp_path / f"data{workers}"))
     assert contents[0] == contents[1]
-
-
-def test_compressed_text_is_the_same_text(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", many_pairs(50))
-    packed = tuple(path.with_name(path.name + ".gz") for path in texts)
-    for path, pack in zip(texts, packed, strict=True):
-        pack.write_bytes(gzip.compress(path.read_bytes()))
-    prepare(texts, tmp_path / "plain", PrepConfig(), LANGUAGES)
-    prepare((packed[0], packed[1]), tmp_path / "packed", PrepConfig(), LANGUAGES)
-    assert files_of(tmp_path / "plain") == files_of(tmp_path / "packed")
 
 
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
@@ -231,13 +206,6 @@ def test_one_line_for_subword_sizes_that_cannot_be(tmp_path: Path) -> None:
     assert len(Corpus.open(tmp_path / "data").source_vocabulary) == int(largest)
 
 
-def test_pieces_are_learned_from_a_sample_of_a_large_text(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SAMPLE_BYTES, "bpe", 2000)
-    texts = write_pairs(tmp_path, "train", many_pairs(300))
-    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90", workers=1), LANGUAGES)
-    assert len(Corpus.open(tmp_path / "data").splits["train"]) == 300
-
-
 def test_wide_ids_where_the_vocabulary_is_large(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(66_000)]
     pairs = [(" ".join(words[i : i + 40]), "x") for i in range(0, len(words), 40)]
@@ -267,14 +235,6 @@ def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
     assert not (tmp_path / "new").exists()
 
 
-def test_another_vocabulary_takes_the_place_of_the_first(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", many_pairs(200))
-    prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe", size="90"), LANGUAGES)
-    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, force=True)
-    assert "source.spm" not in files_of(tmp_path / "data")
-    assert Corpus.open(tmp_path / "data").tokenizers.kind == "moses"
-
-
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
     dead, alive = tmp_path / "data/.prep-host-999999999", tmp_path / "data/.prep-host-1"
     for folder in (dead, alive):
@@ -300,28 +260,6 @@ def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
     with pytest.raises(InputError, match=message):
         prepare(texts, tmp_path / "data", PrepConfig(max_length=2), LANGUAGES)
     assert not (tmp_path / "data").exists()
-
-
-def test_nothing_left_to_learn_pieces_from(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", [("", "x"), ("a", " ")])
-    with pytest.raises(InputError, match=r"none of the 2 pairs is left \(2 empty\)$"):
-        prepare(texts, tmp_path / "data", PrepConfig(vocabulary="bpe"), LANGUAGES)
-
-
-def test_an_empty_dev_text_is_refused(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", many_pairs(20))
-    dev = write_pairs(tmp_path, "dev", [])
-    with pytest.raises(InputError, match=r"dev\.en and .+dev\.fr: no lines"):
-        prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
-
-
-def test_blank_dev_lines_are_kept(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", many_pairs(20))
-    dev = write_pairs(tmp_path, "dev", [("", ""), ("", "")])
-    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
-    split = Corpus.open(tmp_path / "data").splits["dev"]
-    assert split.source_lengths.tolist() == [0, 0]
-    assert (split.source_text(1), split.target_text(0)) == ("", "")
 
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""`bin/test faults`: runs the campaigns, prints their results, and writes them into README.md."""
+"""`bin/test faults`: runs the campaigns and prints their results."""
 
 import argparse
 import multiprocessing
@@ -10,7 +10,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from pathlib import Path
 
 from faults import commands, environment, mutations, texts
-from faults.campaign import Part, Result, run_part, write_table
+from faults.campaign import Part, Result, run_part
 from faults.processes import Workspace, temporary_folder
 
 CAMPAIGNS = {  # those with the cheapest attempts first: what they leave of their time is for the others
@@ -29,13 +29,12 @@ def main() -> int:
     """Returns the exit code: 1 if a part has a failure."""
     parser = argparse.ArgumentParser(prog="bin/test faults", description=__doc__)
     parser.add_argument("--only", nargs="+", metavar="NAME", help="parts whose names begin so, such as 'kills: prep'")
-    parser.add_argument("--attempts", type=int, metavar="N", help="attempts of each part [as in README.md]")
+    parser.add_argument("--attempts", type=int, metavar="N", help="attempts of each part")
     parser.add_argument("--quick", action="store_true", help="the few attempts of the tests")
     parser.add_argument("--seed", type=int, default=1, metavar="S", help="[1]")
     parser.add_argument("--attempt", type=int, metavar="I", help="only attempt number I of each part, again")
     parser.add_argument("--minutes", type=float, default=60.0, metavar="M", help="minutes of the whole run [60]")
     parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), metavar="N", help="[one per core]")
-    parser.add_argument("--no-table", action="store_true", help="do not write the results into README.md")
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     failed = 0
@@ -49,8 +48,6 @@ def main() -> int:
                 failed += bool(result.failures)
                 sys.stdout.write(f"{result.row()} {seconds:.1f} s\n")
                 sys.stdout.flush()
-                if result.attempts and not (chosen.no_table or chosen.quick or chosen.attempt is not None):
-                    write_table(f"--seed {chosen.seed}", [result])
     return int(failed > 0)
 
 

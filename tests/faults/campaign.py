@@ -1,19 +1,15 @@
-"""Campaigns: parts with many attempts, each made from a seed, and the table of their results."""
+"""Campaigns: parts with many attempts, each made from a seed, and the rows of their results."""
 
 import os
 import random
-import re
 import select
 import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-README = Path(__file__).parent / "README.md"
-_BEGIN, _END = "<!-- results -->\n", "<!-- end of results -->"
 _SHOWN = 5  # failures of a part that are printed
 
 Attempt = Callable[[random.Random], str]
@@ -139,17 +135,3 @@ class _Worker:
             os.kill(self._number, signal.SIGKILL)
             _, status = os.waitpid(self._number, 0)
         return os.waitstatus_to_exitcode(status)
-
-
-def write_table(command: str, results: Sequence[Result], path: Path = README) -> None:
-    """Replaces the rows of these results in the table of README.md, and keeps the other rows."""
-    text = path.read_text("utf-8")
-    before, rest = text.split(_BEGIN)
-    old, after = rest.split(_END)
-    rows = {match[1].strip(): match[0] for match in re.finditer(r"^\| ([^|]+:[^|]+)\|.*$", old, re.M)}
-    for result in results:
-        rows[result.name] = result.row().removesuffix(" |") + f" | `{command}` |"
-    head = "| part | attempts | survived | first fault | options |\n|---|---|---|---|---|\n"
-    path.write_text(
-        f"{before}{_BEGIN}{head}{''.join(f'{row}{chr(10)}' for row in rows.values())}{_END}{after}", "utf-8"
-    )

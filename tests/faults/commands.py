@@ -397,7 +397,6 @@ def commands(workspace: Workspace) -> list[Command]:
         ),
         make("align", f"align -q test.en test.fr -o {align} --resume", model, (align,)),
         make("score --html", score, ("test.en", "test.fr", "out.fr"), ("page.html",), prints=True),
-        make("lexicon", "lexicon -q data -o new.txt", ("data",), ("new.txt",)),
         make(
             "reproduce",
             f"{reproduce} --beam 1 --device cpu --no-text -o report",

@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -249,7 +250,8 @@ def _read_links(folder: Path) -> object:
 
 def _read_n_best(folder: Path) -> object:
     entries = read_n_best(folder / "nbest.txt", folder / "test.en")
-    return [str(line.with_feature("nmtalign", [1.5]).with_score(2.5)) for line, _ in entries]
+    scores = SimpleNamespace(log_prob=-1.5, score=-2.5, token_log_probs=(-1.0,))
+    return [(line.scored(scores, rescore=True, word_scores=True), pair) for line, pair in entries]
 
 
 def _read_toml(folder: Path) -> object:
@@ -272,7 +274,7 @@ def _read_aligner(folder: Path) -> object:
 
 
 def _read_link_run(folder: Path) -> object:
-    return LinkRun(folder / "train.en", folder / "train.fr", folder / "aligner").was_complete
+    return LinkRun(folder / "train.en", folder / "train.fr", folder / "aligner").links.name
 
 
 def _read_curves(folder: Path) -> object:

@@ -8,8 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
-from faults import campaign
-from faults.campaign import Part, run_part, write_table
+from faults.campaign import Part, run_part
 from faults.processes import Ended, run_python
 
 SLOW_CAMPAIGNS = ["environment", "concurrency"]
@@ -89,14 +88,3 @@ def _error(text: str) -> bytes:
 def test_an_end_that_is_not_documented_is_a_fault(ended: Ended, fault: str) -> None:
     assert fault in ended.fault()
     assert bool(fault) == bool(ended.fault())
-
-
-def test_the_table_keeps_the_rows_of_other_parts(tmp_path: Path) -> None:
-    readme = tmp_path / "README.md"
-    readme.write_text("# A\n\n<!-- results -->\n<!-- end of results -->\n\nB\n")
-    write_table("--seed 1", [campaign.Result("kills: a", 5), campaign.Result("kills: b", 5, [(3, "x | y")])], readme)
-    write_table("--seed 2", [campaign.Result("kills: a", 7)], readme)
-    text = readme.read_text()
-    assert "| kills: a | 7 | 7 |  | `--seed 2` |\n| kills: b | 5 | 4 | x \\| y | `--seed 1` |\n" in text
-    assert text.startswith("# A\n")
-    assert text.endswith("\nB\n")

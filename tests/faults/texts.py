@@ -134,7 +134,7 @@ def _align(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     if fault := ended.fault() or ("" if ended.code else _counted(ended.out)):
         return fault
     shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
-    return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("plot new.h5", folder).fault()
+    return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("view new.h5", folder).fault()
 
 
 def _score(workspace: Workspace, folder: Path, chance: random.Random) -> str:
@@ -144,14 +144,6 @@ def _score(workspace: Workspace, folder: Path, chance: random.Random) -> str:
         return ended.fault()
     page = (folder / "page.html").read_bytes()
     return "a control character in the page" if b"\x1b" in page or b"\0" in page else ""
-
-
-def _lexicon(workspace: Workspace, folder: Path, chance: random.Random) -> str:
-    ended = run("lexicon -q a.en a.fr -m model -o new.txt", folder)
-    if ended.code or ended.fault():
-        return ended.fault()
-    ended = run("translate -q a.en --beam 1 --max-length-ratio 1 --lexicon new.txt --candidates 20", folder)
-    return ended.fault() or ("" if ended.code else _counted(ended.out))
 
 
 def _lines(command: str, workspace: Workspace, folder: Path, chance: random.Random) -> str:
@@ -169,7 +161,6 @@ _ATTEMPTS: dict[str, Callable[[Workspace, Path, random.Random], str]] = {
     "score-pairs": partial(_lines, "translate -q a.en --target a.fr -m model"),
     "score": _score,
     "link": partial(_lines, "link -q a.en a.fr -o linked --scores"),
-    "lexicon": _lexicon,
 }
 
 

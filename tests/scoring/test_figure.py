@@ -11,26 +11,25 @@ from helpers.pages import PageReader
 from nmtalign.errors import UsageError
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
-from nmtalign.scoring.figure import breakdown_svg, draw_by_length, length_figure
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.figure import draw_by_length, length_figure, length_svg
+from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
 
 pytest.importorskip("matplotlib")
 SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")
 LABELS = ("1-10", "11-20", "21-30", ">30")
 
 
-def system(name, scores, labels=LABELS, width=1.0, common=True, more=0):
+def system(name, scores, labels=LABELS, width=1.0, more=0):
     parts = []
     for number, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
         values = (score, score and score + 20)
         intervals = tuple(value and Interval(value, value - width, value + width) for value in values) if width else ()
         parts.append(Part(label, (10 * number + more) if score else 0, values, 1.0, intervals))
-    cut = Breakdown("by words of the source", tuple(parts), common)
-    return SystemReport(name, Section(Part("all", 100, (30.0, 50.0), 1.0), (cut,)))
+    return SystemReport(name, Section(Part("all", 100, (30.0, 50.0), 1.0), tuple(parts)))
 
 
-def report(*systems, resampling=Resampling()):  # noqa: B008
-    return Report(("BLEU", "chrF2"), SIGNATURES, systems, resampling)
+def report(*systems, lengths="by words of the source", comparable=True):
+    return Report(("BLEU", "chrF2"), SIGNATURES, systems, Resampling(), (), lengths, comparable)
 
 
 TWO = report(system("search", [30, 29, None, 27]), system("$x$ و", [28, 24, 18, 12]))
@@ -56,8 +55,8 @@ def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
 
 
 def test_systems_with_buckets_of_their_own_have_bars_of_their_own():
-    systems = [system(name, [3, 2, 1, 1], common=False, more=more) for name, more in (("a", 0), ("b", 5))]
-    assert [bar.get_height() for bar in length_figure(report(*systems)).axes[1].patches] == [
+    systems = [system(name, [3, 2, 1, 1], more=more) for name, more in (("a", 0), ("b", 5))]
+    assert [bar.get_height() for bar in length_figure(report(*systems, comparable=False)).axes[1].patches] == [
         *(10, 20, 30, 40),
         *(15, 25, 35, 45),
     ]
@@ -79,7 +78,7 @@ def test_files_are_the_same_each_time(tmp_path: Path, ending):
 
 
 def test_the_page_gets_an_svg_with_names_and_signature():
-    svg = breakdown_svg(TWO)
+    svg = length_svg(TWO)
     words = "".join(ElementTree.fromstring(svg).itertext())  # noqa: S314
     for text in ("search", "$x$", SIGNATURES[0], "bands: 95% intervals of 1,000 bootstrap samples, seed 12345"):
         assert text in words
@@ -93,7 +92,7 @@ def test_the_page_gets_an_svg_with_names_and_signature():
         (TWO, "BLEU", "a.gif", "give a name that ends in .png, .svg or .pdf"),
         (TWO, "TER", "a.png", "no TER to draw: the report has BLEU, chrF2"),
         (
-            report(SystemReport("a", Section(Part("all", 1, (1.0, 1.0), 1.0)))),
+            report(SystemReport("a", Section(Part("all", 1, (1.0, 1.0), 1.0))), lengths=""),
             "BLEU",
             "a.png",
             "the report has no scores by length; add --by-length",

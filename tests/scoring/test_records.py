@@ -14,7 +14,7 @@ from nmtalign.report.markdown import to_markdown
 from nmtalign.scoring.differences import Difference, split_segments
 from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
-from nmtalign.scoring.report import Breakdown, Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
 from nmtalign.scoring.score_document import bar, figure, score_document
 
 PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)
@@ -36,16 +36,17 @@ def report_of(*systems: SystemReport, **more: object) -> Report:
 
 
 def full_report() -> Report:
-    cut = Breakdown("by words of the source", (PLAIN, EMPTY))
+    lengths = (PLAIN, EMPTY)
     texts = (HOSTILE, "le chien dort")
     differences = Difference(
         3, "the", ("le chien",), texts, (20.0, 100.0), "chrF2", split_segments(*texts, ["le chien"])
     )
     return report_of(
-        SystemReport("one", Section(PLAIN, (cut,)), Section(EMPTY)),
-        SystemReport("two", Section(TESTED, (cut,)), Section(EMPTY)),
+        SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
+        SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
         resampling=Resampling(),
         tests=("bs", "ar"),
+        lengths="by words of the source",
         unknown=UnknownRates(0.125, 0.25, (0.5, 0.0)),
         differences=(differences,),
     )
@@ -120,7 +121,7 @@ def test_text_page_and_markdown_have_the_same_figures() -> None:
         assert "Sentences without an unknown word (0 of 4)" in words
         assert "Line 3 chrF2 80.00 apart" in words
         assert "p: against one, by paired bootstrap of 1,000 samples and paired approximate randomisation" in words
-    assert "<svg" in to_page(document)
+    assert reader.attributes("img")[0]["alt"] == "Figure 2"
 
 
 def test_text_marks_words_or_colours_them_and_has_no_control_characters() -> None:

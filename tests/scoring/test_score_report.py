@@ -19,14 +19,10 @@ OTHERS = ["deux", "un deux", "deux", "", "un", "deux un"]
 QUICK = Resampling(samples=50, trials=64)
 
 
-def parts_of(section, number=0):
-    return section.breakdowns[number].parts
-
-
 def test_every_bucket_scores_as_its_own_corpus():
     lengths, buckets = word_counts(SOURCES), parse_buckets("1,2,4,10")
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], breakdowns=[by_length([SOURCES], buckets)])
-    parts = parts_of(report.systems[0].everything)
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], cut=by_length([SOURCES], buckets))
+    parts = report.systems[0].everything.lengths
     found = [(part.label, part.sentences) for part in parts]
     assert found == [("0", 1), ("1", 1), ("2", 2), ("3-4", 1), ("5-10", 1), (">10", 0)]
     assert sum(part.sentences for part in parts) == report.systems[0].everything.whole.sentences == len(SOURCES)
@@ -41,27 +37,27 @@ def test_every_bucket_scores_as_its_own_corpus():
 def test_the_row_of_empty_lines_is_there_only_if_there_are_any():
     cut = by_length([["b", ""]], parse_buckets("5"))
     table = measure(["a", "b"], [["a", "b"]])
-    report = make_report(["a"], [table], breakdowns=[cut], known=np.array([True, False]))
-    assert [part.label for part in parts_of(report.systems[0].everything)] == ["0", "1-5", ">5"]
-    assert [part.label for part in parts_of(report.systems[0].no_unk)] == ["1-5", ">5"]
+    report = make_report(["a"], [table], cut=cut, known=np.array([True, False]))
+    assert [part.label for part in report.systems[0].everything.lengths] == ["0", "1-5", ">5"]
+    assert [part.label for part in report.systems[0].no_unk.lengths] == ["1-5", ">5"]
 
 
 def test_the_known_subset_has_figures_of_its_own():
     known = np.array([True, False, True, False, True, False])
-    cuts = [by_length([SOURCES], parse_buckets("2"))]
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], breakdowns=cuts, known=known)
+    cut = by_length([SOURCES], parse_buckets("2"))
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], cut=cut, known=known)
     section = report.systems[0].no_unk
     lines = [side[::2] for side in (HYPOTHESES, REFERENCES)]
     assert section.whole.values == tuple(score.value for score in corpus_scores(*lines))
-    assert [part.sentences for part in parts_of(section)] == [1, 2]
+    assert [part.sentences for part in section.lengths] == [1, 2]
 
 
 def test_the_last_cumulative_part_is_the_whole():
     cut = by_length([SOURCES], parse_buckets("1,3", cumulative=True))
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
-    report = make_report("ab", tables, breakdowns=[cut], resampling=QUICK, tests=["bs", "ar"])
+    report = make_report("ab", tables, cut=cut, resampling=QUICK, tests=["bs", "ar"])
     for system in report.systems:
-        parts = parts_of(system.everything)
+        parts = system.everything.lengths
         assert [(part.label, part.sentences) for part in parts] == [("<=1", 2), ("<=3", 5), ("all", 6)]
         assert parts[-1] == system.everything.whole
 
@@ -69,14 +65,14 @@ def test_the_last_cumulative_part_is_the_whole():
 def test_parts_of_each_systems_own_lengths_are_scored_but_not_tested():
     cut = by_length([HYPOTHESES, OTHERS], parse_buckets("1,2"), "hypothesis")
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
-    report = make_report("ab", tables, breakdowns=[cut], resampling=QUICK, tests=["bs"])
-    counts = [[part.sentences for part in parts_of(system.everything)] for system in report.systems]
+    report = make_report("ab", tables, cut=cut, resampling=QUICK, tests=["bs"])
+    counts = [[part.sentences for part in system.everything.lengths] for system in report.systems]
     assert counts == [[1, 2, 1, 2], [1, 3, 2, 0]]
     for system, lines in zip(report.systems, (HYPOTHESES, OTHERS), strict=True):
-        assert not system.everything.breakdowns[0].common
+        assert not report.comparable
         chosen = [index for index, line in enumerate(lines) if len(line.split()) == 2]
         scores = corpus_scores([lines[index] for index in chosen], [REFERENCES[index] for index in chosen])
-        part = parts_of(system.everything)[2]
+        part = system.everything.lengths[2]
         assert part.values == tuple(score.value for score in scores)
         assert (part.p_values, part.marks) == ({}, ())
         assert None not in part.intervals
@@ -113,14 +109,10 @@ def test_intervals_can_be_left_out():
 
 def test_progress_is_reported_in_shares_of_one():
     shares: list[float] = []
-    cuts = [
-        by_length([SOURCES], parse_buckets("2")),
-        by_length([SOURCES], parse_buckets("2", cumulative=True)),
-        by_length([HYPOTHESES, OTHERS], parse_buckets("2"), "hypothesis"),
-    ]
+    cut = by_length([HYPOTHESES, OTHERS], parse_buckets("1,2,3,4"), "hypothesis")
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
     known = np.array([True, False, True, False, True, False])
-    make_report("ab", tables, breakdowns=cuts, known=known, resampling=QUICK, tests=["bs", "ar"], advance=shares.append)
+    make_report("ab", tables, cut=cut, known=known, resampling=QUICK, tests=["bs", "ar"], advance=shares.append)
     assert sum(shares) <= 1 + 1e-9
     assert len(shares) > 10
 

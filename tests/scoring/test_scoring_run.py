@@ -40,7 +40,7 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
     assert result.value(system="c") > result.value(system="a")
     assert result.report.systems[2].everything.whole.marks[0] == "winner"
-    assert len(result.report.systems[0].everything.breakdowns) == 1
+    assert len(result.report.systems[0].everything.lengths) == 7
     assert "by words of the source" in result.to_text()
 
 

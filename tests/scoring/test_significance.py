@@ -91,7 +91,7 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     cut = by_length([texts.source], parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
-    report = make_report("abc", tables, breakdowns=[cut], known=known, resampling=QUICK, tests=[test], intervals=bounds)
+    report = make_report("abc", tables, cut=cut, known=known, resampling=QUICK, tests=[test], intervals=bounds)
     place = cut.labels.index("9-12")
     chosen = np.flatnonzero(cut.masks[place][0] & known)
     assert len(chosen) > 20
@@ -99,7 +99,7 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     references = [[texts.references[0][index] for index in chosen]]
     found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
     for system, figures in zip(report.systems, found, strict=True):
-        part = next(part for part in system.no_unk.breakdowns[0].parts if part.label == "9-12")
+        part = next(part for part in system.no_unk.lengths if part.label == "9-12")
         for metric, name in enumerate(report.metrics):
             assert ours(part, metric, test) == figures[name]
 

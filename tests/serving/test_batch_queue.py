@@ -1,7 +1,6 @@
 """The queue merges jobs of the same work, shares batches among them, and drops what nobody waits for."""
 
 import threading
-from concurrent.futures import CancelledError
 
 import pytest
 
@@ -70,12 +69,6 @@ def test_a_small_job_does_not_wait_for_all_of_a_large_one(queue, recorder):
     assert first.result(SECONDS)
     assert "s" in recorder.batches[1]
     assert max(map(len, recorder.batches)) <= 128
-
-
-def test_long_lines_make_small_batches(queue, recorder):
-    lines = ["x" * 15_000 + str(number) for number in range(4)]
-    assert submit(queue, recorder, *lines).result(SECONDS) == [f"<{line}>" for line in lines]
-    assert [len(batch) for batch in recorder.batches] == [1, 1, 1, 1]
 
 
 def test_a_small_job_does_not_share_a_batch_with_a_long_line(queue, recorder):
@@ -163,21 +156,3 @@ def test_work_ends_once_no_job_of_its_batch_waits(queue, recorder):
     assert submit(queue, recorder, "next").result(SECONDS) == ["<next>"]
     assert ended.is_set()
     assert endless.batches == []
-
-
-def test_a_closed_queue_cancels_what_waits(recorder):
-    queue = BatchQueue(10)
-    first = held(queue, recorder)
-    waiting = submit(queue, recorder, "waiting")
-    queue.close()
-    recorder.free.set()
-    with pytest.raises(CancelledError):
-        waiting.result(SECONDS)
-    with pytest.raises(QueueFullError):
-        submit(queue, recorder, "later")
-    assert first.cancelled() or first.result(SECONDS)
-
-
-def test_no_items_need_no_work(queue, recorder):
-    assert submit(queue, recorder).result(SECONDS) == []
-    assert recorder.batches == []

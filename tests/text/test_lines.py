@@ -1,17 +1,29 @@
+"""Lines of the files that people have: compressed, UTF-16, damaged, hostile, or no text at all."""
+
+import bz2
 import gzip
+import io
+import lzma
 import os
 import subprocess
 import sys
+import tarfile
 import tracemalloc
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.errors import InputError
-from nmtalign.text.lines import LONGEST_LINE, decode_lenient, open_bytes, read_lines, read_pairs
+from nmtalign.errors import InputError, UsageError
+from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_lenient, open_bytes, read_lines, read_pairs
+
+Pack = Callable[[bytes], bytes]
+PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
+MARKS = [("utf-8", b""), ("utf-8", b"\xef\xbb\xbf"), ("utf-16-le", b"\xff\xfe"), ("utf-16-be", b"\xfe\xff")]
 
 
 def write(path: Path, content: bytes) -> Path:
@@ -39,6 +51,51 @@ def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: lis
     assert list(read_lines(write(tmp_path / "packed.gz", gzip.compress(content)))) == lines
 
 
+@pytest.mark.parametrize("pack", PACKS)
+@pytest.mark.parametrize(("encoding", "mark"), MARKS)
+def test_every_kind_of_file_is_the_same_text(tmp_path: Path, pack: Pack, encoding: str, mark: bytes) -> None:
+    lines = [f"ligne {i} — été 😀 日本" for i in range(20_000)] + ["a\rb", "\x00 \u2028", "", "end"]
+    content = mark + "\r\n".join(lines).encode(encoding)
+    for name in ("train.txt", "corpus.en-fr.en.gz", "no suffix", "-dash", "new\nline.zst"):
+        assert list(read_lines(write(tmp_path / name, pack(content)))) == lines
+
+
+@pytest.mark.parametrize("pack", PACKS[1:])
+def test_compressed_parts_follow_each_other(tmp_path: Path, pack: Pack) -> None:
+    content = pack(b"a\n") + bytes(100_000 if pack is not zstandard.compress else 0) + pack(b"b\n") + pack(b"")
+    assert list(read_lines(write(tmp_path / "text", content))) == ["a", "b"]
+
+
+@pytest.mark.parametrize("pack", PACKS[1:])
+def test_a_damaged_archive_is_one_error_with_its_name(tmp_path: Path, pack: Pack) -> None:
+    content = pack("".join(f"{i} {i * i}\n" for i in range(30_000)).encode())
+    middle = len(content) // 2
+    changed = content[:middle] + bytes(255 - byte for byte in content[middle : middle + 40]) + content[middle + 40 :]
+    for bad in (content[:-1], content[:middle], content[:12], changed, content + b"more"):
+        with pytest.raises(InputError, match=r"bad: (cannot read on: .*; is the file complete|line \d+: not UTF-8)"):
+            list(read_lines(write(tmp_path / "bad", bad)))
+
+
+@pytest.mark.parametrize("pack", PACKS[1:])
+def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, pack: Pack) -> None:
+    path = write(tmp_path / "bomb", pack(bytes(300_000_000)))
+    tracemalloc.start()
+    with pytest.raises(InputError, match="line 1: longer than 4,194,304 bytes"):
+        list(read_lines(path))
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 25 * LONGEST_LINE
+
+
+def test_a_dictionary_of_gigabytes_is_refused(tmp_path: Path) -> None:
+    filters = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 26}]
+    content = bytearray(lzma.compress(b"a\n" * 10, filters=filters))
+    assert list(read_lines(write(tmp_path / "large.xz", bytes(content)))) == ["a"] * 10
+    filters[0]["dict_size"] = 1 << 28
+    with pytest.raises(InputError, match=r"huge\.xz: cannot read on: "):
+        list(read_lines(write(tmp_path / "huge.xz", lzma.compress(b"a\n" * 10, filters=filters))))
+
+
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     long = write(tmp_path / "long", pack(b"one\n" + b"a " * (LONGEST_LINE * 6)))
@@ -57,14 +114,99 @@ def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Call
             list(read_pairs(*pair))
 
 
-def test_the_longest_line_is_read(tmp_path: Path) -> None:
-    content = b"x" * (LONGEST_LINE - 1) + b"\nlast\n"
-    assert [len(line) for line in read_lines(write(tmp_path / "text", content))] == [LONGEST_LINE - 1, 4]
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"fine\nso far\nab\xff\n", r"line 3: not UTF-8 \(byte 0xff at column 3\); .*iconv -f WINDOWS-1252 -t UTF-8"),
+        *((bad, "line 1: not UTF-8") for bad in (b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff")),
+        ("hello\n".encode("utf-16-le"), "line 1: .*iconv -f UTF-16LE -t UTF-8"),
+        ("hello\n".encode("utf-16-be"), "line 1: .*iconv -f UTF-16BE -t UTF-8"),
+        *(
+            (b"\xff\xfe" + "one\ntwo".encode("utf-16-le") + tail, "line 2: not UTF-8")  # half a character
+            for tail in (b"\x3d\xd8", b"\x3d\xd8a\0\n\0", b"a")
+        ),
+    ],
+)
+def test_bytes_that_are_not_utf8_are_refused_by_line(tmp_path: Path, content: bytes, message: str) -> None:
+    with pytest.raises(InputError, match=rf"train\.en: {message}"):
+        list(read_lines(write(tmp_path / "train.en", content)))
 
 
-def test_gzip_is_known_by_its_bytes_not_by_its_name(tmp_path: Path) -> None:
-    assert list(read_lines(write(tmp_path / "plain.gz", b"one\n"))) == ["one"]
-    assert list(read_lines(write(tmp_path / "packed", gzip.compress(b"one\n")))) == ["one"]
+def zipped(*names: str) -> bytes:
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name in names:
+            archive.writestr(name, "a b c\n" * 1000)
+    return stream.getvalue()
+
+
+def tar() -> bytes:
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("corpus.en"), io.BytesIO(b""))
+    return stream.getvalue()
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (
+            zipped("README", "x/", "Books.de-en.de", "LICENSE", "Books.de-en.en"),
+            "a zip archive; unpack it .*: Books.de-en.de, Books.de-en.en$",
+        ),
+        (zipped(*(f"{i}.txt" for i in range(9))), r"a zip archive; unpack it .*: 0.txt, .*4.txt, \.\.\.$"),
+        (zipped(), "a zip archive; unpack it with unzip, then name the text files in it$"),
+        (zipped("a\n\x1b.txt")[:300], "a zip archive"),
+        (zipped("[Content_Types].xml", "word/document.xml"), "an office document; save it as plain text$"),
+        (zipped("mimetype", "content.xml"), "an office document"),
+        (tar(), "a tar archive; unpack it with tar -xf"),
+        (gzip.compress(tar(), mtime=0), "a tar archive; unpack it with tar -xf"),
+        (b"7z\xbc\xaf'\x1c\0\4", "packed"),
+        (b"Rar!\x1a\7\0", "packed"),
+        (b"%PDF-1.4\n%\xe2\xe3\n", "a PDF or office document"),
+        (b"{\\rtf1\\ansi x}", "a PDF or office document"),
+        (b"\x89HDF\r\n\x1a\n\0", "an HDF5 file"),
+        (b"checksum\n" + bytes(503) + b"\x89HDF\r\n\x1a\n\0", "an HDF5 file"),
+        (b"SQLite format 3\0\x10\0", "a database or table"),
+        (b"PAR1\x15\4", "a database or table"),
+        (b"\x89PNG\r\n\x1a\n\0", "an image"),
+        (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
+        (b"\x04\x22\x4d\x18d@", "packed"),
+    ],
+)
+def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    for name in ("corpus.en", "corpus.en.gz"):
+        with pytest.raises(InputError, match=f"{name}: is {message}"):
+            list(read_lines(write(tmp_path / name, content)))
+
+
+@pytest.mark.parametrize(
+    "line", ["PK is a name", "BZ", "BZhang", "Rar! 7z", "PAR1 MZ", "II* MM", "GIF8", "IDs", "OggS", "\x1f"]
+)
+def test_text_that_begins_like_another_kind_is_text(tmp_path: Path, line: str) -> None:
+    assert list(read_lines(write(tmp_path / "text", f"{line}\nx\n".encode()))) == [line, "x"]
+
+
+@pytest.mark.parametrize(
+    ("content", "answer"),
+    [
+        (b"a\r\nb", b"['a', 'b']"),
+        (gzip.compress(b"a\nb\n"), b"['a', 'b']"),
+        (zipped("a.txt"), b"InputError: standard input: is a zip archive; unpack it"),
+    ],
+)
+def test_standard_input(content: bytes, answer: bytes) -> None:
+    code = "from nmtalign.text.lines import STDIN, read_lines; print(list(read_lines(STDIN)))"
+    done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=False)
+    assert answer in done.stdout + done.stderr
+
+
+def test_without_zstandard_the_error_names_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "zstandard", None)
+    monkeypatch.setitem(sys.modules, "compression", None)
+    path = write(tmp_path / "text.zst", zstandard.compress(b"a\n"))
+    with pytest.raises(UsageError, match=r'text\.zst: .*pip install "nmtalign\[zst\]"'):
+        list(read_lines(path))
 
 
 def test_open_bytes_closes_what_it_opened(tmp_path: Path) -> None:
@@ -73,25 +215,6 @@ def test_open_bytes_closes_what_it_opened(tmp_path: Path) -> None:
         assert stream.read() == b"one\n"
     after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
     assert after == before
-
-
-def test_standard_input(tmp_path: Path) -> None:
-    code = "from pathlib import Path; from nmtalign.text.lines import read_lines; print(list(read_lines(Path('-'))))"
-    for content in (b"a\r\nb", gzip.compress(b"a\nb\n")):
-        done = subprocess.run([sys.executable, "-c", code], input=content, capture_output=True, check=True)
-        assert done.stdout.decode().strip() == "['a', 'b']"
-
-
-def test_bytes_that_are_not_utf8_are_refused_by_line_and_column(tmp_path: Path) -> None:
-    path = write(tmp_path / "train.en", b"fine\nso far\nab\xff\n")
-    with pytest.raises(InputError, match=r"train\.en: line 3: not UTF-8 \(byte 0xff at column 3\); convert"):
-        list(read_lines(path))
-
-
-@pytest.mark.parametrize("bad", [b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff"])
-def test_other_bad_bytes(tmp_path: Path, bad: bytes) -> None:
-    with pytest.raises(InputError, match="line 1: not UTF-8"):
-        list(read_lines(write(tmp_path / "bad", bad)))
 
 
 def test_what_cannot_be_read(tmp_path: Path) -> None:
@@ -130,3 +253,8 @@ def test_lenient_never_fails_and_tells(raw: bytes) -> None:
     text, bad = decode_lenient(raw)
     assert bad == (text.encode() != raw.removesuffix(b"\n").removesuffix(b"\r"))
     assert not bad or "\ufffd" in text
+
+
+def test_the_name_without_the_ending_of_a_compressed_file() -> None:
+    names = {"a.en.gz": "a.en", "a.xz": "a", "a.de.bz2": "a.de", "b/a.fr.zst": "b/a.fr", "a.en": "a.en", "gz": "gz"}
+    assert {name: str(bare_name(Path(name))) for name in names} == names

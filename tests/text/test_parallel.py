@@ -1,14 +1,11 @@
 """One file with both languages: TSV with and without a header, and TMX, read without trust."""
 
 import gzip
-import re
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.text.lines import LONGEST_LINE
@@ -124,11 +121,6 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
 def test_tmx_that_is_refused(tmp_path: Path, content: str, message: str) -> None:
     with pytest.raises(InputError, match=rf"c: {message}"):
         list(text(tmp_path, content.replace("{encoding}", "utf-8")))
-
-
-@given(st.text(" \t\r\nx", max_size=12))
-def test_line_breaks_and_the_blanks_around_them_become_one_space(content: str) -> None:
-    assert one_line(content) == re.sub(r"[ \t]*[\r\n][ \t\r\n]*", " ", content).strip(" \t")
 
 
 def test_a_million_blanks_take_no_longer_than_a_million_letters() -> None:

@@ -1,16 +1,13 @@
 """Detokenised text is spaced as its language writes it, or as a training text does."""
 
-import os
 import pickle
 import unicodedata
 from collections import Counter
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.text.lines import read_lines
 from nmtalign.text.tokenizer import Counts, MosesWords, Spacing
 
 WORDS = {"en": MosesWords("en"), "fr": MosesWords("fr")}
@@ -196,32 +193,3 @@ def test_quotations_do_not_follow_apostrophes_or_the_other_way_round() -> None:
     """The single quotation mark of Turkish is an apostrophe, and says nothing about the double one."""
     words = learned("tr", 100 * ["Ankara'dan gitti.", 'Ali "evet" dedi.'])
     assert words.detokenize(words.tokenize('Bursa\'dan "hayır" dedi.')) == 'Bursa\'dan "hayır" dedi.'
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("text", "language", "share"),
-    [
-        ("multi30k/test_2016_flickr", "en", 0.995),
-        ("multi30k/test_2016_flickr", "fr", 0.99),
-        ("large/test-laws", "en", 0.985),
-        ("large/test-news", "en", 0.985),
-        ("large/test-news", "fr", 0.83),
-    ],
-)
-def test_real_text_comes_back(text: str, language: str, share: float) -> None:
-    path = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / f"{text}.{language}"
-    if not path.is_file():
-        pytest.skip(f"no {text}.{language} in the folder NMTALIGN_TEST_DATA")
-    lines = list(read_lines(path))
-    assert sum(back(language, line) == line for line in lines) >= share * len(lines)
-
-
-@pytest.mark.slow
-def test_statutes_come_back_once_their_spacing_is_learned() -> None:
-    folder = Path(os.environ.get("NMTALIGN_TEST_DATA", "")) / "large"
-    if not (folder / "test-laws.fr").is_file():
-        pytest.skip("no large/test-laws.fr in the folder NMTALIGN_TEST_DATA")
-    words = learned("fr", list(read_lines(folder / "dev-laws.fr")))
-    lines = list(read_lines(folder / "test-laws.fr"))
-    assert sum(words.detokenize(words.tokenize(line)) == line for line in lines) >= 0.98 * len(lines)

@@ -65,13 +65,6 @@ def test_spaced_words(line: str, words: list[str]) -> None:
     assert spaced.word_index(words) == list(range(len(words)))
 
 
-@given(st.text())
-def test_spaced_tokens_hold_no_blank(line: str) -> None:
-    tokens = SpacedWords().tokenize(line)
-    assert all(token and not set(token) & set(" \t\r\f\v\n") for token in tokens)
-    assert SpacedWords().tokenize(SpacedWords().detokenize(tokens)) == tokens
-
-
 def test_pieces_come_back_and_know_their_words(pieces: SentencePieces) -> None:
     line = "the mill bends"
     tokens = pieces.tokenize(line)
@@ -97,11 +90,6 @@ def test_any_line_comes_back_but_for_blanks(pieces: SentencePieces, line: str) -
     assert not any(" " in token or not token for token in tokens)
     assert pieces.detokenize(tokens).split() == line.split()
     assert len(pieces.words(tokens)) == (pieces.word_index(tokens)[-1] + 1 if tokens else 0)
-
-
-def test_output_that_starts_inside_a_word(pieces: SentencePieces) -> None:
-    assert pieces.word_index(["er", "▁a", "▁", "b"]) == [0, 1, 2, 2]
-    assert pieces.words(["er", "▁a", "▁", "b"]) == ["er", "a", "b"]
 
 
 @given(

@@ -4,7 +4,6 @@ import io
 import itertools
 import json
 import math
-import random
 from typing import Any
 
 import numpy as np
@@ -12,9 +11,8 @@ import pytest
 
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.translating.file_translation import OutputFormat, one_line
+from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request
-from nmtalign.translating.rescoring import ScoredPair, pair_json, pair_line
 from nmtalign.translating.translator import Alternative, Translation
 
 WEIGHTS = np.array([[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0, 0.99999, 0.00001]], np.float32)  # 2 + 1 by 2 + 1
@@ -53,20 +51,6 @@ def test_word_scores_and_alignments_in_moses_lines() -> None:
     blank = translation("", weights=np.zeros((1, 1), np.float32))
     assert written(0, blank, alignment="hard").endswith("-0.142857 ||| \n")
     assert written(0, blank, alignment="soft").endswith("-0.142857 ||| 0\n")
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "le chat\n"),
-        ({"n_best": 2}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000\n"),
-        ({"alignment": "hard"}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000 ||| 1-0\n"),
-        ({"word_scores": True}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 "
-         "-0.250000 ||| -0.500000\n"),
-    ],
-)  # fmt: skip
-def test_the_form_follows_from_what_is_asked_for(settings: dict[str, Any], expected: str) -> None:
-    assert written(4, aligned(), **settings) == expected
 
 
 def test_a_line_of_json() -> None:
@@ -110,14 +94,6 @@ def test_other_keys_pass_through_and_the_id_stays() -> None:
     assert list(found)[:2] == ["id", "doc"]
 
 
-def test_what_was_written_before_does_not_stay_beside_another_translation() -> None:
-    before = read_back(0, aligned(), word_scores=True, alignment="hard")
-    found = read_back(0, translation("x", extra={**before, "topic": "cats"}))
-    assert "alignment" not in found
-    assert "token_log_probs" not in found
-    assert (found["topic"], found["source"]) == ("cats", "a\u2028 \x00b")
-
-
 def test_json_is_valid_whatever_it_holds() -> None:
     def refuse(name: str) -> None:
         raise ValueError(name)
@@ -132,18 +108,6 @@ def test_json_is_valid_whatever_it_holds() -> None:
     assert found["alignment"] == [[None, None], [None, None]]
     assert found["a"] == [None, {"b": None}]
     assert (found["half"], found["ends"]) == (extra["half"], extra["ends"])
-
-
-def test_any_text_comes_back_from_json() -> None:
-    generator = random.Random(1)
-    for _ in range(200):
-        text = "".join(
-            chr(generator.choice((10, 13, 0x1C, 0x85, 0x2028, 0xD83E, 0xDD8A, 0xFEFF, 97))) for _ in range(9)
-        )
-        line = one_line({"text": text})
-        assert len(line.splitlines()) == 1
-        back = json.loads(line.encode("utf-8"))["text"]
-        assert back.encode("utf-16", "surrogatepass") == text.encode("utf-16", "surrogatepass")
 
 
 @pytest.fixture(scope="module")
@@ -182,24 +146,3 @@ def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
     line = read_back(0, found, tokenizers, **tokenized)
     assert line["alignment"] == [[2, 0], [2, 1], [2, 2]]
     assert "words" not in line
-
-
-def test_lines_of_given_pairs() -> None:
-    pair = ScoredPair(3, "the cat", "le chat", ("the", "cat"), ("le", "chat"), 0, 1, -1.5, -0.5, (-0.5, -0.75, -0.25))
-    assert pair_line(pair, TranslateConfig()) == "-1.500000"
-    assert pair_line(pair, TranslateConfig(word_penalty=0.5)) == "-0.500000"
-    numbers, scores, tokens = pair_line(pair, TranslateConfig(word_scores=True)).split("\t")
-    assert (numbers, tokens.split(" ")) == ("-1.500000", ["le", "chat", "</s>"])
-    assert scores == "-0.500000 -0.750000 -0.250000"
-    assert json.loads(pair_json(pair)) == {
-        "id": 3,
-        "source": "the cat",
-        "target": "le chat",
-        "score": -0.5,
-        "log_prob": -1.5,
-        "tokens": ["le", "chat"],
-        "token_log_probs": [-0.5, -0.75, -0.25],
-        "source_tokens": ["the", "cat"],
-        "source_unknown": 0,
-        "target_unknown": 1,
-    }

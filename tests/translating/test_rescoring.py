@@ -1,6 +1,5 @@
 """Scores of given pairs equal those of the search; order, batches, lack of memory; n-best lists."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from helpers.score_tables import WatchedScorer
 from nmtalign import Translator
 from nmtalign.data.batches import make_batch
 from nmtalign.errors import InputError, ResourceError, UsageError
-from nmtalign.translating.rescoring import Pair, ScoredPair, read_n_best, score_pairs
+from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
@@ -134,17 +133,6 @@ def test_a_batch_that_is_too_large_is_halved(models: dict[str, Path]) -> None:
     room = 0
     with pytest.raises(ResourceError, match="line 3: out of memory with one pair of 7 and 7 tokens; leave it out"):
         scored(translator, PAIRS[1:2] * 2 + PAIRS[2:3])
-
-
-def test_errors_of_the_input_come_after_the_pairs_before_them(models: dict[str, Path]) -> None:
-    def broken() -> Iterator[Pair]:
-        yield from PAIRS
-        raise ValueError("no more")
-
-    pairs = score_pairs(Translator.load(models["one"], threads=1), broken())
-    assert [next(pairs).number for _ in PAIRS] == list(range(len(PAIRS)))
-    with pytest.raises(ValueError, match="no more"):
-        next(pairs)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from nmtalign.alignment.link_files import GoldLinks
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import UsageError
-from nmtalign.viewing.heatmap import Panel, draw, heatmap_svg, legend, make_figure, render_text
+from nmtalign.viewing.heatmap import Panel, draw, legend, make_figure, render_text
 
 
 def panel(source: str, target: str, weights: np.ndarray, caption: str = "", gold=None, links=(), end=True) -> Panel:
@@ -134,13 +134,6 @@ def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r"nmtalign\[plot\]"):
         draw([SMALL], tmp_path / "f.png")
-
-
-def test_an_svg_for_a_page_has_both_systems_side_by_side() -> None:
-    text = heatmap_svg([panel("the cat", "le chat", WEIGHTS, "small"), SMALL], "line 3")
-    assert text.startswith("<svg ")
-    assert "<title>line 3</title>" in text
-    assert re.findall(r"<text[^>]*>(\w+)<", text).count("chat") == 2
 
 
 # --- the terminal ---

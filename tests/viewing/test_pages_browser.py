@@ -1,4 +1,4 @@
-"""The page of alignments and the lesson in a real headless browser; skipped where chromium is not installed."""
+"""The pages of alignments, of a lesson and of a report in a real browser; skipped where chromium is not installed."""
 
 import json
 import re
@@ -12,6 +12,8 @@ from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.lesson import write_lesson
+from nmtalign.report.document import DataTable, Document, Figure, Heading, NamedText, SentenceTexts, Span
+from nmtalign.report.html_page import to_page
 from nmtalign.viewing.alignment_page import write_page
 
 pytestmark = [
@@ -77,6 +79,23 @@ def lesson(folder, random_model_directory):
     return folder / "lesson.html"
 
 
+@pytest.fixture(scope="module")
+def report(folder):
+    rows = [
+        (Span(f"{name}{HOSTILE}", "name"), "1", number) for name, number in (("a", "2.5 *"), ("b", "1,000"), ("c", "–"))
+    ]
+    svg = '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300"><style>* { stroke: red }</style></svg>'
+    texts = [NamedText("source", Span("x" * 300)), NamedText("a", (Span("word", "wrong", HOSTILE),), system=True)]
+    blocks = [
+        Heading("Scores"),
+        DataTable(("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows]),
+        Figure("", "A figure", svg),
+        SentenceTexts("Line 1", texts),
+    ]
+    (folder / "report.html").write_text(to_page(Document("Report", blocks)), encoding="utf-8")
+    return folder / "report.html"
+
+
 def text(browser, selector):
     return browser.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
@@ -91,7 +110,7 @@ def change(browser, selector, value):
     browser.run(f"{script} for (const name of ['input', 'change']) e.dispatchEvent(new Event(name))", selector, value)
 
 
-@pytest.mark.parametrize("name", ["small", "lesson"])
+@pytest.mark.parametrize("name", ["small", "lesson", "report"])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request, name, width, scheme):
     browser.size(width, 800)
@@ -100,11 +119,14 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
     browser.log()
     page = request.getfixturevalue(name)
     for fragment in ("", "#2", "#5"):
-        browser.open(page, fragment)
+        browser.open(page, fragment, ready="document.readyState === 'complete'")
         assert browser.run("return document.documentElement.scrollWidth") == width
     assert [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:"))] == []
     assert browser.log() == []
-    assert browser.run("return [document.title.includes('hit'), document.images.length]") == [False, 0]
+    assert browser.run("return [document.title.includes('hit'), document.querySelector('img:not([alt])')]") == [
+        False,
+        None,
+    ]
     paper = browser.run("return getComputedStyle(document.body).backgroundColor")
     assert (sum(map(int, re.findall(r"\d+", paper)[:3])) < 200) == (scheme == "dark")
     unnamed = (
@@ -208,3 +230,14 @@ def test_the_lesson_shows_the_numbers_of_each_step(browser, lesson):
     assert f"“{data['sentences'][-1]['target'][1]}” with the probability" in text(browser, "#written")
     change(browser, "#preset", len(data["presets"]) - 1)
     assert text(browser, "#note") == data["presets"][-1][1]
+
+
+def test_the_tables_of_a_report_are_sorted_by_their_numbers(browser, report):
+    browser.size(1280, 900)
+    browser.open(report, ready="document.readyState === 'complete'")
+    for order, expected in (("descending", "bac"), ("ascending", "abc"), (None, "abc")):
+        browser.run("document.querySelector('th:last-child .sort').click()")
+        assert "".join(name[0] for name in texts(browser, "tbody bdi")) == expected
+        assert browser.run("return document.querySelector('th:last-child').ariaSort") == order
+    assert browser.run("return document.querySelector('thead th .sort').closest('th').cellIndex") == 1
+    assert browser.run("const i = document.images[0]; return [i.naturalWidth, i.alt]") == [900, "A figure"]

@@ -1,0 +1,51 @@
+"""The translation table of `nmtalign link`: as the texts write the words, sorted, and readable as a lexicon."""
+
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from nmtalign.alignment.lexical import LexicalModel, pieces_of, spelled
+from nmtalign.alignment.translation_table import MOST, write_table
+from nmtalign.text.vocabulary import read_entries
+
+
+def make_model(source: list[str], target: list[str], counts: np.ndarray) -> LexicalModel:
+    """A model of words that all share sentence pairs, with these counts of each pair (source, target)."""
+    model = LexicalModel((source, target), [counts.sum(1), counts.sum(0)], np.arange(counts.size))
+    model.count([counts.ravel()] * 2, [np.zeros(len(target)), np.zeros(len(source))])
+    return model
+
+
+def test_entries_are_written_as_in_the_texts(tmp_path: Path) -> None:
+    model = make_model(["the", "fox", "null"], ["le", "renard", "</s>"], np.diag([800.0, 900.0, 700.0]))
+    spellings = [
+        [Counter({"the": 3, "The": 1}), Counter({"fox": 4}), Counter({"NULL": 4, "null": 4})],
+        [Counter({"le": 3, "Le": 1}), Counter({"renard": 4}), Counter({"</s>": 4})],
+    ]
+    write_table(tmp_path / "lexicon.tsv", model, spellings)
+    entries = list(read_entries(tmp_path))
+    best = {source: target for source, target, _ in reversed(entries)}
+    assert best["The"] == best["the"] == "le"
+    assert best["fox"] == "renard"
+    assert [source for source, _, _ in entries] == sorted(source for source, _, _ in entries)
+    assert not {"NULL", "</s>"} & {word for entry in entries for word in entry[:2]}
+    shares = {(source, target): value for source, target, value in entries}
+    assert shares["the", "le"] == pytest.approx(3 * shares["the", "Le"], rel=1e-4)
+    for source in best:
+        assert sum(value for own, _, value in entries if own == source) <= 1
+
+
+def test_a_word_has_few_translations_of_some_probability(tmp_path: Path) -> None:
+    words = [f"w{number}" for number in range(40)]
+    model = make_model(["a"], words, 100 * np.arange(1.0, 41)[None])
+    write_table(tmp_path / "lexicon.tsv", model, [[Counter({"a": 1})], [Counter({word: 1}) for word in words]])
+    assert [target for _, target, _ in read_entries(tmp_path)] == words[: -MOST - 1 : -1]
+
+
+@pytest.mark.parametrize(
+    ("word", "spellings"), [("L'Été.", ["L'", "Été", "."]), ("NASA", ["NASA"]), ("Straße", ["strasse"]), ("3", ["3"])]
+)
+def test_pieces_are_spelled_as_in_the_word(word: str, spellings: list[str]) -> None:
+    assert spelled(word, pieces_of(word)) == spellings

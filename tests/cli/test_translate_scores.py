@@ -1,0 +1,160 @@
+"""`nmtalign translate --target` and `--n-best-list`: scores of given translations."""
+
+import gzip
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from helpers.command_line import run_nmtalign
+
+SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\n"
+TARGET = "le renard voit un bateau rouge .\n\nun héron\n\n"
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+
+
+@pytest.fixture
+def scores(inside: Inside, tmp_path: Path, random_model: Path) -> Callable[..., list[str]]:
+    """The lines that `nmtalign translate in.en ARGUMENTS` prints."""
+    (tmp_path / "in.en").write_text(SOURCE)
+    (tmp_path / "out.fr").write_text(TARGET)
+
+    def run(*arguments: object) -> list[str]:
+        done = inside("-m", random_model, "-q", "in.en", *arguments)
+        assert (done.returncode, done.stderr) == (0, b"")
+        return done.stdout.decode().splitlines()
+
+    return run
+
+
+Scores = Callable[..., list[str]]
+
+
+def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_path: Path, random_model: Path) -> None:
+    numbers = [float(line) for line in scores("--target", "out.fr")]
+    assert len(numbers) == 4
+    assert numbers[1] == 0
+    assert all(number < 0 for number in (numbers[0], *numbers[2:]))
+    done = inside("-m", random_model, "in.en", "--target", "out.fr", "-o", "scores.gz")
+    told = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
+    assert (done.stdout, done.stderr.decode()[: len(told)]) == (b"", told)  # 7, 2 and no words, a `</s>` each
+    assert [float(line) for line in gzip.decompress((tmp_path / "scores.gz").read_bytes()).split()] == numbers
+    piped = run_nmtalign(
+        "translate", "-m", random_model, "--target", "out.fr", "-q", cwd=tmp_path, stdin=SOURCE.encode()
+    )
+    assert [float(line) for line in piped.stdout.splitlines()] == pytest.approx(numbers, abs=1e-5)
+
+
+def test_a_parent_that_waits_for_each_score(
+    scores: Scores, tmp_path: Path, random_model: Path, process: Callable[..., "subprocess.Popen[bytes]"]
+) -> None:
+    os.mkfifo(tmp_path / "targets")
+    targets = os.open(tmp_path / "targets", os.O_RDWR)  # does not wait for the reader
+    with process("-m", random_model, "--target", "targets", "-q") as child:
+        assert child.stdin is not None
+        assert child.stdout is not None
+        for source, target in zip(SOURCE.splitlines(), TARGET.splitlines(), strict=True):
+            child.stdin.write(f"{source}\n".encode())
+            child.stdin.flush()
+            os.write(targets, f"{target}\n".encode())
+            assert float(child.stdout.readline()) <= 0  # it would wait here for ever
+        child.stdin.close()
+        os.close(targets)
+        assert child.wait(timeout=60) == 0
+
+
+def test_scores_words_and_json(scores: Scores) -> None:
+    plain = [float(line) for line in scores("--target", "out.fr")]
+    found = [float(line) for line in scores("--target", "out.fr", "--set", "length_penalty=0.5")]
+    assert found == pytest.approx([plain[0] / 8**0.5, 0, plain[2] / 3**0.5, plain[3]], abs=1e-5)
+    for place, line in enumerate(scores("--target", "out.fr", "--set", "word_scores=true")):
+        total, each, tokens = line.split("\t")
+        assert float(total) == plain[place] == pytest.approx(sum(map(float, each.split())), abs=1e-5)
+        assert tokens.split(" ") == [*TARGET.split("\n")[place].split(), "</s>"]
+        assert len(each.split()) == len(tokens.split())
+    objects = [json.loads(line) for line in scores("--target", "out.fr", "--format", "json")]
+    assert [one["log_prob"] for one in objects] == plain
+    assert objects[0]["score"] == pytest.approx(plain[0] / 8, abs=1e-5)  # that of a search with default settings
+    assert [one["source"] for one in objects] == SOURCE.splitlines()
+    assert [one["target"] for one in objects] == TARGET.splitlines()
+    assert (objects[2]["source_unknown"], objects[2]["target_unknown"]) == (1, 1)
+
+
+def test_a_list_of_translate_is_rescored_to_itself(scores: Scores, tmp_path: Path) -> None:
+    settings = ("--tokenized", "--set", "word_scores=true", "--set", "word_penalty=0.2")
+    listed = scores(*settings, "--beam", 4, "--n-best", 3, "--alignment", "hard")
+    (tmp_path / "list").write_text("".join(f"{line}\n" for line in listed))
+    again = scores(*settings, "--n-best-list", "list", "--rescore")
+    assert len(listed) == 10
+    for before, after in zip(listed, again, strict=True):
+        old, new = before.split(" ||| "), after.split(" ||| ")
+        assert (old[:2], old[4:]) == (new[:2], new[4:])
+        assert float(old[3]) == pytest.approx(float(new[3]), abs=1e-5)
+        values = [[float(value) for value in fields[2].split() if value[-1] != "="] for fields in (old, new)]
+        # LogProb, Length and WordScores of the one; those, and nmtalign before WordScores, of the other.
+        assert values[1][2] == pytest.approx(values[0][0], abs=1e-5)
+        assert values[1][3:] == pytest.approx(values[0][2:], abs=1e-5)
+
+
+def test_lists_are_written_back_with_a_feature(scores: Scores, tmp_path: Path) -> None:
+    lines = [
+        "0 ||| un bateau ||| lm= -3 ||| -0.5 ||| 0-0",
+        "0 ||| le renard voit un bateau rouge . ||| lm= -9 ||| -0.7",
+        "2 ||| un | | | héron",
+        "3 |||  ||| lm= 0 ||| 0",
+    ]
+    (tmp_path / "list").write_text("".join(line + "\n" for line in lines))
+    found = scores("--n-best-list", "list")
+    features = [float(line.split("nmtalign= ")[1].split(" ")[0]) for line in found]
+    assert found[0] == f"0 ||| un bateau ||| lm= -3 nmtalign= {features[0]:.6f} ||| -0.5 ||| 0-0"
+    assert found[2] == f"2 ||| un | | | héron ||| nmtalign= {features[2]:.6f}"
+    best = scores("--n-best-list", "list", "--rescore", "--set", "length_penalty=0")
+    assert [line.split(" ||| ")[0] for line in best] == ["0", "0", "2", "3"]
+    totals = [float(line.split(" ||| ")[3]) for line in best]
+    assert totals[:2] == pytest.approx(sorted(features[:2], reverse=True), abs=1e-5)
+
+
+def test_odd_lines_stay_lines(scores: Scores, tmp_path: Path) -> None:
+    (tmp_path / "in.en").write_bytes("the fox\r\na\rboat\nred\u2028boat \x00\n".encode() + b"fox " * 300 + b"\nlast")
+    (tmp_path / "out.fr").write_bytes("le\nun\u0085bateau\nrouge\nrenard\nfin".encode())
+    assert len(scores("--target", "out.fr", "--set", "batch_size=20")) == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (("--target", "short.fr"), 3, "short.fr: has no line 2, but in.en has 4 lines"),
+        (("--target", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
+        (("--target", "missing.fr"), 3, "missing.fr: cannot read"),
+        (("-", "--target", "out.fr"), 2, "out.fr: is scored with one source text; 2 are given"),
+        (("--target", "-", "--set", "glossary=-"), 2, "standard input (-) is given more than once"),
+        (("--target", "out.fr", "--rescore"), 2, "--rescore sorts an n-best list: give --n-best-list FILE"),
+        (("--target", "out.fr", "--n-best-list", "list"), 2, "--target scores given translations; leave out --n-best-"),
+        (("--target", "out.fr", "--resume"), 2, "--target scores given translations; leave out --resume"),
+        (("--target", "out.fr", "-o", "out.fr"), 2, "out.fr: is also an input; give the output another name"),
+        (("--n-best-list", "list", "--format", "json"), 2, "leave out --format json"),
+        (("--n-best-list", "out.fr"), 3, "out.fr: line 1: not a line of an n-best list"),
+        (("--n-best-list", "far"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),
+    ],
+)
+def test_mistakes_are_one_line_and_leave_no_file(
+    scores: Scores,
+    inside: Inside,
+    tmp_path: Path,
+    random_model: Path,
+    arguments: tuple[str, ...],
+    code: int,
+    message: str,
+) -> None:
+    (tmp_path / "short.fr").write_text("le\n")
+    (tmp_path / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
+    (tmp_path / "list").write_text("0 ||| un ||| a= 1 ||| 2\n2 ||| un ||| a= 1 ||| 2\n")
+    (tmp_path / "far").write_text("0 ||| un\n4 ||| un\n")
+    before = sorted(path.name for path in tmp_path.iterdir())
+    output = () if "-o" in arguments else ("-o", "scores")
+    done = inside("-m", random_model, "in.en", *output, *arguments)
+    assert message in done.stderr.decode()
+    assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1)
+    assert sorted(path.name for path in tmp_path.iterdir()) == before
