@@ -40,7 +40,7 @@ UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}
 BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (16, 170)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (41, 339)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
     "translate": ("translate", (38, 340)),
 }
 
