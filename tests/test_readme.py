@@ -27,7 +27,7 @@ SMALLER = [
     (r"--max-time \d+[smh]", ""),
     (r"--max-updates \d+", "--max-updates 4"),
     (r"--size \d+", "--size 300"),
-    (r"--words \S+", "--updates 4"),
+    (r"--words \S+", "--set updates=4"),
     (r"--ablations all", "--models RNNencdec-50,RNNsearch-50"),
     (r"--sentence \d+", "--sentence 0"),
     (r"nmtalign link\b", "nmtalign link --threads 1"),
@@ -36,8 +36,8 @@ ERRORS = {  # messages that the tutorial explains, and a command that ends with 
     "a.fr: has no line 100, but a.en has 100 lines": "head -n 100 train.en > a.en; head -n 99 train.fr > a.fr; "
     "nmtalign prep a.en a.fr -o other/",
     "b.en: line 1: not UTF-8 (byte 0xe9 at column 4)": "printf 'caf\\xe9\\n' > b.en; nmtalign prep b.en b.en -o other/",
-    "data: contains a corpus of other text or settings": "nmtalign prep train.en train.fr --max-length 9 -o data/",
-    "model: contains a model trained with other settings": "nmtalign train data/ -o model/ --hidden 7",
+    "data: contains a corpus of other text or settings": "nmtalign prep train.en train.fr --set max_length=9 -o data/",
+    "model: contains a model trained with other settings": "nmtalign train data/ -o model/ --set hidden=7",
     "model: already done": "nmtalign train data/ -o model/ --threads 1 --max-updates 1",
     "nomodel: no nmtalign model here (no config.json)": "nmtalign translate -m nomodel/ < test.en",
 }
