@@ -43,9 +43,10 @@ class LessonSentence(NamedTuple):
         return len(self.attending.source_tokens)
 
     def shows(self) -> bool:
-        """Whether the sentence was translated in one piece and is short enough for the page."""
+        """Whether the sentence has weights, was translated in one piece, and is short enough for the page."""
         pieces = max(one.pieces for one in (self.attending, self.fixed) if one)
-        return pieces == 1 and 0 < self.length <= LONGEST and len(self.attending.tokens) <= 2 * LONGEST
+        short = 0 < self.length <= LONGEST and len(self.attending.tokens) <= 2 * LONGEST
+        return short and pieces == 1 and self.attending.alignment is not None
 
     def likeness(self) -> float:
         """The share of words that the translation with attention and the reference have in common."""
@@ -142,7 +143,7 @@ def _presets(shown: Sequence[LessonSentence]) -> Iterator[tuple[str, str, Lesson
 def _numbers(example: LessonSentence, loaded: Sequence[LoadedModel]) -> dict[str, Any]:
     """The numbers of a sentence, as JSON; `</s>` is the last row and the last column of the weights."""
     found, fixed = example.attending, example.fixed
-    weights = [] if found.alignment is None else found.alignment.tolist()
+    weights = found.alignment.tolist() if found.alignment is not None else []
     numbers: dict[str, Any] = {
         "name": example.name,
         "source": [*found.source_tokens, EOS],

@@ -106,8 +106,10 @@ function heatMap(source, target, weight, { sure = [], possible = [], links = [] 
   const shown = (word) => (word.length > 28 ? `${word.slice(0, 27)}…` : word);
   const room = (words) => 10 + Math.max(...words.map((word) => pen.measureText(shown(word)).width));
   const left = room(target), top = room(source), width = size * source.length, height = size * target.length;
-  const svg = draw("svg", { width: left + width + 2, height: top + height + 2, role: "img", class: "map",
-    "font-size": letters, "aria-label": `Heat map of ${target.length} target words and ${source.length} source words` });
+  const across = left + width + 2, down = top + height + 2;
+  const svg = draw("svg", { width: across, viewBox: `0 0 ${across} ${down}`, role: "img", class: "map", "font-size": letters,
+    "aria-label": `Heat map of ${target.length} target words and ${source.length} source words` });
+  svg.style.minWidth = `${0.6 * across}px`; // it shrinks a little where there is less room, else it is scrolled
   svg.append(draw("rect", { x: left, y: top, width, height, class: "paper" }));
   target.forEach((word, t) => {
     const y = top + size * t;
@@ -138,8 +140,9 @@ function heatMap(source, target, weight, { sure = [], possible = [], links = [] 
     fill(frame, place, []);
   };
   svg.addEventListener("pointermove", (event) => {
-    const box = svg.getBoundingClientRect();
-    const s = Math.floor((event.clientX - box.left - left) / size), t = Math.floor((event.clientY - box.top - top) / size);
+    const box = svg.getBoundingClientRect(), scale = across / box.width;
+    const s = Math.floor(((event.clientX - box.left) * scale - left) / size);
+    const t = Math.floor(((event.clientY - box.top) * scale - top) / size);
     if (t >= 0 && t < target.length) chosen({ side: "target", index: t });
     else chosen(t < 0 && s >= 0 && s < source.length ? { side: "source", index: s } : null);
   });

@@ -94,12 +94,10 @@ def test_several_panels_make_a_grid_and_do_not_meet() -> None:
 
 
 def test_a_large_figure_stays_within_bounds_and_says_when_words_are_too_small(tmp_path: Path) -> None:
-    words = " ".join(["w"] * 400)
-    assert max(make_figure([panel(words, words, np.zeros((401, 401)))]).get_size_inches()) <= 40.001
     long = panel("w " * 900, "x", np.zeros((2, 901)))
+    assert max(make_figure([long]).get_size_inches()) <= 40.001
     assert draw([SMALL], tmp_path / "f.png") == []
     assert "too small" in draw([long], tmp_path / "f.png")[0]
-    assert draw([long], tmp_path / "f.svg") == []
 
 
 @pytest.mark.parametrize("name", ["f.png", "f.svg", "f.pdf"])
