@@ -273,7 +273,6 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
         ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
         ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
         ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
-        ("align?reading=occlusion", b'{"source": "a", "target": "b"}', "nmtalign align --reading occlusion"),
     ],
 )
 def test_malformed_and_hostile_bodies(client, path, body, message):
