@@ -50,7 +50,7 @@ def _commands() -> Iterator[str]:
         yield from ("| Argument or option | Meaning |", "|---|---|")
         yield from (_row(one, parameters[one.name].annotation) for one in own)
         if settings:
-            yield f"| {', '.join(settings)} | [settings](#nmtalign-toml) |"
+            yield f"| {', '.join(settings)} | [settings](#{name}) |"
         yield ""
 
 
