@@ -28,7 +28,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
 from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
-from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
@@ -85,7 +86,7 @@ def check(counts, budget, names):
 
 def sizes_of(name, corpus):
     words = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-    sizes = settings_of(ModelConfig, (name, preset(name)), ("here", SIZES))
+    sizes = resolve(ModelConfig, (name, preset(name)), ("here", SIZES))
     return replace(sizes, source_vocabulary_size=words[0], target_vocabulary_size=words[1])
 
 

@@ -108,7 +108,7 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
     nmtalign(*command, "--set", "checkpoint_every=2")
     for path in sorted((tmp_path / "model").iterdir()):
         secrets(path)
-    nmtalign(*command, "--force", "--checkpoint-every", "2")
+    nmtalign(*command, "--force", "--set", "checkpoint_every=2")
     written = {"config.json", "train.jsonl", "best.safetensors", "last.safetensors", "training_state.safetensors"}
     assert not [name for name in written if (tmp_path / "model" / name).is_symlink()]
     nmtalign("info", "model")

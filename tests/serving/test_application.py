@@ -159,7 +159,7 @@ OBJECTS = [
 
 def test_json_lines_are_those_of_the_command(client, translate):
     lines = [json.dumps(one) for one in OBJECTS]
-    expected = translate(lines, "--input-format", "json", "--format", "json")
+    expected = translate(lines, "--set", "input_format=json", "--format", "json")
     direction = {"source": "en", "target": "fr"}
     body = "".join(f"{line}\n" for line in lines).encode()
     status, found, _ = client.raw(f"translate/json?{urlencode(direction)}", body)
@@ -179,13 +179,13 @@ def test_json_lines_are_those_of_the_command(client, translate):
         ({"beam": 1}, ["--beam", "1"]),
         (
             {"beam": 4, "n_best": 3, "length_penalty": "0.3"},
-            ["--beam", "4", "--n-best", "3", "--length-penalty", "0.3"],
+            ["--beam", "4", "--n-best", "3", "--set", "length_penalty=0.3"],
         ),
-        ({"alignment": "soft", "word_scores": "true"}, ["--alignment", "soft", "--word-scores"]),
-        ({"alignment": "hard", "search": "paper"}, ["--alignment", "hard", "--search", "paper"]),
+        ({"alignment": "soft", "word_scores": "true"}, ["--alignment", "soft", "--set", "word_scores=true"]),
+        ({"alignment": "hard", "search": "paper"}, ["--alignment", "hard", "--set", "search=paper"]),
         ({"replace_unk": "true", "tokenized": "true"}, ["--replace-unk", "--tokenized"]),
         ({"split_sentences": "true"}, ["--split-sentences"]),
-        ({"sample": "true", "seed": 3, "n_best": 20}, ["--sample", "--seed", "3", "--n-best", "20"]),
+        ({"sample": "true", "seed": 3, "n_best": 20}, ["--set", "sample=true", "--set", "seed=3", "--n-best", "20"]),
     ],
 )
 def test_settings_of_a_request_are_those_of_the_command(client, translate, query, options):

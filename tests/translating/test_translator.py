@@ -22,7 +22,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
@@ -480,7 +480,7 @@ def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
 
 def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
     def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
-        translator = Translator(loaded, settings_of(TranslateConfig, ("serve", given)))
+        translator = Translator(loaded, resolve(TranslateConfig, ("serve", given)))
         for settings in changes:
             translator = translator.changed(settings)
         return translator.config.length_penalty, translator.config.min_length_ratio
