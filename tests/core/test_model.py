@@ -64,7 +64,7 @@ def test_the_softmax_of_shared_embeddings_has_the_word_vectors_of_the_target(con
 )
 def test_shared_embeddings_need_equal_sizes(sizes):
     rule = (
-        r"shared_embeddings = True does not go with embedding = 5: .* of [346] units; --output-rank 5 makes them equal"
+        r"shared_embeddings = True does not go with embedding = 5: .* of [346] units; output_rank = 5 makes them equal"
     )
     with pytest.raises(SettingError, match=rule):
         dataclasses.replace(TINY, **sizes, shared_embeddings=True)
