@@ -12,7 +12,7 @@ import numpy as np
 
 from nmtalign.alignment.lexical import LexicalModel
 from nmtalign.files import atomic_text
-from nmtalign.text.vocabulary import EOS, NO_WORD, UNK
+from nmtalign.text.tokenizer import EOS, NO_WORD, UNK
 
 MOST = 20  # translations of a source word
 LEAST = 1e-3  # the smallest probability of a translation
