@@ -96,14 +96,8 @@ class CorpusChecks:
         for name, files in self._texts.items():
             self._check_direction(name, tokenizers, vocabularies)
             split = summary.splits[name]
-            parts = zip(
-                files,
-                self._languages,
-                (split.source, split.target),
-                zip(*self._samples[name], strict=True),
-                strict=False,
-            )
-            for path, language, side, lines in parts:
+            sides, columns = (split.source, split.target), zip(*self._samples[name], strict=True)
+            for path, language, side, lines in zip(files, self._languages, sides, columns, strict=False):
                 if self.config.vocabulary == "word" and is_unspaced(lines):
                     self.notes.append(
                         f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; "

@@ -259,7 +259,7 @@ def _read_toml(folder: Path) -> object:
     found = load_workspace(folder / "workspace.toml")
     sections = ("prep", "translate", "score", "align", "link")
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
-    settings = [found.resolve(kind, name, {}) for kind, name in zip(kinds, sections, strict=True)]
+    settings = [resolve(kind, found.section(name)) for kind, name in zip(kinds, sections, strict=True)]
     layers = ("preset", preset(found.preset(None))), found.section("train")
     return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
 
