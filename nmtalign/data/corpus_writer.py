@@ -260,29 +260,22 @@ def write_files(
         write_attributes(corpus, attributes)
 
 
-def check_same(work: Path, folder: Path) -> None:
-    """Raises UsageError if the finished files would replace another corpus or other files.
-
-    A corpus may be replaced by one with the same and further sets. A damaged corpus may be replaced.
-    """
-    new = Corpus.open(work / _NEW)
-    check_replaced(folder, new.attributes, set(new.splits))
-    for path in sorted((work / _NEW).iterdir()) if not (folder / CORPUS_FILE).exists() else ():
-        there = folder / path.name
-        if there.exists() and not (there.is_file() and filecmp.cmp(path, there, False)):
-            raise UsageError(
-                f"{folder}: contains another {path.name}, which would be replaced; give another folder with -o, or "
-                "--force"
-            )
-
-
-def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str]) -> None:
+def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str], files: Iterable[Path] = ()) -> None:
     """Raises UsageError if `folder` has another HDF5 file, or a corpus of other attributes or further sets.
 
-    `new` are the attributes of the new corpus that are known. Thus most corpora are refused before the text is read.
+    `new` are the attributes of the new corpus that are known. Thus most corpora are refused before the text is read. A
+    corpus may be replaced by one with the same and further sets, a damaged corpus by any. In a folder without a corpus,
+    none of the `files` may replace a file of other content.
     """
     path = folder / CORPUS_FILE
     if not path.exists():
+        for file in files:
+            there = folder / file.name
+            if there.exists() and not (there.is_file() and filecmp.cmp(file, there, False)):
+                raise UsageError(
+                    f"{folder}: contains another {file.name}, which would be replaced; give another folder with -o, or "
+                    "--force"
+                )
         return
     try:
         old = Corpus.open(folder)
@@ -304,29 +297,33 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str])
         )
 
 
-def publish(work: Path, folder: Path) -> None:
-    """Puts the finished files in their places; corpus.h5, which names the hashes of the others, comes last."""
-    names = {path.name for path in (work / _NEW).iterdir()}
-    for name in (*sorted(names - {CORPUS_FILE}), CORPUS_FILE):
-        (work / _NEW / name).replace(folder / name)
-    for name in set(MODEL_FILES) - names:
-        (folder / name).unlink(missing_ok=True)
-
-
 @contextlib.contextmanager
-def work_folder(folder: Path) -> Iterator[Path]:
-    """Makes a hidden folder inside `folder` for temporary files; it is always removed at the end."""
+def work_folder(folder: Path, force: bool) -> Iterator[Path]:
+    """Makes a hidden folder inside `folder` for temporary files; it is always removed at the end.
+
+    If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
+    comes last. Another corpus is replaced only with `force` (`check_replaced`).
+    """
     was_there = folder.exists()
     make_folder(folder)
     for left in folder.glob(".prep-*"):
         if is_left_behind(left / _LOCK):
             shutil.rmtree(left, ignore_errors=True)
     work = folder / f".prep-{socket.gethostname()}-{os.getpid()}"
+    new = work / _NEW
     try:
-        (work / _NEW).mkdir(parents=True)
+        new.mkdir(parents=True)
         with (work / _LOCK).open("wb") as stream:
             lock(stream)
             yield work
+            files = sorted(new.iterdir(), key=lambda path: (path.name == CORPUS_FILE, path.name))
+            if not force:
+                corpus = Corpus.open(new)
+                check_replaced(folder, corpus.attributes, set(corpus.splits), files)
+            for path in files:
+                path.replace(folder / path.name)
+            for name in {*MODEL_FILES} - {path.name for path in files}:
+                (folder / name).unlink(missing_ok=True)
     finally:
         shutil.rmtree(work, ignore_errors=True)
         if not was_there:

@@ -19,8 +19,6 @@ from nmtalign.data.corpus_writer import (
     Summary,
     Vocabularies,
     check_replaced,
-    check_same,
-    publish,
     text_names,
     work_folder,
     write_files,
@@ -89,13 +87,9 @@ def prepare(
         settings = json.dumps(checks.config.identity(), sort_keys=True)
         known = {"source_language": languages[0], "target_language": languages[1], "settings": settings}
         check_replaced(folder, known, {*texts, *aside})
-    with disk_errors(folder), work_folder(folder) as work:
+    with disk_errors(folder), work_folder(folder, force) as work:
         parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
-        summary = _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
-        if not force:
-            check_same(work, folder)
-        publish(work, folder)
-    return summary
+        return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
 
 
 def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -> tuple[_Given, PrepConfig]:

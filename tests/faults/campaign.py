@@ -77,7 +77,7 @@ class _Worker:
 
     def __init__(self, part: Part, seed: int) -> None:
         self._limit, (self._pipe, theirs) = part.limit, _FORK.Pipe()
-        self._process = _FORK.Process(target=self._work, args=(part, seed, theirs), daemon=True)
+        self._process = _FORK.Process(target=self._work, args=(part, seed, theirs))
         self._process.start()
         theirs.close()
         self.lives = True
