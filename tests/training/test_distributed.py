@@ -316,7 +316,7 @@ def test_a_rank_by_itself_trains_as_a_single_process_does(corpus, tmp_path, devi
     world.connect(device)
     config = replace(several.CONFIG, device=device, accumulate=2)
     with world.reporting_once():
-        assert world.all_reduce_sum([1.5, 2.0]) == [1.5, 2.0]
+        assert world.all_reduce([1.5, 2.0], "sum") == [1.5, 2.0]
         assert world.all_gather(["ä", None]) == [["ä", None]]
         several.train(corpus, tmp_path / "rank", replace(config, epochs=1.0), world)
         several.train(corpus, tmp_path / "rank", config, world)

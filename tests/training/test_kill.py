@@ -158,7 +158,7 @@ def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
     assert "cannot write" in complaint
     assert "Traceback" not in said
     assert not half_written(folder)
-    assert find_checkpoint(folder, None).position.update == 6
+    assert find_checkpoint(folder).position.update == 6
     for name in (folder, whole):
         here(command(reversal, name, "--max-updates", 9))
     assert both(folder) == both(whole)
@@ -181,7 +181,7 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
     finished = json.loads((folder / "train.jsonl").read_text().splitlines()[-1])
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
-    assert find_checkpoint(folder, None).position.update == finished["update"]
+    assert find_checkpoint(folder).position.update == finished["update"]
 
 
 def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(reversal, tmp_path):
@@ -194,7 +194,7 @@ def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(rever
             os.read(terminal, 65536)
     os.close(terminal)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
-    assert find_checkpoint(folder, None).position.update == updates(folder)
+    assert find_checkpoint(folder).position.update == updates(folder)
 
 
 def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
@@ -205,7 +205,7 @@ def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
     refused = said[[process.returncode for process in processes].index(2)]
     assert len(refused.splitlines()) == 1
     assert "another process is working in this folder" in refused
-    assert find_checkpoint(folder, None).position.update == 200
+    assert find_checkpoint(folder).position.update == 200
 
 
 # Each step of a translation takes a second.
@@ -230,7 +230,7 @@ def test_a_signal_ends_a_validation_and_the_same_command_repeats_it(reversal, tm
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[1]
     assert process.returncode == 143, said
-    position = find_checkpoint(folder, None).position
+    position = find_checkpoint(folder).position
     assert (position.update, position.validation_due) == (4, True)
 
 
@@ -242,9 +242,9 @@ def test_a_second_signal_leaves_at_once_even_while_a_checkpoint_is_written(rever
     (tmp_path / "slow").touch()
     process.send_signal(signal.SIGINT)
     until(process, lambda: half_written(folder, "training_state"))
-    before = find_checkpoint(folder, None).position.update
+    before = find_checkpoint(folder).position.update
     process.send_signal(signal.SIGTERM)
     process.communicate(timeout=60)
     assert process.returncode == 143
     assert not half_written(folder)
-    assert find_checkpoint(folder, None).position.update == before
+    assert find_checkpoint(folder).position.update == before

@@ -55,7 +55,6 @@ def test_events_files_and_settings(reversal, tmp_path):
         "target.vocabulary.txt",
         "tokenizer.json",
         "best.safetensors",
-        "best.previous.safetensors",
         "last.safetensors",
         "training_state.safetensors",
         "training_state.previous.safetensors",
@@ -241,7 +240,7 @@ def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
     config = replace(CONFIG, max_updates=12, checkpoint_every="100", **settings)
     ended = train(reversal, tmp_path / "whole", config, dropout=0.2)[-1]
     assert interrupt(reversal, tmp_path / "parts", config, number, kill, dropout=0.2) == update
-    assert find_checkpoint(tmp_path / "parts", None).position.update == update
+    assert find_checkpoint(tmp_path / "parts").position.update == update
     seldom = config if config.patience == 1 else replace(config, validate_every="1h")  # it is made all the same
     events = train(reversal, tmp_path / "parts", seldom, dropout=0.2)
     assert (events[0].resumed, events[0].update) == (True, update)
@@ -344,7 +343,7 @@ def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(re
 def test_means_are_of_the_updates_that_were_made():
     # With </s>: source 4 and 2 words in 2 x 4 places, target 2 and 3 in 2 x 3.
     batch = make_batch([([5, 6, 7], [5]), ([5], [5, 6])])
-    meter = Meter(Progressed)
+    meter = Meter()
     meter.add(2.0, [(batch, torch.tensor(10.0))])
     meter.add(4.0, [(batch, torch.tensor(30.0)), (batch, torch.tensor(20.0))])
     means = meter.means(World(torch.device("cpu")))
