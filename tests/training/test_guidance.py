@@ -177,12 +177,6 @@ def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, lin
     assert train(reversal, tmp_path / "plain", replace(CONFIG, max_updates=3, guided_weight=3.0))[0].resumed
 
 
-def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
-    with pytest.raises(UsageError, match="links can guide only a model with attention"):
-        train(reversal, tmp_path / "m", replace(CONFIG, guided_alignment=str(links)), attention="none")
-    assert not (tmp_path / "m").exists()
-
-
 def test_shares_of_a_batch_make_up_the_whole(reversal, links):
     """The summed gradients of two processes' shares are those of one."""
     guide, found = read_guide(links, reversal), []

@@ -2,11 +2,8 @@
 
 import hashlib
 import json
-import os
-import pty
 import re
 import resource
-import select
 import signal
 import subprocess
 import sys
@@ -182,30 +179,6 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
     assert find_checkpoint(folder).position.update == finished["update"]
-
-
-def test_a_display_whose_terminal_is_closed_keeps_nothing_from_being_saved(reversal, tmp_path):
-    folder = tmp_path / "model"
-    child, terminal = pty.fork()
-    if not child:
-        os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *command(reversal, folder, *ENDLESS[:-1])])  # noqa: S606
-    while updates(folder) < 5:
-        if select.select([terminal], [], [], 0.1)[0]:
-            os.read(terminal, 65536)
-    os.close(terminal)
-    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 129
-    assert find_checkpoint(folder).position.update == updates(folder)
-
-
-def test_of_processes_started_at_once_one_trains(reversal, tmp_path):
-    folder = tmp_path / "model"
-    processes = [start(command(reversal, folder, "--max-updates", 200, "--quiet")) for _ in range(2)]
-    said = [process.communicate()[1] for process in processes]
-    assert sorted(process.returncode for process in processes) == [0, 2], said
-    refused = said[[process.returncode for process in processes].index(2)]
-    assert len(refused.splitlines()) == 1
-    assert "another process is working in this folder" in refused
-    assert find_checkpoint(folder).position.update == 200
 
 
 # Each step of a translation takes a second.

@@ -117,26 +117,6 @@ def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     torch.testing.assert_close(optimizer.values(), state, rtol=0, atol=0)
 
 
-@pytest.mark.parametrize("name", ["adadelta", "adamw"])
-def test_a_state_that_was_saved_goes_on_as_if_nothing_had_happened(name):
-    config = TrainingConfig(optimizer=name)
-
-    def run(stop):
-        model = words().float()
-        optimizer = make_optimizer(model.parameters(), config)
-        for number, ids in enumerate(batches(10)):
-            if number == stop:
-                saved = copy.deepcopy(optimizer.values())
-                optimizer = make_optimizer(model.parameters(), config)
-                optimizer.restore(saved)
-            model.backward(ids)
-            descend(optimizer, 0.1, 1.0)
-        return list(model.parameters())
-
-    for whole, resumed in zip(run(None), run(5), strict=True):
-        assert torch.equal(whole, resumed)
-
-
 def test_no_optimiser_imports_pytorchs_compiler():
     code = """if True:
         import sys
