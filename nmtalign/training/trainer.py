@@ -38,7 +38,7 @@ from nmtalign.training.events import (
     Working,
 )
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import UpdateOutcome, Updater, seed_dropout
+from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
@@ -178,7 +178,6 @@ class Trainer:
         self._log: EventLog | None = None
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
-        self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
         self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
         with contextlib.ExitStack() as lock:
             if self.world.is_main:
@@ -223,7 +222,6 @@ class Trainer:
         asked, work = (lambda: self._stop_asked is not None), functools.partial(self._emit, Working, "validating")
         parts = self.model, self.corpus, self.config, setup.dtype, world, asked, work
         self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
-        self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     @property
     def _updates_in_epoch(self) -> int:
@@ -295,6 +293,9 @@ class Trainer:
             position.batch += len(group)
             if ended := position.batch == len(self._plan):
                 position.epoch, position.batch = position.epoch + 1, 0
+            position.seconds = time.perf_counter() - self._clock
+            if position.bad_in_a_row:
+                self._skip(group)
             if reason := self._after_update(ended):
                 return reason
         return None
@@ -303,7 +304,7 @@ class Trainer:
         """Makes one update, unless its gradient is not finite."""
         position, done = self.position, self._done()
         position.update += 1
-        self.world.begin(position.update)
+        self.world.update = position.update
         self._updates_done += 1
         if self._updates_done == 2:  # the first one takes longer: it is left out as soon as there is another
             self._measured_from = position.seconds
@@ -311,15 +312,19 @@ class Trainer:
         after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)
         position.rise = max(position.rise, warm_up(self.config, position.update, after))
         self._rate = learning_rate(self.config, position.update, done, position.rise)
-        self._uncounted.append((position.update, self.setup.updater.update(group, batches, self._rate)))
+        norm, minibatches = self.setup.updater.update(group, batches, self._rate)
+        if math.isfinite(norm):
+            position.bad_in_a_row = 0
+            for meter in self._meters.values():
+                meter.add(norm, minibatches)
+        else:
+            position.bad_in_a_row += 1
+            position.skipped += 1
 
     def _after_update(self, epoch_ended: bool) -> str | None:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position = self.position
-        position.seconds = time.perf_counter() - self._clock
-        self._count(self.lag)
         if position.update % self.config.log_every == 0:
-            self._count()
             self._report(Progressed)
         self._synchronise()
         self._advise()
@@ -334,29 +339,15 @@ class Trainer:
             self._save()
         return reason
 
-    def _count(self, lag: int = 0) -> None:
-        """Counts the updates except the last `lag`, which a GPU may still be computing."""
-        while len(self._uncounted) > lag:
-            update, outcome = self._uncounted.pop(0)
-            if math.isfinite(outcome.norm):
-                self.position.bad_in_a_row = 0
-                for meter in self._meters.values():
-                    meter.add(outcome.norm, outcome.minibatches)
-            else:
-                self._skip(update, outcome.group)
-
-    def _skip(self, update: int, group: Sequence[Indices]) -> None:
-        """Counts an update that was left out; raises TrainingError after too many in a row."""
+    def _skip(self, group: Sequence[Indices]) -> None:
+        """Reports an update that was left out; raises TrainingError after too many in a row."""
         position = self.position
-        position.skipped += 1
-        position.bad_in_a_row += 1
-        self._emit(events.Skipped, position.bad_in_a_row, update=update)
+        self._emit(events.Skipped, position.bad_in_a_row)
         if position.bad_in_a_row >= BAD_IN_A_ROW:
             position.bad_in_a_row = 0
-            self._uncounted.clear()
             self._save()  # the weights are those of the last good update
             pairs = ", ".join(str(index) for index in group[0][:5])
-            where = f"the last time at update {update} with the minibatch of training pairs {pairs}, ..."
+            where = f"the last time at update {position.update} with the minibatch of training pairs {pairs}, ..."
             kept = f"the last good weights are kept; {self.setup.describe_divergence(position)}"
             raise TrainingError(
                 f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
@@ -389,7 +380,6 @@ class Trainer:
 
         A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
         """
-        self._count()
         position, result = self.position, None
         if not position.validation_due:
             position.validation_due = True
@@ -419,7 +409,6 @@ class Trainer:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
         began = time.perf_counter()
         self._emit(Working, "saving a checkpoint")
-        self._count()
         self._synchronise()
         if self.world.is_main:
             position, run = self.position, self.setup.fingerprint
@@ -432,7 +421,6 @@ class Trainer:
     def _finish(self, reason: str) -> Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
         position, ended_before = self.position, self.position.finished is not None
-        self._count()
         self._report(Progressed)
         self._report(Underway)
         if self._stop is None and not ended_before and position.validated != position.update:
@@ -488,10 +476,9 @@ class Trainer:
     def _when(self) -> tuple[int, float, float]:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
-    def _emit(self, kind: type[Event], *values: Any, update: int | None = None, **named: Any) -> None:
-        """Publishes an event at the present update, or at an earlier one."""
-        now = self._when()
-        self._publish(kind(now[0] if update is None else update, *now[1:], *values, **named))
+    def _emit(self, kind: type[Event], *values: Any, **named: Any) -> None:
+        """Publishes an event at the present update."""
+        self._publish(kind(*self._when(), *values, **named))
 
     def _publish(self, event: Event) -> None:
         if self._log is not None and event.recorded:

@@ -64,25 +64,6 @@ def add_gradient(loss: Objective, device: torch.device, batch: Batch, weight: fl
     return sums.detach()
 
 
-class UpdateOutcome:
-    """An update, and the norm of its gradient, which a GPU copies to the host later; reading `norm` waits for it."""
-
-    def __init__(self, group: Sequence[Indices], minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
-        """`minibatches` are those of this process, each with the sums of its loss."""
-        self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
-        if norm.is_cuda:
-            self._norm = torch.empty(norm.shape, dtype=norm.dtype, pin_memory=True).copy_(norm, non_blocking=True)
-            self._copied = torch.cuda.Event()
-            self._copied.record()
-
-    @property
-    def norm(self) -> float:
-        """The norm before clipping; if it is not finite, the update changed nothing."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        return float(self._norm)
-
-
 class Updater:
     """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would.
 
@@ -114,10 +95,15 @@ class Updater:
         """
         return filter(len, map(self._world.share, plan))
 
-    def update(self, group: Sequence[Indices], batches: Iterator[Batch], rate: float) -> UpdateOutcome:
-        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
+    def update(
+        self, group: Sequence[Indices], batches: Iterator[Batch], rate: float
+    ) -> tuple[float, Sequence[tuple[Batch, Tensor]]]:
+        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite.
+
+        Returns the norm of the gradient before clipping, and the minibatches of this process with their sums.
+        """
         minibatches = self.gradient(group, batches)
-        return UpdateOutcome(group, minibatches, descend(self._optimizer, rate, self._config.clip_norm))
+        return descend(self._optimizer, rate, self._config.clip_norm), minibatches
 
     def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""

@@ -247,21 +247,6 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
 
 @linux
 @torch_distributed
-def test_without_torchrun_the_processes_save_and_end(endless, tmp_path):
-    run = endless()
-    pids = [run.rank(0), run.rank(1)]
-    run.agent.kill()
-    run.end()
-    until = time.monotonic() + 60
-    while not all(map(is_gone, pids)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    (finished,) = logged(tmp_path / "m", "finished")
-    assert not finished["complete"]
-
-
-@linux
-@torch_distributed
 def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalign):
     run = endless()
     os.kill(run.agent.pid, signal.SIGTERM)

@@ -341,22 +341,6 @@ def test_means_are_of_the_updates_that_were_made():
     assert not meter.updates
 
 
-def test_a_device_that_is_an_update_behind_counts_the_same(reversal, tmp_path, monkeypatch):
-    found = []
-    for lag in (0, 1):
-        seen = []
-        trainer = Trainer(reversal, tmp_path / f"{lag}", "tiny", sizes(reversal), CONFIG, seen.append)
-        trainer.lag = lag
-        break_losses(monkeypatch, trainer, {2, 5, 6, 11})
-        trainer.run()
-        progress = [(event.update, event.loss, event.skipped) for event in seen if isinstance(event, Progressed)]
-        skips = [(event.update, event.in_a_row) for event in seen if isinstance(event, Skipped)]
-        found.append((progress, skips))
-    assert found[0] == found[1]
-    assert [update for update, _ in found[0][1]] == [2, 5, 6, 11]
-    assert same(weights(tmp_path / "0"), weights(tmp_path / "1"))
-
-
 def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path):
     config = replace(CONFIG, batch_size=400, accumulate=3, max_updates=0, epochs=2.0, validate_every="epoch")
     events = train(reversal, tmp_path / "model", config)
