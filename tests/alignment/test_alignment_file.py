@@ -15,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nmtalign.alignment.alignment_file import DATASETS, DEFAULTS, AlignmentFile, AlignmentWriter, format_attributes
+from nmtalign.alignment.alignment_file import DATASETS, DEFAULTS, FACTS, AlignmentFile, AlignmentWriter
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import seal
 
@@ -28,7 +28,9 @@ DUMPED = {  # how h5dump of any version names types
     "<i4": "H5T_STD_I32LE",
     "<i8": "H5T_STD_I64LE",
 }
-PAIRS = st.lists(st.tuples(WORDS, WORDS, st.integers(0, 2**62)), max_size=5)
+PAIRS = st.lists(st.tuples(WORDS, WORDS, st.integers(0, 2**62)), max_size=5).map(
+    lambda pairs: sorted(pairs, key=lambda pair: pair[2])
+)
 
 
 def random_weights(source: Sequence[str], target: Sequence[str], seed: int = 0) -> np.ndarray:
@@ -222,7 +224,7 @@ def test_h5dump_reads_it(tmp_path: Path) -> None:
         named = re.search(rf'DATASET "{name.split("/")[-1]}" {{ DATATYPE (.+?) DATASPACE', told)
         assert named, name
         assert re.search(DUMPED[kind], named[1]), (name, named[1])
-    for name, value in {**format_attributes(end=True), **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
+    for name, value in {**FACTS, **DEFAULTS, "model_hash": "abc", "direction": "en-fr"}.items():
         dumped = re.search(rf'ATTRIBUTE "{name}" {{ .*?\(0\): (.+?) }} }}', told)
         assert dumped, name
         assert dumped[1].strip('"').removesuffix("\\000") == (
@@ -271,6 +273,11 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: An
         file.attrs["format_version"] = 99
     with pytest.raises(FormatError, match="version 99"):
         AlignmentFile(tmp_path / "newer.h5")
+    write(tmp_path / "bare.h5", [])
+    with edit_hdf5(tmp_path / "bare.h5") as file:
+        file.attrs["end_of_sentence_column"] = False
+    with pytest.raises(FormatError, match="is without </s>"):
+        AlignmentFile(tmp_path / "bare.h5")
 
 
 def test_damage_is_found(tmp_path: Path, edit_hdf5: Any) -> None:

@@ -163,35 +163,9 @@ def test_ranks_follow_each_other(tmp_path: Path) -> None:
         for rank, sentence in ((1, None), (0, 7), (1, 8)):
             with pytest.raises(ValueError, match=f"entry {rank}") if rank else contextlib.nullcontext():
                 file.append([], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
+        with pytest.raises(ValueError, match="sentence 6 comes after sentence 7"):
+            file.append([], [], np.ones((1, 1)), 0.0, 6)
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1
-
-
-def test_sentences_in_any_order_are_found(tmp_path: Path) -> None:
-    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        for number in (7, 3, 3, 9):
-            file.append([str(number)], [], np.ones((1, 2)), 0.0, sentence_id=number, rank=0)
-    with AlignmentFile(tmp_path / "a.h5") as records:
-        assert not records.attributes["sentence_ids_rise"]
-        assert [len(records.sentence(number)) for number in (3, 7, 8, 9)] == [2, 1, 0, 1]
-
-
-def test_matrices_without_end(tmp_path: Path) -> None:
-    weights = np.array([[0.25, 0.75], [1, 0], [0, 0]], dtype=np.float32)
-    with AlignmentWriter(tmp_path / "a.h5", {}, end=False) as file:
-        file.append(["a", "b"], ["c", "d", "e"], weights, -1.0)
-        file.append([], [], np.zeros((0, 0)), -1.0)
-        with pytest.raises(ValueError, match=r"these words need \(1, 1\)"):
-            file.append(["a"], ["b"], np.zeros((2, 2)), 0.0)
-    with AlignmentFile(tmp_path / "a.h5") as records:
-        first, second = records
-        assert not first.end
-        assert first.weights.tolist() == weights.tolist()
-        assert first.links() == [(1, 0), (0, 1)]
-        assert second.weights.shape == (0, 0)
-        assert records.attributes["rows"] == "target words"
-        assert not records.attributes["end_of_sentence_column"]
-        with pytest.raises(ValueError, match="end = False"), AlignmentWriter(tmp_path / "b.h5", {}) as file:
-            file.add(first)
 
 
 def test_a_limit_of_sentences(tmp_path: Path) -> None:
@@ -233,7 +207,6 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         ({"options": '{"beam": 5}'}, {}, r"options\.beam = 12, and now it is 5"),
         ({"source_sha256": "01"}, {}, "source_sha256 = nothing, and now it is 01"),
         ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
-        ({}, {"end": False}, "begun with rows = target words, then </s>, and"),
     ):
         with (
             pytest.raises(UsageError, match=message),

@@ -203,8 +203,6 @@ def test_rows_of_one_matrix_sum_to_one(mean: str, seed: int) -> None:
     assert found.min() >= 0
     sums = found.sum(1)
     assert np.all((abs(sums - 1) < 1e-5) | (sums == 0))
-    words = combined(forward[:-1, :-1], backward[:-1, :-1], mean, end=False)
-    assert words.shape == (len(forward) - 1, forward.shape[1] - 1)
 
 
 def test_null_is_the_mean_of_both_directions_null() -> None:
@@ -212,10 +210,3 @@ def test_null_is_the_mean_of_both_directions_null() -> None:
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "arithmetic")[1], row / row.sum(), atol=1e-6)
     row = np.append(np.sqrt(FORWARD[1, :3] * BACKWARD[1, :3]), np.sqrt(0.1 * 0.9 * 0.8 * 0.3))
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "geometric")[1], row / row.sum(), atol=1e-6)
-
-
-def test_without_end_there_is_no_null() -> None:
-    forward, backward = FORWARD[:-1, :-1], BACKWARD[:-1, :-1]
-    assert soft_links(forward, backward, "product", 0.4, end=False) == [(0, 0), (2, 1)]
-    np.testing.assert_allclose(combined(forward, backward, "arithmetic", end=False).sum(1), 1, atol=1e-6)
-    assert posterior(forward, backward, end=False)[0, 0] > 0.98

@@ -15,10 +15,10 @@ from nmtalign.errors import UsageError
 from nmtalign.viewing.heatmap import Panel, draw, legend, make_figure, render_text
 
 
-def panel(source: str, target: str, weights: np.ndarray, caption: str = "", gold=None, links=(), end=True) -> Panel:
+def panel(source: str, target: str, weights: np.ndarray, caption: str = "", gold=None, links=()) -> Panel:
     words = tuple(source.split()), tuple(target.split())
     zeros = np.zeros(len(weights), np.float32)
-    record = AlignmentRecord(*words, weights.astype(np.float32), -1.0, 0, zeros, tuple(links), end=end)
+    record = AlignmentRecord(*words, weights.astype(np.float32), -1.0, 0, zeros, tuple(links))
     return Panel(record, caption, gold, bool(links))
 
 
@@ -155,8 +155,6 @@ def test_rows_are_target_words() -> None:
     ]
     assert text.endswith("██\n")
     assert render_text([SMALL], 80, end=False).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
-    bare = panel("the cat", "le chat", WEIGHTS[:2, :2], end=False)
-    assert render_text([bare], 80) == render_text([SMALL], 80, end=False)
     shades = panel("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
     assert render_text([shades], 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
 
