@@ -22,7 +22,6 @@ import glob
 import json
 import math
 import os
-import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -614,11 +613,8 @@ class AlignmentWriter:
 
     def _build(self) -> None:
         """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
-        for left in self.path.parent.glob(
-            f".{glob.escape(self.path.name)}.*.partial"
-        ):  # by a run killed in this method
-            if re.fullmatch(rf"\.{re.escape(self.path.name)}\.\d+\.partial", left.name):
-                left.unlink(missing_ok=True)
+        for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
+            left.unlink(missing_ok=True)  # from a run that was killed in this method
         with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
             rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}
             write_attributes(file, {**self.attributes, **rises})

@@ -13,7 +13,6 @@ from nmtalign.alignment.agreement import (
     MODEL_1,
     AgreeingModels,
     Sentences,
-    make_batches,
     translation_probabilities,
     usable,
 )
@@ -126,29 +125,6 @@ def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
     once = {name: side.index(name) for side, name in zip(learning.model.names, ("sky", "ciel"), strict=True)}
     key = once["sky"] * len(learning.model.names[1]) + once["ciel"]
     assert learning.model.counts[0][int(np.searchsorted(learning.model.keys, key))] > 0.5, "the count itself is kept"
-
-
-def test_batches_have_every_cell_once_at_the_place_of_its_key() -> None:
-    random = np.random.default_rng(2)
-    lengths = random.integers(0, 9, (2, 300))
-    sizes = 40, 50
-    sides = [
-        Sentences(random.integers(0, size, own.sum()).astype(np.int32), np.concatenate(([0], np.cumsum(own))))
-        for own, size in zip(lengths, sizes, strict=True)
-    ]
-    rows = np.flatnonzero(lengths.min(0) > 0)
-    batches, keys = make_batches((sides[0], sides[1]), sizes, rows)
-    assert sorted(np.concatenate([batch.rows for batch in batches]).tolist()) == rows.tolist()
-    assert (np.diff(keys) > 0).all()
-    for batch in batches:
-        for place, row in enumerate(batch.rows):
-            source, target = (side.ids[side.offsets[row] : side.offsets[row + 1]] for side in sides)
-            cells = batch.places[place]
-            np.testing.assert_array_equal(
-                keys[cells[: len(target), : len(source)]], source[None, :] * sizes[1] + target[:, None]
-            )
-            assert (cells[len(target) :] == len(keys)).all()
-            assert (cells[:, len(source) :] == len(keys)).all()
 
 
 def test_translation_probabilities_are_the_documented_mixture() -> None:

@@ -309,24 +309,6 @@ def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
 
 
-def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
-    there, link = tmp_path / "there", tmp_path / "link"
-    there.mkdir()
-    whole = written(there / "a.h5")
-    (there / "a.h5").chmod(0o600)
-    link.symlink_to("there/a.h5")
-    cut_off(link, 100, resume=False)
-    modes = {one.name: one.stat().st_mode & 0o777 for one in there.iterdir()}
-    assert modes == {"a.h5": 0o600, "a.h5.partial": 0o600}
-    (there / "a.h5").write_bytes(b"of before")
-    with resumed(link) as file:
-        assert file.sentences
-        feed(file)
-    assert link.is_symlink()
-    assert [(one.name, one.stat().st_mode & 0o777) for one in there.iterdir()] == [("a.h5", 0o600)]
-    assert (there / "a.h5").read_bytes() == whole
-
-
 @pytest.mark.parametrize(
     ("settings", "block"),
     [
@@ -354,12 +336,3 @@ def test_a_crafted_journal_is_refused(tmp_path: Path, settings: bytes | None, bl
     with pytest.raises(FormatError, match=r"a\.h5\.partial: damaged .*; move it away, or leave out --resume"):
         resumed(path).__enter__()
     assert partial.read_bytes() == journal
-
-
-def test_temporary_files_of_other_outputs_stay(tmp_path: Path) -> None:
-    other, own = tmp_path / ".a.h5.jsonl.4711.partial", tmp_path / ".a.h5.4711.partial"
-    for path in (other, own):
-        path.write_text("work")
-    with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
-        writer.append(["the"], ["la"], np.eye(2), -1.0)
-    assert (other.exists(), own.exists()) == (True, False)

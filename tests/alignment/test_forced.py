@@ -12,7 +12,7 @@ import torch
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, shifted, window_size
+from nmtalign.alignment.forced import STEPS_AHEAD, force, window_size
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.int8 import in_int8
@@ -305,20 +305,6 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
 
 
-@pytest.mark.parametrize("line", ["the fox sees", "  a  boat ", "▁ boats", "fox▁es ▁▁ see", "é x", "", "\x01"])
-def test_a_side_has_the_tokeniser_s_words_and_places(pieces: SentencePieces, line: str) -> None:
-    side = SideReader(pieces, SOURCE, tokenized=False).read(line)
-    tokens = pieces.tokenize(line)
-    assert side.words == tuple(pieces.words(tokens))
-    assert side.ids == SOURCE.encode(tokens)
-    assert side.starts is not None
-    assert np.repeat(np.arange(len(side.words)), np.diff(side.starts)).tolist() == pieces.word_index(tokens)
-    assert side.starts[-1] == len(tokens)
-
-
-IDS = [([2, 3, 4], [2, 5]), ([4, 2], [3, 2, 5, 4]), ([5], [2])]
-
-
 def small_model(order: str) -> TranslationModel:
     torch.manual_seed(3)
     config = ModelConfig(
@@ -354,23 +340,3 @@ def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(ord
         # The weights of the step that writes the word do not depend on it.
         current = [force(model, make_batch([(source, each)]), "current").weights[0] for each in (words, changed)]
         assert torch.equal(current[0][place], current[1][place])
-
-
-@pytest.mark.parametrize("order", STEPS_AHEAD)
-def test_a_batch_gives_the_weights_of_its_pairs(order: str) -> None:
-    model = small_model(order)
-    for reading in ("current", "shifted", "posterior"):
-        together = force(model, make_batch(IDS), reading)
-        for row, pair in enumerate(IDS):
-            alone = force(model, make_batch([pair]), reading)
-            rows, columns = alone.weights.shape[1:]
-            torch.testing.assert_close(together.weights[row, :rows, :columns], alone.weights[0], atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(together.log_probs[row, :rows], alone.log_probs[0], atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(alone.weights[0].sum(1), torch.ones(rows))
-
-
-def test_steps_by_hand() -> None:
-    steps = torch.arange(5.0)[None, :, None].expand(2, 5, 1)
-    mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
-    assert shifted(steps, mask, 2)[..., 0].tolist() == [[2, 3, 4, 3], [2, 1, 2, 3]]
-    assert shifted(steps[:, :4], mask, 1)[..., 0].tolist() == [[1, 2, 3, 3], [1, 1, 2, 3]]

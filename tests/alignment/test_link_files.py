@@ -94,13 +94,6 @@ def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None
         read_links(write(tmp_path, text), "gold", base)
 
 
-def test_errors_call_links_that_are_not_gold_links_links() -> None:
-    with pytest.raises(InputError, match=r"'0:0' is not a link; .*"):
-        parse_links("0:0", "f: line 1", role="links")
-    with pytest.raises(InputError, match=r"give --links-base 0$"):
-        parse_links("0-0", "f: line 1", base=1, role="links")
-
-
 def test_gold_files_of_numbered_lines(tmp_path: Path) -> None:
     gold = GoldFile(write(tmp_path, NUMBERED))
     gold.compare([(0, 0)], 3, 3)
@@ -144,40 +137,6 @@ def test_smallest_and_largest_rates() -> None:
     assert error_rates([[]], [[]], [[]]) == ErrorRates(1, 1, 0, 1)
     assert error_rates([[]], link, [[]]) == ErrorRates(1, 0, 1, 0)
     assert error_rates([[(0, 0), (0, 0)]], link, [[]]).precision == 1
-
-
-def gold_file(tmp_path: Path, text: str) -> GoldFile:
-    (tmp_path / "gold").write_text(text)
-    return GoldFile(tmp_path / "gold")
-
-
-def test_a_gold_file_is_compared_pair_by_pair(tmp_path: Path) -> None:
-    gold = gold_file(tmp_path, "0-0 1p1\n\n2-0\n")
-    gold.compare([(0, 0), (1, 1)], 2, 2)
-    gold.compare([], 0, 3)
-    gold.compare([(1, 0)], 3, 1)
-    rates = gold.finish()
-    assert (rates.precision, rates.recall) == (2 / 3, 1 / 2)
-    assert rates.aer == pytest.approx(1 - (1 + 2) / (3 + 2))
-
-
-def test_line_counts_must_be_equal(tmp_path: Path) -> None:
-    gold = gold_file(tmp_path, "0-0\n")
-    gold.compare([], 1, 1)
-    with pytest.raises(InputError, match="gold: has no line 2"):
-        gold.compare([], 1, 1)
-    gold = gold_file(tmp_path, "0-0\n0-0\n0-0\n")
-    gold.compare([], 1, 1)
-    with pytest.raises(InputError, match="has 3 lines, but there are 1 pairs"):
-        gold.finish()
-
-
-@pytest.mark.parametrize("line", ["2-0", "0p3"])
-def test_a_link_outside_its_pair_is_named(tmp_path: Path, line: str) -> None:
-    gold = gold_file(tmp_path, f"0-0\n{line}\n")
-    gold.compare([], 2, 3)
-    with pytest.raises(InputError, match=r"gold: line 2: link .* whose (source has 2|target has 3) words.*--tokenized"):
-        gold.compare([], 2, 3)
 
 
 def test_f_with_a_weight() -> None:

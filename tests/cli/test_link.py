@@ -1,7 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
 import gzip
-import shutil
 import signal
 import subprocess
 import sys
@@ -54,16 +53,6 @@ def linked(texts: Path) -> tuple[Path, bytes]:
 
 def rows_of(output: bytes) -> list[list[str]]:
     return [line.split("\t") for line in output.decode().split("\n")[:-1]]
-
-
-def test_what_a_kill_just_before_the_end_left_is_removed(linked: tuple[Path, bytes], tmp_path: Path) -> None:
-    shutil.copytree(linked[0], tmp_path / "texts")
-    work = tmp_path / "texts/aligner/work"
-    work.mkdir()
-    (work / "learned.safetensors").write_bytes(b"old")
-    done = link(tmp_path / "texts", "train.en", "train.fr", "--max-time", "1m", "--scores")
-    assert (done.returncode, done.stdout) == (0, linked[1])
-    assert not work.exists()
 
 
 def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, bytes]) -> None:

@@ -179,14 +179,3 @@ def test_the_function(folder: Path) -> None:
     assert notes == [f"wrote {folder / 'c.svg'}"]
     with pytest.raises(nmtalign.UsageError, match="rank"):
         nmtalign.view(folder / "alignments.h5", rank=-1)
-
-
-@pytest.mark.parametrize("inputs", [["model"], ["alignments.h5"]])
-def test_the_terminal_needs_no_torch_and_no_matplotlib(folder: Path, inputs: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = {['nmtalign', 'view', *inputs]}\n"
-        "from nmtalign.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit: pass\n"
-        "sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=False).returncode == 0
