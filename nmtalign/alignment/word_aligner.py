@@ -210,14 +210,11 @@ class WordAligner:
 
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
-        lines = [f"{number + 1:,}" for number in sorted(self._left_out)]
-        if not lines:
+        if not self._left_out:
             return ""
-        some = ", ".join([*lines[:5], "..."] if len(lines) > 5 else lines)
-        return (
-            f"line {some}: no links, because a side has more than {LONGEST:,} words ({len(lines):,} of the pairs); "
-            "split such lines"
-        )
+        lines = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5])
+        count = len(self._left_out)
+        return f"line {lines}: no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""

@@ -68,7 +68,7 @@ def test_links_of_other_pairs_agree_with_the_gold_links(sample: Path, aligner: W
     gold = GoldFile(sample / "test.align")
     for record in align(aligner, read_pairs(texts[0], texts[1])):
         gold.compare(record.hard_links, len(record.source), len(record.target))
-    assert gold.finish().aer < 0.1
+    assert gold.finish().rates().aer < 0.1
 
 
 def test_the_weights_of_each_direction_are_probabilities(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
