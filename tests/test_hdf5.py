@@ -266,18 +266,6 @@ def test_a_heap_of_texts_without_an_end_is_not_followed(kind: str, read: Any, re
     assert format_of(path) == ""
 
 
-def test_the_format_of_any_file(corpus: Path, tmp_path: Path) -> None:
-    assert format_of(corpus) == "nmtalign corpus"
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        assert not file.attrs
-    assert format_of(tmp_path / "other.h5") == ""
-    with h5py.File(tmp_path / "other.h5", "w") as file:
-        file.attrs["format"] = [1, 2]
-    assert format_of(tmp_path / "other.h5") == ""
-    for path in (tmp_path / "missing.h5", Path(__file__)):
-        assert format_of(path) is None
-
-
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EIO])
 def test_what_the_system_refuses_is_no_damage(tmp_path, number):
     path = tmp_path / "a.h5"

@@ -28,7 +28,7 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
 from nmtalign.alignment.aligning import AlignmentRun
-from nmtalign.alignment.links import SIDES, AlignmentRecord
+from nmtalign.alignment.links import SIDES
 from nmtalign.alignment.translation_table import write_table
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import using_threads
@@ -186,14 +186,16 @@ class LinkRun:
             name: getattr(self.config, name) for name in select(LinkConfig, lambda one: one.affects != "machine")
         }
         if not (self.folder / _RECORD).exists():
-            if self.folder.exists() and not all(map(_is_unfinished, self.folder.iterdir())):
+            # A process that was killed may have left some files before the record was complete.
+            own = (path.name == _WORK or path.match(INCOMPLETE) for path in self.folder.glob("*"))
+            if not all(own):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
-            own = {"texts": hashes, "names": [str(path) for path in self._texts], "settings": settings}
-            return {**own, "seconds": {}}
+            names = [str(path) for path in self._texts]
+            return {"texts": hashes, "names": names, "settings": settings, "seconds": {}}
         found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
-            names = " and ".join(found["names"])
-            raise UsageError(f"{self.folder}: has the links of other texts ({names}); give another folder with -o")
+            texts = " and ".join(found["names"])
+            raise UsageError(f"{self.folder}: has the links of other texts ({texts}); give another folder with -o")
         if changed := [name for name, value in settings.items() if found["settings"].get(name) != value]:
             was = ", ".join(f"{name} was {found['settings'].get(name)!r}, is {settings[name]!r}" for name in changed)
             raise UsageError(f"{self.folder}: has links made with other settings: {was}; give another folder with -o")
@@ -251,7 +253,10 @@ class LinkRun:
             )
             state = self._work / _STATE
             if state.exists():
-                _restore(learning, state)
+                try:
+                    learning.restore(load_tensors(state)[0])
+                except (KeyError, RuntimeError, ValueError, TypeError):
+                    raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
             began, first = time.monotonic(), _work_of(learning.done)
 
             while learning.done < iterations:
@@ -299,27 +304,16 @@ class LinkRun:
             try:
                 # The texts are those of the aligner, so that warnings on their languages would say nothing.
                 run = AlignmentRun(aligner, *self._texts, config, done=_complete_lines(partial))
-                for record in self._watched(run):
+                began, pairs = time.monotonic(), self._record["pairs"]
+                for record in run:
                     partial.write(f"{record.scored_links()}\n".encode())
+                    done = run.summary.done_before + run.summary.pairs
+                    self._tell(done / pairs, (time.monotonic() - began) / run.summary.pairs * (pairs - done))
                 partial.rename(self.links)
                 if note := aligner.left_out():
                     self._notify(f"warning: {shown(self._texts[0])}: {note}")
             finally:
                 partial.close()
-
-    def _watched(self, run: AlignmentRun) -> Iterator[AlignmentRecord]:
-        """Yields the records, and shows how many there are."""
-        began, pairs = time.monotonic(), self._record["pairs"]
-        for record in run:
-            yield record
-            done = run.summary.done_before + run.summary.pairs
-            pace = (time.monotonic() - began) / run.summary.pairs
-            self._tell(done / pairs, pace * (pairs - done))
-
-
-def _is_unfinished(path: Path) -> bool:
-    """Whether a process that was killed may have left this file before the record of its run was complete."""
-    return path.name == _WORK or path.match(INCOMPLETE)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -334,14 +328,6 @@ def _read_record(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, KeyError, TypeError):
         pass
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
-
-
-def _restore(learning: AgreeingModels, state: Path) -> None:
-    """Continues from a file of `AgreeingModels.state`; raises FormatError if it fits other texts or is damaged."""
-    try:
-        learning.restore(load_tensors(state)[0])
-    except (KeyError, RuntimeError, ValueError, TypeError):
-        raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
 
 
 def _work_of(iterations: int) -> float:

@@ -30,6 +30,7 @@ from nmtalign.text.tokenizer import SpacedWords, Tokenizers, Tokens, WholeWords,
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
 
 _KIND = "word aligner"
+_LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
 
@@ -91,7 +92,8 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
     """Writes what was learned into a folder; raises ResourceError if the disk refuses."""
-    model, kept = learned.model, learned.useful()
+    model = learned.model
+    kept = model.alike | (model.counts[0][:-1] >= _LEAST)
     tensors = {
         "keys": torch.from_numpy(model.keys[kept]),
         "counts": torch.from_numpy(model.counts[0][:-1][kept].astype(np.float32)),

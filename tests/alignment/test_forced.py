@@ -185,21 +185,6 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
                 assert record.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-6)
 
 
-def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[tuple[int, ...]] = []
-    loaded = make_loaded()
-    force = loaded.model.force
-
-    def spy(source: torch.Tensor, *rest: torch.Tensor) -> Any:
-        sizes.append(tuple(source.shape))
-        return force(source, *rest)
-
-    monkeypatch.setattr(loaded.model, "force", spy)
-    pairs = [("the " * 3, "le")] * 4 + [("the " * 150, "le")] * 5 + [("the " * 500, "le")]
-    assert len(list(align([loaded], pairs, AlignConfig(batch_size=4)))) == 10
-    assert sizes == [(4, 4), (1, 151), (1, 151), (1, 151), (1, 151), (1, 151), (1, 501)]
-
-
 def test_pairs_are_read_a_window_at_a_time() -> None:
     config = AlignConfig(batch_size=2)
     taken = []
@@ -230,22 +215,6 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(loaded.model, "force", fail)
     with pytest.raises(ResourceError, match="line 1: out of memory with one pair of 5 and 6 tokens; leave it out"):
         list(align([loaded], PAIRS[2:3], AlignConfig()))
-
-
-def test_a_batch_that_is_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded, sizes = make_loaded(), list[int]()
-    expected, force = list(align([loaded], PAIRS, AlignConfig())), loaded.model.force
-
-    def small_machine(source: torch.Tensor, *rest: torch.Tensor) -> Any:
-        sizes.append(len(source))
-        if len(source) > 2:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return force(source, *rest)
-
-    monkeypatch.setattr(loaded.model, "force", small_machine)
-    for left, right in zip(expected, align([loaded], PAIRS, AlignConfig()), strict=True):
-        np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
-    assert sizes == [4, 2, 2]
 
 
 @pytest.fixture(scope="module")

@@ -139,15 +139,6 @@ def test_a_threshold_without_a_method_selects_links_by_threshold(run: Run, model
     assert len(out) > len("".join(format_links(hard_links(one)) + "\n" for one in weights))
 
 
-def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Path, Path]) -> None:
-    plain = weights_of(run, models[0], ("in.en", "out.fr"))
-    shifted = weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "shifted")
-    for one, other in zip(plain, shifted, strict=True):
-        np.testing.assert_allclose(other[:-1], one[1:], atol=1e-6)
-        np.testing.assert_allclose(other[-1], one[-1], atol=1e-6)
-    assert weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "posterior")[0].shape == (8, 8)
-
-
 def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from nmtalign.alignment import alignment_file
     from nmtalign.core.model import TranslationModel

@@ -1,6 +1,5 @@
 """`nmtalign view` and `nmtalign.view`: what is drawn follows from the inputs and from the ending of the output."""
 
-import io
 import json
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.cli.app import main
-from nmtalign.cli.view import has_colour
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -103,26 +101,6 @@ def test_colour_depends_on_the_environment(folder: Path) -> None:
         assert "\x1b" not in run(folder, *inputs).stdout
         assert code in run(folder, *inputs, FORCE_COLOR="1").stdout
         assert "\x1b" not in run(folder, *inputs, FORCE_COLOR="1", NO_COLOR="1").stdout
-
-
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("environment", "colour"),
-    [
-        ({"TERM": "xterm-256color"}, True),
-        ({"TERM": "dumb"}, False),
-        ({}, False),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
-        ({"TERM": "xterm", "COLORTERM": "truecolor"}, True),
-    ],
-)
-def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) -> None:
-    assert has_colour(Terminal(), environment) == colour
-    assert not has_colour(io.StringIO(), environment)
 
 
 MISTAKES = [

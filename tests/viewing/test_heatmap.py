@@ -64,21 +64,6 @@ def test_the_figure_is_the_paper_s() -> None:
     assert figure.texts == []
 
 
-def test_png_pixels_are_the_weights(tmp_path: Path) -> None:
-    from matplotlib.image import imread
-
-    draw([SMALL], tmp_path / "figure.png")
-    pixels = imread(tmp_path / "figure.png")[..., :3]
-    cell = 0.22 * 150
-    right, bottom = pixels.shape[1] - 0.05 * 150, pixels.shape[0] - 0.05 * 150
-
-    def grey(row: int, column: int) -> float:
-        return float(pixels[int(bottom - (2.5 - row) * cell), int(right - (2.5 - column) * cell)].mean())
-
-    greys = [[grey(row, column) for column in range(3)] for row in range(3)]
-    np.testing.assert_allclose(greys, WEIGHTS, atol=0.01)
-
-
 def test_several_panels_make_a_grid_and_do_not_meet() -> None:
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
