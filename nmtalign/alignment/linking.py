@@ -17,6 +17,7 @@ import math
 import shutil
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,8 +29,8 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
 from nmtalign.alignment.aligning import AlignmentRun
+from nmtalign.alignment.lexical import LexicalModel
 from nmtalign.alignment.links import SIDES
-from nmtalign.alignment.translation_table import write_table
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.core.devices import using_threads
 from nmtalign.data.pipeline import WordIndex
@@ -53,7 +54,7 @@ from nmtalign.text.direction import check_spaces
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
 from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import LEXICON
+from nmtalign.text.vocabulary import EOS, LEXICON, NO_WORD, UNK
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
@@ -66,6 +67,9 @@ _ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
 _LONGEST = 200  # words of a side of a pair that is learned from
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
+_TRANSLATIONS = 20  # of a source word in the translation table
+_LEAST = 1e-3  # the smallest probability of a translation
+_BLANKS = frozenset(" \t\r\n")
 
 
 @dataclass(frozen=True)
@@ -340,3 +344,40 @@ def _complete_lines(partial: PartialFile) -> int:
     text = partial.partial.read_bytes()
     partial.cut(text.rfind(b"\n") + 1)
     return text.count(b"\n")
+
+
+def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Counter[str]]]) -> None:
+    """Writes the translation table, a line `source<tab>target<tab>probability` for each entry.
+
+    The aligner knows the probabilities t(f | e) of words, numbers and marks in lower case. The table has them as the
+    texts write them: p(F | E) = t(f | e) * (share of the spelling F among the occurrences of f).
+    `spellings` are for each side those of the words of the model. A source word has at most 20 entries, the most
+    probable first. Words that a line cannot contain, and names for no word such as NULL, are left out.
+    """
+    table = model.tables(model.cells)[0]
+    probabilities = table.counts[:-1] / table.totals[model.cells.source]
+    order = np.lexsort((model.cells.target, -probabilities, model.cells.source))
+    order = order[probabilities[order] >= _LEAST]
+    sources = model.cells.source[order]
+    order = order[np.arange(len(order)) - np.searchsorted(sources, sources) < _TRANSLATIONS]
+    entries: dict[str, list[tuple[float, str]]] = {}
+    shares = [_shares(counts) for counts in spellings[1]]
+    columns = model.cells.source[order], model.cells.target[order], probabilities[order]
+    for source, target, probability in zip(*(column.tolist() for column in columns), strict=True):
+        found = [(probability * share, spelling) for spelling, share in shares[target] if probability * share >= _LEAST]
+        for spelling in filter(_writable, spellings[0][source]):
+            entries.setdefault(spelling, []).extend(found)
+    with atomic_text(path, follow=False) as stream:
+        for source_word in sorted(entries):
+            best = sorted(entries[source_word], key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
+            stream.writelines(f"{source_word}\t{target_word}\t{value:.5g}\n" for value, target_word in best)
+
+
+def _shares(counts: Counter[str]) -> list[tuple[str, float]]:
+    """Returns the spellings of a word that a line can contain, and the share of each among its occurrences."""
+    total = counts.total()
+    return [(spelling, count / total) for spelling, count in counts.items() if _writable(spelling)]
+
+
+def _writable(word: str) -> bool:
+    return word not in NO_WORD and word not in (EOS, UNK) and _BLANKS.isdisjoint(word)
