@@ -80,10 +80,6 @@ class AlignmentRecord:
         """Returns the sum over the target words of their weight on the source's `</s>`."""
         return float(self.weights[:-1, -1].sum(dtype=np.float64))
 
-    def entropies(self) -> Matrix:
-        """Returns the entropy of each row of the weights in nats (Ty+1,)."""
-        return row_entropies(self.weights)
-
     def empty(self) -> bool:
         """Returns whether a side has no words, so that there was nothing to align."""
         return not (self.source and self.target)

@@ -105,34 +105,27 @@ def _grow(forward: frozenset[Link], backward: frozenset[Link], method: Symmetriz
 
 def soft_links(
     forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float = 0.0
-) -> list[Link]:
-    """Returns the links on which two soft matrices agree, by target word, then by source word.
+) -> tuple[list[Link], NDArray[Any]]:
+    """Returns the links on which two soft matrices agree, and the probability of each place (Ty, Tx).
 
-    A threshold of 0 means that of `THRESHOLDS`.
+    The links are sorted by target word, then by source word. A threshold of 0 means that of `THRESHOLDS`.
 
     - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
       2006 take the product of posteriors).
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """
-    return _agreed(forward, backward, method, threshold)[0]
-
-
-def least_weight(method: Symmetrization, threshold: float) -> float:
-    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method."""
-    return threshold or THRESHOLDS.get(method, 0.0)
-
-
-def _agreed(
-    forward: NDArray[Any], backward: NDArray[Any], method: SoftSymmetrization, threshold: float
-) -> tuple[list[Link], NDArray[Any]]:
-    """Returns the links of `soft_links` and the probability of each place (Ty, Tx), by which they were chosen."""
     least = least_weight(method, threshold)
     if method == "agreement":
         likely = posterior(forward, backward)
         return links_where(likely >= least), likely
     both = _product(forward, backward)
     return links_where(both >= max(least**2, _TINY)), np.sqrt(both)
+
+
+def least_weight(method: Symmetrization, threshold: float) -> float:
+    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method."""
+    return threshold or THRESHOLDS.get(method, 0.0)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
@@ -190,7 +183,7 @@ def join(
     weights, turned = forward.weights, backward.weights.T
     joined = combined(weights, turned, _mean_of(method))
     if method in SOFT_METHODS:
-        links, likely = _agreed(weights, turned, method, threshold)
+        links, likely = soft_links(weights, turned, method, threshold)
     else:
         links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
     scores = tuple(float(likely[j, i]) for i, j in links)
