@@ -39,7 +39,7 @@ UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}
 BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 305)),
     "translate": ("translate", (34, 340)),
 }
 

@@ -61,13 +61,8 @@ class Panel:
         return f"nothing to draw: {len(self.record.source)} source words, {len(self.record.target)} target words"
 
     def labels(self, *, end: bool = True) -> tuple[list[str], list[str], Matrix]:
-        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without.
-
-        They are never drawn if the record has none.
-        """
+        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without."""
         source, target = ([printable(word) for word in side] for side in (self.record.source, self.record.target))
-        if not self.record.end:
-            return source, target, self.record.weights
         if end:
             return [*source, EOS], [*target, EOS], self.record.weights
         return source, target, self.record.weights[:-1, :-1]

@@ -340,7 +340,6 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
         "export en-fr.h5 --format json",
         "view en-fr.h5",
         "view en-fr.h5 -o page.html",
-        "symmetrize en-fr.h5 fr-en.h5",
         "symmetrize links links",
         "score b.fr -r b.fr",
     )
