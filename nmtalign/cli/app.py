@@ -107,10 +107,6 @@ def _dispatch(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"nmtalign {__version__}\n")
         return 0
     else:
-        if first not in COMMANDS:
-            from nmtalign.cli.old_names import current_command
-
-            arguments = current_command(arguments, COMMANDS)
         from nmtalign.cli.common import exit_on_signals
         from nmtalign.cli.options import load_command
 
@@ -119,6 +115,12 @@ def _dispatch(arguments: Sequence[str]) -> int:
             Path.cwd()  # if the folder was removed, MKL would end the process with its own words
         except OSError as error:
             raise ResourceError(f"the current folder cannot be used: {error.strerror}; change to another") from None
+        if first not in COMMANDS:
+            from nmtalign.cli.old_names import current_command
+
+            arguments = current_command(arguments, COMMANDS)
+        if not arguments:
+            return 0
         name, *rest = arguments
         result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
     return result if isinstance(result, int) else 0

@@ -256,7 +256,7 @@ class Command(TyperCommand):
         if not {one.partition("=")[0] for one in given if one.startswith("--")} <= options:
             from nmtalign.cli.old_names import current_options
 
-            given = current_options(given, options, getattr(self.callback, "settings", {}))
+            given = current_options(str(self.name), given, options, getattr(self.callback, "settings", {}))
         given = _pairs_of_files(given, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
@@ -271,7 +271,7 @@ class Command(TyperCommand):
         if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
             from nmtalign.cli.old_names import advice
 
-            found = advice(name, options_of(self), getattr(self.callback, "settings", {}))
+            found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")

@@ -17,7 +17,6 @@ from typer import rich_utils
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli.common import escaped, json_text
-from nmtalign.cli.old_names import current_command
 from nmtalign.errors import NO_MEMORY, FormatError
 from nmtalign.tensor_file import FORMAT_VERSION
 from nmtalign.version import __version__
@@ -93,27 +92,6 @@ def test_the_help_lists_the_commands_with_the_beginning_of_their_own_help():
 def test_options_are_few():
     options = [one for command in COMMANDS.values() for one in command.params if one.param_type_name == "option"]
     assert len(options) <= 185
-
-
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [
-        ("doctor --format json", "info --format json"),
-        ("plot --training a b -o c.png", "view a b -o c.png"),
-        ("explain --fixed b -o c.html", "view -m model -m b -o c.html"),
-        ("score-pairs a.en a.fr -m c --word-scores", "translate a.en --target a.fr -m c --word-scores"),
-        ("score-pairs --n-best-list a -s a.en --rescore", "translate a.en --n-best-list a --rescore"),
-    ],
-)
-def test_commands_of_version_0_2_work_with_a_note(capsys, old, new):
-    assert current_command(old.split(), []) == new.split()
-    assert capsys.readouterr().err == f"nmtalign: `nmtalign {old.split()[0]}` is now `nmtalign {new}`\n"
-
-
-def test_docs_names_the_folder_of_the_pages(here):
-    code, _, (line,) = here("docs", "tutorial")
-    assert code == 2
-    assert (Path(line.rpartition(" ")[2]) / "tutorial.md").is_file()
 
 
 def test_completion_knows_commands_and_settings(nmtalign, monkeypatch):
