@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
+import psutil
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
@@ -278,13 +279,9 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 
 def _clocks() -> tuple[float, float]:
-    """The time, and the processor time that other processes have used; 0 if the system does not report it."""
-    try:
-        user, nice, system = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=4)[1:4]
-        used = (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
-        return time.monotonic(), used - time.process_time()
-    except (OSError, ValueError, IndexError):
-        return 0.0, 0.0
+    """The time, and the processor time that other processes have used."""
+    times = psutil.cpu_times()
+    return time.monotonic(), times.user + times.system + getattr(times, "nice", 0.0) - time.process_time()
 
 
 _BEGAN = _clocks()

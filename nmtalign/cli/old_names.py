@@ -68,40 +68,18 @@ _GONE: Mapping[str, str] = {
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and
 # fast_align call them.
 _OTHER_PROGRAMS = """
-learning_rate: lr learn-rate
-beam: b beam-size num-beams
-n_best: n nbest
-batch_size: b bs batch mini-batch max-tokens
-epochs: e epoch max-epoch max-epochs num-epochs after-epochs
-max_updates: steps max-steps train-steps max-update updates after-batches
-max_time: time timeout max-hours
-patience: early-stop early-stopping
-validate_every: valid-freq valid-steps eval-steps
-checkpoint_every: save-freq save-interval
-optimizer: optim opt
-clip_norm: clip clip-gradient max-grad-norm
-hidden: rnn-size hidden-size dim-rnn
-embedding: emb-size embedding-size word-vec-size dim-emb
-length_penalty: lenpen length-norm normalize alpha
-seed: random-seed seeds
-precision: fp16 bf16
-device: gpu gpus cuda cpu
-threads: jobs j num-threads cpu-threads workers
-dev: valid validation valid-sets validpref
-test: testpref
-shortlist: vocab-size dim-vocabs
-vocabulary: subword bpe-codes
-tokenize: tok tokenizer
-source_language: src-lang source-lang
-target_language: tgt-lang trg-lang target-lang l
-reference: ref
-model: m models checkpoint
-output: o out save-model save-dir
-source: src
-target: tgt trg
-force: f overwrite
-lowercase: lc
-symmetrize: sym heuristic
+learning_rate=lr,learn-rate beam=b,beam-size,num-beams n_best=n,nbest batch_size=b,bs,batch,mini-batch,max-tokens
+epochs=e,epoch,max-epoch,max-epochs,num-epochs,after-epochs
+max_updates=steps,max-steps,train-steps,max-update,updates,after-batches max_time=time,timeout,max-hours
+patience=early-stop,early-stopping validate_every=valid-freq,valid-steps,eval-steps
+checkpoint_every=save-freq,save-interval optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm
+hidden=rnn-size,hidden-size,dim-rnn embedding=emb-size,embedding-size,word-vec-size,dim-emb
+length_penalty=lenpen,length-norm,normalize,alpha seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu
+threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,validpref test=testpref
+shortlist=vocab-size,dim-vocabs vocabulary=subword,bpe-codes tokenize=tok,tokenizer
+source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l reference=ref
+model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite lowercase=lc
+symmetrize=sym,heuristic
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {
@@ -254,8 +232,8 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
     plain = name.lstrip("-").replace("_", "-").lower()
     if plain.removeprefix("no-") in _GONE.get(command, "").split():
         return "it was removed after version 0.2; leave it out"
-    lines = [line.partition(": ") for line in _OTHER_PROGRAMS.strip().split("\n")]
-    for one in [plain.replace("-", "_"), *(ours for ours, _, theirs in lines if plain in theirs.split())]:
+    entries = [entry.split("=") for entry in _OTHER_PROGRAMS.split()]
+    for one in [plain.replace("-", "_"), *(ours for ours, theirs in entries if plain in theirs.split(","))]:
         if option(one) in options:
             return f"nmtalign calls it {option(one)}"
         if one in known:
