@@ -366,20 +366,12 @@ def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
         yield came
     finally:
         if "LOCAL_RANK" not in os.environ:
-            _restore(before)
-
-
-def _restore(handlers: Mapping[int, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Stop(BaseException):
-    """A signal has come. It is no Exception, so that `except Exception` does not catch it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """A signal, whose number is the argument, has come. `except Exception` does not catch it."""
 
 
 class Stopped(NmtalignError):  # noqa: N818
@@ -409,9 +401,10 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         # After a signal, another one ends the process without a second message.
-        _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
         if isinstance(error, Stop):
-            stopped = Stopped(error.number, self.detail())
+            stopped = Stopped(error.args[0], self.detail())
             end_threads(stopped.exit_code, f"error: {stopped}")
             raise stopped from None
         if isinstance(error, BrokenPipeError):

@@ -96,14 +96,11 @@ _INSTEAD: Mapping[str, str] = {
 }
 
 
-# Options of old commands that have a value.
-_VALUES: Mapping[str, str] = {
-    "plot": "-s --sentence -o --output -g --gold --rank --gold-base --x --width --config --set",
-    "score-pairs": "-m --model --n-best-list -s --source --feature -o --output --format --which --search "
-    "--length-penalty --word-penalty --coverage-penalty --ensemble --batch-size --max-memory --device --precision "
-    "--threads --config --set",
-    "lexicon": "-o --output",
-}
+# Options of the old commands that have no value.
+_SWITCHES = """
+--training --links --no-links --reverse-gold --keep-gold --end --no-end --colorbar --no-colorbar --rescore
+--word-scores --tokenized --raw --quiet -q --show-settings --help -h --reverse --no-reverse
+"""
 
 
 def current_command(arguments: Sequence[str], commands: Collection[str]) -> list[str]:
@@ -117,7 +114,7 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
         case "doctor":
             new = ["info", *rest]
         case "plot":
-            files, options = _arguments(rest, _VALUES[name])
+            files, options = _arguments(rest)
             curves = "--training" in options
             new = ["view", *(files or ["model"] * curves), *(one for one in options if one != "--training")]
         case "explain":
@@ -129,7 +126,7 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
             page = [] if {"-o", "--output"} & {*rest} else ["-o", "explain.html"]
             new = ["view", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]
         case "score-pairs":
-            texts, options = _arguments(rest, _VALUES[name])
+            texts, options = _arguments(rest)
             # The source of an n-best list was an option.
             sources = [value for flag, value in itertools.pairwise(options) if flag in ("-s", "--source")]
             if not (texts or sources):
@@ -152,22 +149,24 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
     return new
 
 
-def _arguments(words: Sequence[str], with_value: str) -> tuple[list[str], list[str]]:
+def _arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments that are no options, and the options with their values."""
     texts: list[str] = []
     options: list[str] = []
     rest = iter(words)
     for word in rest:
-        if word in with_value.split():
-            options += [word, next(rest, "")]
+        if not word.startswith("-") or word == "-":
+            texts.append(word)
+        elif word in _SWITCHES.split() or "=" in word:
+            options.append(word)
         else:
-            (options if word.startswith("-") and word != "-" else texts).append(word)
+            options += [word, next(rest, "")]
     return texts, options
 
 
 def _write_lexicon(arguments: Sequence[str]) -> None:
     """Does what `nmtalign lexicon SRC TGT [-o FILE] [--tokenized]` did, with the aligner of `nmtalign link`."""
-    texts, options = _arguments(arguments, _VALUES["lexicon"])
+    texts, options = _arguments(arguments)
     now = "`nmtalign link SRC TGT -o FOLDER` learns a translation table, FOLDER/lexicon.tsv"
     files = [value for flag, value in itertools.pairwise(options) if flag in ("-o", "--output")]
     if other := [

@@ -79,7 +79,8 @@ ERRORS = """
 2 train --n-best 5 => no such option: --n-best; this is a setting of `nmtalign translate`
 2 train --hiden 5 => no such option: --hiden; the nearest setting is --set hidden=
 2 train --help-all => no such option: --help-all; --help lists the options, --show-settings the settings that
-2 prep train.en train.fr --dev dev.en -o x => --dev needs two files, a text and its translation: --dev dev.en dev.fr
+2 prep train.en train.fr --dev dev.en -o x => dev.en: one text is given; give its translation too
+2 prep train.en train.fr --dev -o x => --dev needs a text and its translation, or one TSV or TMX file
 2 prep train.en train.fr dev.en => dev.en: one argument too many: nmtalign prep takes only TRAIN_SRC TRAIN_TGT
 2 train data model => model: one argument too many: nmtalign train takes only DATA
 2 train data --max-time 90 => --max-time 90: give a time such as 60s, 15m, 2h or 1h30m
