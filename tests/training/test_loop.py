@@ -364,13 +364,6 @@ def test_the_seed_fixes_all_and_another_changes_all(reversal, tmp_path):
     assert not same(weights(tmp_path / "one"), weights(tmp_path / "other"))
 
 
-def test_pairs_that_are_too_long_are_left_out(reversal, tmp_path):
-    events = train(reversal, tmp_path / "model", replace(CONFIG, max_length=4))
-    train_split = reversal.splits["train"]
-    assert events[0].pairs == int((train_split.source_lengths <= 4).sum())
-    assert events[0].pairs + events[0].left_out == len(train_split)
-
-
 def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_path):
     config = replace(
         CONFIG, max_updates=450, schedule="linear", warmup=20, validate_every="450", checkpoint_every="1000"
