@@ -26,8 +26,7 @@ import nmtalign
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
-from nmtalign.search.beam_search import SearchOptions, beam_search
-from nmtalign.search.scorer import ModelScorer
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -40,7 +39,7 @@ UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}
 BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 305)),
     "translate": ("translate", (34, 340)),
 }
 

@@ -10,8 +10,8 @@ from statistics import median_high
 
 import torch
 
-from nmtalign.core.devices import keeping_generators
-from nmtalign.data.batches import Indices
+from nmtalign.core.model import Indices
+from nmtalign.core.numerics import keeping_generators
 from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
 from nmtalign.training.checkpoints import Position, load_state
