@@ -303,7 +303,7 @@ class Trainer:
         """Makes one update, unless its gradient is not finite."""
         position, done = self.position, self._done()
         position.update += 1
-        self.world.update = position.update
+        self.world.begin(position.update)
         self._updates_done += 1
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)
