@@ -2,9 +2,9 @@
 
 Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
 encoder in this file turns the source into annotations, the decoder (`decoder`) runs along the target words, updates its
-state (`cells`) and attends to the annotations (`attention`), and the readout gives the probabilities of the words. Other
-systems have other parts with the same interface, which the constructor chooses. Search uses a model that is prepared
-for it (`inference`).
+state (`cells`) and attends to the annotations (`attention`), and the readout gives the probabilities of the words.
+Other systems have other parts with the same interface, which the constructor chooses. Search uses a model that is
+prepared for it (`inference`).
 """
 
 import dataclasses
@@ -393,7 +393,7 @@ class Readout(Initialised):
         rank = config.output_rank
         self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
         if not config.shared_embeddings:
-            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, config.softmax_size))
+            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
