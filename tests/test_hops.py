@@ -35,12 +35,12 @@ from nmtalign.training.trainer import TrainingSetup
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
+UPDATE = {"rnnsearch-50": (8, 76), "small": (8, 77), "luong-global": (8, 67)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 305)),
-    "translate": ("translate", (34, 340)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 304)),
+    "translate": ("translate", (21, 332)),
 }
 
 

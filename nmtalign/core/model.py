@@ -393,7 +393,7 @@ class Readout(Initialised):
         rank = config.output_rank
         self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
         if not config.shared_embeddings:
-            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, config.softmax_size))
+            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
     def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:

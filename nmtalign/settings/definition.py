@@ -42,6 +42,10 @@ Affects = Literal["result", "printing", "budget", "machine"]
 takes and how often it is validated, or only how the machine is used."""
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
+Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
+"""A setting, some of its values, and the values that other settings need then."""
+Rule = tuple[str, str, Callable[[Any], bool]]
+"""Settings that can be wrong together, what is allowed (formatted with the configuration), and whether it is wrong."""
 COMMAND_LINE = "command line"  # the origin of options
 SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
@@ -187,12 +191,14 @@ def threads_setting(**details: Any) -> int:
 class Settings:
     """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
-    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. A class with further rules
-    extends `__post_init__`.
+    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `needs` and
+    `rules` are about several settings together.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
+    needs: ClassVar[Sequence[Need]] = ()
+    rules: ClassVar[Sequence[Rule]] = ()
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -203,11 +209,16 @@ class Settings:
     def __post_init__(self) -> None:
         for name, one in definitions(type(self)).items():
             one.check(getattr(self, name))
-
-    def forbid(self, wrong: bool, rule: str, names: str) -> None:
-        """Raises SettingError for the settings `names` if they are wrong together; `rule` says what is allowed."""
-        if wrong:
-            raise SettingError(rule, **{name: getattr(self, name) for name in names.split()})
+        for name, values, needed in self.needs:
+            for other, allowed in needed.items() if getattr(self, name) in values else ():
+                if getattr(self, other) not in allowed:
+                    wanted = " or ".join(str(value).lower() for value in allowed)
+                    raise SettingError(
+                        f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
+                    )
+        for names, rule, is_wrong in self.rules:
+            if is_wrong(self):
+                raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
 
 
 def definitions(cls: Any) -> Mapping[str, Setting]:

@@ -61,9 +61,7 @@ def test_the_softmax_of_shared_embeddings_has_the_word_vectors_of_the_target(con
     "sizes", [{"output_rank": 3}, {"output_rank": 0, "maxout": 4}, {**SYSTEMS["luong-global"], "output_rank": 0}]
 )
 def test_shared_embeddings_need_equal_sizes(sizes):
-    rule = (
-        r"shared_embeddings = True does not go with embedding = 5: .* of [346] units; output_rank = 5 makes them equal"
-    )
+    rule = r"shared_embeddings = True does not go with embedding = 5: .*; output_rank = 5 makes them equal"
     with pytest.raises(SettingError, match=rule):
         dataclasses.replace(TINY, **sizes, shared_embeddings=True)
 
