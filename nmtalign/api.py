@@ -24,10 +24,9 @@ from nmtalign.settings.command_settings import (
     TranslateConfig,
     ViewConfig,
 )
-from nmtalign.settings.definition import Layer, definitions, naming, resolve
+from nmtalign.settings.definition import Layer, check_keys, definitions, naming, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
-    from nmtalign.settings.workspace import FilePair
+    from nmtalign.settings.definition import FilePair
     from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation

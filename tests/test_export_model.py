@@ -9,11 +9,10 @@ import torch
 from helpers.command_line import run_nmtalign
 
 from nmtalign.api import describe, export
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model
+from nmtalign.model_directory import load_model, load_tensors, save_tensors
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.translating.translator import Translator
 
 WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]

@@ -26,8 +26,7 @@ import nmtalign
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
-from nmtalign.search.beam_search import SearchOptions, beam_search
-from nmtalign.search.scorer import ModelScorer
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig

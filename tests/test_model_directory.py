@@ -9,12 +9,10 @@ import shutil
 import pytest
 import torch
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.errors import FormatError, NmtalignError
-from nmtalign.model_directory import describe_model, load_model
+from nmtalign.model_directory import DIGEST_PLACE, describe_model, load_model, save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import DIGEST_PLACE, save_tensors
 from nmtalign.training.checkpoints import create_run
 from nmtalign.translating.translator import Translator
 

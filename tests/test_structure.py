@@ -25,7 +25,6 @@ LAYERS = [
     {"errors", "version"},
     {"files", "processor"},
     {"settings"},
-    {"tensor_file"},
     {"hdf5", "figures"},
     {"text", "sample"},
     {"core"},

@@ -16,14 +16,13 @@ from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.core.devices import precision_notices, using_threads
+from nmtalign.core.numerics import precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.direction import check_pairs
-from nmtalign.text.languages import language_code, suffix_language
+from nmtalign.text.languages import check_pairs, language_code, suffix_language
 from nmtalign.text.lines import Shard, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__

@@ -19,8 +19,7 @@ from nmtalign.alignment.link_files import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import option
-from nmtalign.settings.workspace import FilePair
+from nmtalign.settings.definition import FilePair, option
 from nmtalign.text.link_counting import Links
 from nmtalign.version import __version__
 

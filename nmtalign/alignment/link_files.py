@@ -22,8 +22,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
-from nmtalign.settings.definition import option
-from nmtalign.settings.workspace import FilePair
+from nmtalign.settings.definition import FilePair, option
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_lines, shown
 from nmtalign.text.link_counting import (

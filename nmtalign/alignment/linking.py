@@ -32,7 +32,7 @@ from nmtalign.alignment.aligning import AlignmentRun
 from nmtalign.alignment.lexical import LexicalModel
 from nmtalign.alignment.links import SIDES
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.core.devices import using_threads
+from nmtalign.core.numerics import using_threads
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import (
@@ -47,14 +47,12 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
+from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
-from nmtalign.tensor_file import load_tensors, save_tensors
-from nmtalign.text.direction import check_spaces
-from nmtalign.text.languages import suffix_language
+from nmtalign.text.languages import check_spaces, suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
-from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import EOS, LEXICON, NO_WORD, UNK
+from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes

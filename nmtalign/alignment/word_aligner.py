@@ -23,11 +23,10 @@ from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, s
 from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
+from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.tensor_file import load_tensors, save_tensors
-from nmtalign.text.direction import TextFit
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers, Tokens, WholeWords, keep
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.text.languages import TextFit
+from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizers, Tokens, Vocabulary, WholeWords, keep
 
 _KIND = "word aligner"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates

@@ -29,6 +29,10 @@ from nmtalign.settings.definition import (
     SET,
     Layer,
     Setting,
+    Workspace,
+    check_keys,
+    given,
+    load_workspace,
     naming,
     option,
     resolve,
@@ -37,7 +41,6 @@ from nmtalign.settings.definition import (
     with_implied,
 )
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
-from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import bare_name
 

@@ -35,10 +35,9 @@ from nmtalign.reproduction.experiments import (
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
-from nmtalign.settings.definition import SECTIONS, select, toml
+from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
 from nmtalign.text.lines import reading
 
 NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]

@@ -12,7 +12,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
 from typing import Any
 
-from nmtalign.errors import Abandoned, NmtalignError, abandoned_if
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import NmtalignError
 
 _LINES, _CHARACTERS = 128, 20_000  # in a batch: a small request waits for no more than this part of a large one
 _PATIENCE = 10  # the time of a batch, as a multiple of the time to wait for the next requests of its clients

@@ -12,8 +12,7 @@ from nmtalign.alignment.export_formats import json_line
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
-from nmtalign.settings.definition import resolve, select
-from nmtalign.settings.workspace import check_keys
+from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request

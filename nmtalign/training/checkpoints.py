@@ -41,16 +41,18 @@ from nmtalign.model_directory import (
     PREVIOUS_STATE,
     STATE,
     check_files,
+    check_tensors,
     find_weights,
+    load_tensors,
     model_config,
+    read_metadata,
     read_settings,
+    save_tensors,
     write_settings,
 )
 from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
-from nmtalign.text.tokenizer import MODEL_FILES
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 
 _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it

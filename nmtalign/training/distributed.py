@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 import torch
 from torch import distributed, nn
 
-from nmtalign.core.devices import pick_device
-from nmtalign.data.batches import Indices
+from nmtalign.core.model import Indices
+from nmtalign.core.numerics import pick_device
 from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer

@@ -10,8 +10,9 @@ from statistics import median_high
 
 import torch
 
-from nmtalign.core.devices import keeping_generators
-from nmtalign.data.batches import Indices, load_batches
+from nmtalign.core.model import Indices
+from nmtalign.core.numerics import keeping_generators
+from nmtalign.data.batches import load_batches
 from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
 from nmtalign.training.checkpoints import Position, load_state

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.data.batches import Batch
+from nmtalign.core.model import Batch
 
 # From the inputs of a batch to (objective, sums over its real words, the negative log-likelihood first).
 Objective = Callable[..., tuple[Tensor, Tensor]]

@@ -12,12 +12,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmtalign.core.devices import keeping_generators, pick_device, picks_bf16, precision_notices
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, CopyIds, Indices, eligible, load_batches, plan_epoch
+from nmtalign.core.model import Batch, Indices, TranslationModel
+from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
+from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
-from nmtalign.errors import Abandoned, FormatError, InputError, TrainingError, UsageError
+from nmtalign.errors import FormatError, InputError, TrainingError, UsageError
 from nmtalign.files import CONFIG, folder_lock, sha256_of
 from nmtalign.model_directory import recorded_weights
 from nmtalign.settings.definition import SettingError

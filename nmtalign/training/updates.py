@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, Indices
+from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World

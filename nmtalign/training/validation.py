@@ -10,15 +10,14 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import BatchPolicy, CopyIds, Ids, Indices, eligible, load_batches, make_source, plan_epoch
+from nmtalign.core.model import Ids, Indices, TranslationModel, make_source
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
-from nmtalign.search.beam_search import SearchOptions, beam_search
-from nmtalign.search.scorer import ModelScorer
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.text.vocabulary import pair_ids
+from nmtalign.text.tokenizer import pair_ids
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity

@@ -47,7 +47,7 @@ from nmtalign.files import (
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.direction import InputCheck
+from nmtalign.text.languages import InputCheck
 from nmtalign.text.lines import (
     STDIN,
     Shard,
@@ -60,8 +60,7 @@ from nmtalign.text.lines import (
     reading,
     shown,
 )
-from nmtalign.text.tokenizer import Subwords, Tokenizers
-from nmtalign.text.vocabulary import lexicon_file
+from nmtalign.text.tokenizer import Subwords, Tokenizers, lexicon_file
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 

@@ -25,8 +25,7 @@ from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib, save, usual_settings
 from nmtalign.text.text_table import cut
-from nmtalign.text.tokenizer import letters_of
-from nmtalign.text.vocabulary import EOS
+from nmtalign.text.tokenizer import EOS, letters_of
 
 _CELL = 0.22  # inches
 _SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink

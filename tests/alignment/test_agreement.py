@@ -23,9 +23,9 @@ from nmtalign.alignment.linking import read_sides
 from nmtalign.alignment.word_aligner import Pieces, WordAligner, in_pieces, load_aligner, save_aligner
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER
+from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.text.lines import read_pairs
 
 Sides = tuple[tuple[list[str], list[str]], tuple[Sentences, Sentences]]

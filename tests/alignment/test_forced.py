@@ -15,16 +15,14 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced import STEPS_AHEAD, force, window_size
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
-from nmtalign.core.int8 import in_int8
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, make_batch
+from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.numerics import in_int8
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers, Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])

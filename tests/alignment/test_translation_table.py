@@ -8,7 +8,7 @@ import pytest
 
 from nmtalign.alignment.lexical import LexicalModel, pieces_of, spelled
 from nmtalign.alignment.linking import write_table
-from nmtalign.text.vocabulary import read_entries
+from nmtalign.text.tokenizer import read_entries
 
 
 def make_model(source: list[str], target: list[str], counts: np.ndarray) -> LexicalModel:

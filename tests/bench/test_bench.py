@@ -23,8 +23,7 @@ from bench.recipes import Job, Recipe, recipes  # noqa: E402
 from bench.texts import random_texts  # noqa: E402
 from bench.watch import watch  # noqa: E402
 from bench.workload import SYSTEM_SIZES, Shape, Size, random_workload  # noqa: E402
-from nmtalign.core.model import TranslationModel  # noqa: E402
-from nmtalign.data.batches import make_batch  # noqa: E402
+from nmtalign.core.model import TranslationModel, make_batch  # noqa: E402
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(

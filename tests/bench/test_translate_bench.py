@@ -22,10 +22,8 @@ from bench.texts import random_texts  # noqa: E402
 from bench.translate import TITLES  # noqa: E402
 from bench.workload import Size  # noqa: E402
 from nmtalign.core.inference import Inference  # noqa: E402
-from nmtalign.core.model import TranslationModel  # noqa: E402
-from nmtalign.data.batches import make_source  # noqa: E402
-from nmtalign.search.beam_search import SearchOptions, beam_search  # noqa: E402
-from nmtalign.search.scorer import ModelScorer  # noqa: E402
+from nmtalign.core.model import TranslationModel, make_source  # noqa: E402
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search  # noqa: E402
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(

@@ -10,8 +10,7 @@ import torch
 import nmtalign as api
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import read_settings
-from nmtalign.tensor_file import load_tensors
+from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.training.events import Started
 

@@ -19,7 +19,7 @@ from nmtalign.cli import app as start
 from nmtalign.cli.common import escaped, json_text
 from nmtalign.cli.old_names import current_command
 from nmtalign.errors import NO_MEMORY, FormatError
-from nmtalign.tensor_file import FORMAT_VERSION
+from nmtalign.model_directory import FORMAT_VERSION
 from nmtalign.version import __version__
 
 

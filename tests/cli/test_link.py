@@ -16,9 +16,9 @@ from nmtalign.alignment.link_files import parse_links, read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.errors import FormatError
 from nmtalign.files import read_json, sha256_of
+from nmtalign.model_directory import read_metadata
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import LinkConfig
-from nmtalign.tensor_file import read_metadata
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
 

@@ -16,8 +16,7 @@ from helpers.commands import COMMANDS, call
 import nmtalign
 from nmtalign.cli.app import main
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.settings.definition import SECTIONS, Settings, resolve
-from nmtalign.settings.workspace import load_workspace
+from nmtalign.settings.definition import SECTIONS, Settings, load_workspace, resolve
 
 
 @pytest.fixture(scope="module")

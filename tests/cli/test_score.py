@@ -22,8 +22,7 @@ import pytest
 from nmtalign import Translator
 from nmtalign.cli.common import name_files
 from nmtalign.scoring.metrics import bleu
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 WORDS = [
     "le",

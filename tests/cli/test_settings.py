@@ -13,11 +13,11 @@ import pytest
 from helpers.commands import COMMANDS, call
 
 from nmtalign.errors import FormatError, UsageError
+from nmtalign.model_directory import FORMAT_VERSION
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Setting, option, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, preset
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.tensor_file import FORMAT_VERSION
 
 VALUES: Mapping[str, Any] = {
     "max_time": "7m", "validate_every": "9m", "checkpoint_every": "9m", "max_memory": "3G", "shortlist": "70",

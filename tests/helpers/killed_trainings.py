@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from nmtalign.data.corpus import Corpus
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.trainer import Trainer
 

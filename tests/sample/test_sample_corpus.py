@@ -8,9 +8,8 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.sample.sample_corpus import configuration, write_sample
-from nmtalign.settings.definition import resolve
+from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.settings.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
 ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")

@@ -13,7 +13,8 @@ from helpers.command_line import run_nmtalign
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 from nmtalign import application
-from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import make_application
 from nmtalign.serving.http_server import HttpServer, bind
 from nmtalign.serving.served_models import ServedModel, ServedModels

@@ -22,8 +22,8 @@ from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}

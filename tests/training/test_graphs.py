@@ -10,8 +10,7 @@ import pytest
 import torch
 from helpers.recording import Again
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training import graphs
 from nmtalign.training.graphs import BatchBucket, GraphedLoss

@@ -10,13 +10,12 @@ import torch
 from helpers import trainings
 from helpers.recording import Again
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import load_batches, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.data.batches import load_batches
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model
+from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss

@@ -18,7 +18,7 @@ from helpers import killed_trainings
 from helpers.command_line import sets
 
 from nmtalign.cli.app import main
-from nmtalign.tensor_file import load_tensors
+from nmtalign.model_directory import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 
 SIZES = [

@@ -9,15 +9,14 @@ import torch
 from helpers import trainings
 from sacrebleu.metrics import BLEU
 
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import ResourceError, TrainingError, UsageError
 from nmtalign.files import folder_lock
-from nmtalign.model_directory import load_model
+from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training import checkpoints
 from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.checkpoints import find_checkpoint

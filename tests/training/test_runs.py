@@ -6,8 +6,8 @@ import pytest
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
+from nmtalign.model_directory import save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import save_tensors
 from nmtalign.training.checkpoints import (
     Position,
     create_run,

@@ -8,11 +8,11 @@ import random
 import pytest
 import torch
 
-from nmtalign import tensor_file
+from nmtalign import model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import (
     Position,
     find_checkpoint,
@@ -122,7 +122,7 @@ def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
     ("damage", "message"),
     [
         (lambda path: path.write_bytes(b""), "damaged, or not a safetensors file"),
-        (lambda path: tensor_file.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
+        (lambda path: model_directory.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
         (lambda path: checkpoints(path.parent, 12, fingerprint="other"), "belongs to another run"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
     ],
@@ -152,7 +152,9 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
 
 
 def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
-    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"})
+    model_directory.save_tensors(
+        tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"}
+    )
     found = find_checkpoint(tmp_path, RUN)
     assert (found.position, found.fingerprint) == (Position(update=3), "other")
 
@@ -162,7 +164,7 @@ def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
     ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
 )
 def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
-    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})
+    model_directory.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: not a checkpoint of a training"):
         find_checkpoint(tmp_path, RUN)
 
@@ -186,7 +188,7 @@ def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path
     other = TranslationModel(ModelConfig(7, 9, embedding=3, hidden=hidden, attention_hidden=3, maxout=2))
     tensors = {f"model.{name}": tensor for name, tensor in other.state_dict().items()}
     tensors |= {f"optimizer.{name}": torch.zeros(shape) for name, shape in values.items()}
-    tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
+    model_directory.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
         load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
 
@@ -240,7 +242,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
     def full(tensor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_file, "_bytes_of", full)
+    monkeypatch.setattr(model_directory, "_bytes_of", full)
     for save in (
         lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
         lambda: save_best(tmp_path, model, 9, RUN),

@@ -8,7 +8,7 @@ import torch
 from helpers.score_tables import WatchedScorer
 
 from nmtalign import Translator
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs
 
