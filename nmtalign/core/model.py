@@ -2,9 +2,9 @@
 
 Read this file first. RNNsearch and RNNencdec (sections 2.2 and 3, appendix A) are its default parts: the recurrent
 encoder in this file turns the source into annotations, the decoder (`decoder`) runs along the target words, updates its
-state (`cells`) and attends to the annotations (`attention`), and the readout gives the probabilities of the words. Other
-systems have other parts with the same interface, which the constructor chooses. Search uses a model that is prepared
-for it (`inference`).
+state (`cells`) and attends to the annotations (`attention`), and the readout gives the probabilities of the words.
+Other systems have other parts with the same interface, which the constructor chooses. Search uses a model that is
+prepared for it (`inference`).
 """
 
 import dataclasses
