@@ -460,7 +460,7 @@ def serve(
     layer = _layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
     need_server()
-    from nmtalign.serving.http_server import run_server
+    from nmtalign.serving.application import run_server
 
     with naming(layer) if settings else nullcontext():
         run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)

@@ -8,7 +8,6 @@
 | tokenizer.json                      | the settings of the tokenisers                                                |
 | source.spm, target.spm              | the SentencePiece models, if the model uses them                              |
 | best.safetensors                    | the weights of the best validation                                            |
-| best.previous.safetensors           | the weights of the previous best validation                                   |
 | last.safetensors                    | the weights of the last checkpoint                                            |
 | training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)       |
 | training_state.previous.safetensors | the previous checkpoint                                                       |
@@ -72,7 +71,7 @@ if TYPE_CHECKING:
 
     from nmtalign.core.model import TranslationModel
 
-BEST, PREVIOUS_BEST, LAST = "best.safetensors", "best.previous.safetensors", "last.safetensors"
+BEST, LAST = "best.safetensors", "last.safetensors"
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
@@ -197,7 +196,7 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
 
 def find_weights(folder: Path, which: Which) -> Path:
     """The file of the requested weights; before the first validation, the best weights are the last ones."""
-    for name in (BEST, PREVIOUS_BEST, LAST) if which == "best" else (LAST,):
+    for name in (BEST, LAST) if which == "best" else (LAST,):
         if (folder / name).is_file():
             return folder / name
     raise FormatError(f"{folder}: has no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")

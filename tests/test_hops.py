@@ -32,7 +32,6 @@ from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
-from nmtalign.training.updates import cut_groups
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
@@ -94,12 +93,12 @@ def test_one_update(name, reversal, tmp_path):
     setup = TrainingSetup(reversal, tmp_path / "model", sizes_of(name, reversal), CONFIG, World(torch.device("cpu")))
     setup.build(print)
     setup.model.train()
-    groups = cut_groups(setup.pairs, setup.plan(0), 1)
+    groups = setup.groups(setup.plan(0))
 
     def update():
         group = next(groups)
-        batches = load_batches(setup.pairs, group.plan, False, setup.complete)
-        assert math.isfinite(setup.updater.update(group, batches, 1.0).norm)
+        batches = load_batches(setup.pairs, group, False, setup.complete)
+        assert math.isfinite(setup.updater.update(group, batches, 1.0)[0])
 
     update()  # what is computed once for a process, or for an optimiser, is not counted, whichever test comes first
     with Hops() as hops:

@@ -251,15 +251,8 @@ def test_a_changed_file_gives_the_same_model_or_an_error_of_one_line(folder):
     assert translations() == expected
 
 
-def test_the_best_weights_before_are_taken_where_a_kill_left_no_others(folder):
-    (folder / "best.safetensors").rename(folder / "best.previous.safetensors")
-    assert load_model(folder, device="cpu").weights_file.name == "best.previous.safetensors"
-    with pytest.raises(FormatError, match=r"has no weights yet \(last\.safetensors\)"):
-        load_model(folder, device="cpu", which="last")
-
-
 def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, folder):
-    for name in ("training_state", "training_state.previous", "best.previous"):
+    for name in ("training_state", "training_state.previous"):
         (folder / f"{name}.safetensors").write_text("")
     (folder / ".best.safetensors.1.partial").write_text("")
     config = load_model(folder, device="cpu").model.config

@@ -106,7 +106,7 @@ class Validator:
         share = len(dev) / (len(dev) + AS_SLOW * count)  # of the loss in the work
         self._progress(0.0)
         self._model.eval()
-        nll, words, sentences = self._world.all_reduce_sum(self._loss(share))
+        nll, words, sentences = self._world.all_reduce(self._loss(share), "sum")
         # A model that has diverged has no best word; the training loop notices this itself.
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
@@ -126,8 +126,8 @@ class Validator:
         Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
         """
         rest = iter(parts)
-        for number in range(int(self._world.all_reduce_max([count])[0]) + 1):
-            if self._world.all_reduce_max([self._asked()])[0]:
+        for number in range(int(self._world.all_reduce([count], "max")[0]) + 1):
+            if self._world.all_reduce([self._asked()], "max")[0]:
                 raise Abandoned
             if number < count:
                 yield next(rest)

@@ -211,7 +211,7 @@ def _model(path: Path) -> TranslationModel:
 
 
 def _read_state(folder: Path) -> object:
-    model, found = _model(folder / "model"), find_checkpoint(folder / "model", None)
+    model, found = _model(folder / "model"), find_checkpoint(folder / "model")
     if found is None:
         return None
     position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))

@@ -120,16 +120,6 @@ def test_a_full_queue_refuses_and_recovers(recorder):
     queue.close()
 
 
-def test_a_cancelled_job_is_dropped(queue, recorder):
-    first = held(queue, recorder)
-    dropped, kept = submit(queue, recorder, "dropped"), submit(queue, recorder, "kept")
-    assert dropped.cancel()
-    recorder.free.set()
-    assert kept.result(SECONDS)
-    assert first.result(SECONDS)
-    assert recorder.batches == [["first"], ["kept"]]
-
-
 def test_work_ends_once_no_job_of_its_batch_waits(queue, recorder):
     """A batch of three jobs goes on while one of them waits."""
     ended = threading.Event()
