@@ -335,12 +335,11 @@ class FileTranslation:
                 source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    assert entry.alignment is not None  # noqa: S101 - the model has attention
                     target_index = tokenizers.target.word_index(entry.tokens)
                     writer.append(
                         source_words,
                         tokenizers.target.words(entry.tokens),
-                        merge_pieces(entry.alignment, source_index, target_index),
+                        merge_pieces(cast(Array, entry.alignment), source_index, target_index),
                         entry.log_prob if source else math.nan,
                         number,
                         token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index)
