@@ -168,7 +168,7 @@ def test_rescore(shell, workspace, tmp_path):
     models = workspace / "model", workspace / "model"
     output = shell("rescore.sh", *models, workspace / "test.en", workspace / "test.fr", cwd=tmp_path)
     assert output.count("BLEU") >= 3
-    # It is one model: an entry keeps its score if its text is tokenised as it was written, and such entries their order.
+    # It is one model: an entry keeps its score, and its order, if its text is tokenised as it was written.
     written, rescored = (
         [line.split(" ||| ") for line in (tmp_path / name).read_text().split("\n")[:-1]]
         for name in ("nbest.txt", "rescored.txt")
