@@ -40,9 +40,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 157)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
-    "translate": ("translate", (34, 340)),
+    "translate": ("translate", (34, 335)),
 }
 
 
