@@ -11,7 +11,8 @@ from concurrent.futures import Future, InvalidStateError
 from itertools import accumulate
 from typing import Any
 
-from nmtalign.errors import Abandoned, NmtalignError, abandoned_if
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import NmtalignError
 
 _LINES, _CHARACTERS = 128, 20_000  # in a batch: a small request waits for no more than this part of a large one
 

@@ -11,8 +11,7 @@ from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
-from nmtalign.settings.definition import resolve, select
-from nmtalign.settings.workspace import check_keys
+from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request

@@ -46,7 +46,7 @@ from nmtalign.files import (
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.direction import InputCheck
+from nmtalign.text.languages import InputCheck
 from nmtalign.text.lines import (
     STDIN,
     Shard,
@@ -59,8 +59,7 @@ from nmtalign.text.lines import (
     reading,
     shown,
 )
-from nmtalign.text.tokenizer import Subwords, Tokenizers
-from nmtalign.text.vocabulary import lexicon_file
+from nmtalign.text.tokenizer import Subwords, Tokenizers, lexicon_file
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 
@@ -339,7 +338,7 @@ class FileTranslation:
                     writer.append(
                         source_words,
                         tokenizers.target.words(entry.tokens),
-                        merge_pieces(cast(Array, entry.alignment), source_index, target_index),
+                        merge_pieces(cast(Array, entry.alignment), source_index, target_index),  # it has attention
                         entry.log_prob if source else math.nan,
                         number,
                         token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index)

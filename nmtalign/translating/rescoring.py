@@ -13,16 +13,15 @@ from typing import Any, BinaryIO
 
 import torch
 
-from nmtalign.core.devices import in_halves
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
+from nmtalign.core.numerics import in_halves
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.search.scorer import force
+from nmtalign.search.beam_search import force
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.direction import check_pairs
+from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import EOS, UNK_ID
+from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
 from nmtalign.translating.file_translation import are_files, fixed, one_line
 from nmtalign.translating.translator import Translator, Workers, windows
 

@@ -27,24 +27,32 @@ import numpy as np
 import psutil
 import torch
 
-from nmtalign.core.devices import in_halves, inference_precision, precision_notices, using_threads
 from nmtalign.core.inference import Inference
-from nmtalign.core.int8 import in_int8
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
+from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
 from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
-from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions, beam_search
+from nmtalign.search.beam_search import (
+    Array,
+    Ensemble,
+    Hypothesis,
+    ModelScorer,
+    Scorer,
+    Scoring,
+    SearchOptions,
+    beam_search,
+)
 from nmtalign.search.candidates import CandidateLists, Candidates
 from nmtalign.search.phrases import Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
-from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
     Layer,
     SettingError,
     byte_count,
+    check_keys,
     field_names,
     naming,
     resolve,
@@ -52,10 +60,8 @@ from nmtalign.settings.definition import (
     with_implied,
 )
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
-from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 

@@ -20,8 +20,7 @@ import pytest
 
 from nmtalign import Translator
 from nmtalign.cli.common import name_files
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 WORDS = [
     "le",

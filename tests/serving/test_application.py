@@ -13,7 +13,8 @@ from helpers.command_line import run_nmtalign
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 from nmtalign import application
-from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from nmtalign.errors import check_wanted
+from nmtalign.core.numerics import check_wanted
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError
 
 SECONDS = 60

@@ -24,8 +24,7 @@ from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, Tokenizers, Vocabulary
 from nmtalign.translating.requests import Request
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translation, Translator
