@@ -38,9 +38,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (8, 76), "small": (8, 77), "luong-global": (8, 67)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 46)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 304)),
-    "translate": ("translate", (21, 332)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (14, 158)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 302)),
+    "translate": ("translate", (21, 331)),
 }
 
 

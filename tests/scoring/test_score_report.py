@@ -92,7 +92,6 @@ def test_upper_ends_become_buckets_with_both_ends_in_them():
     lengths = np.array([0, 1, 10, 11, 20, 21, 22, 500])
     members = {bucket.label: lengths[bucket.members(lengths)].tolist() for bucket in parse_buckets("10, 20,21")}
     assert members == {"0": [0], "1-10": [1, 10], "11-20": [11, 20], "21": [21], ">21": [22, 500]}
-    assert parse_buckets("1, 5, 10, ..., 20") == parse_buckets("1,5,10,15,20")
 
 
 @given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
@@ -106,7 +105,7 @@ def test_every_length_is_in_one_bucket_and_cumulative_ones_contain_those_before(
     assert members[-1].all()
 
 
-WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,...,60 10,20,...,55 20,10,...,5 10,20,..."
+WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,20,...,60"
 
 
 @pytest.mark.parametrize("text", ["", *WRONG.split(), "9" * 30])
