@@ -177,8 +177,11 @@ def test_another_corpus_names_what_differs(run):
 
 
 def test_languages_without_spaces_get_subwords(run, folder):
-    for name, line in (("zh", "我喜欢读书和看电影"), ("en", "I like to read books and to watch films")):
-        (folder / f"asia.{name}").write_text(f"{line}\n" * 200, "utf-8")
+    for name, line in (("zh", "我 喜 欢 读 书 和 看 电 影"), ("en", "I like to read books and to watch films")):
+        words = line.split()
+        turned = (words[i % len(words) :] + words[: i % len(words)] for i in range(200))
+        joint = "" if name == "zh" else " "
+        (folder / f"asia.{name}").write_text("".join(f"{joint.join(one)}\n" for one in turned), "utf-8")
     code, _, lines = run("prep asia.zh asia.en --size 12:25 -o asia")
     assert code == 0
     assert "nmtalign: zh is written without spaces between words: the vocabulary is unigram pieces" in lines
