@@ -49,7 +49,6 @@ def test_version(here):
         (["train", "--config", "absent.toml"], 2, "absent.toml"),
         (["train", "nowhere"], 4, "nowhere: no prepared corpus here"),
         (["info", "nowhere"], 4, "nowhere: no such file or folder"),
-        (["translate", "-m", "nowhere"], 4, "nowhere: no nmtalign model here"),
         (["prep", "no.en", "no.fr"], 3, "no.en"),
         (["sample", "/dev/null/x"], 5, "/dev/null/x"),
     ],
@@ -277,11 +276,6 @@ def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, caps
 
     monkeypatch.setattr(start, "_dispatch", fail)
     assert (start.run(["info"]), capsys.readouterr().err) == (5, f"nmtalign: error: {NO_MEMORY}\n")
-
-
-def test_a_name_that_speaks_of_memory_is_no_lack_of_it(here):
-    assert here("info", "out of memory")[0] == 4
-    assert here("out of memory")[0] == 2
 
 
 def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):

@@ -29,12 +29,6 @@ def test_a_busy_machine_makes_threads_sleep(fresh, busy, policy):
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
-def test_the_environment_has_precedence(fresh):
-    fresh.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    choose_wait_policy(lambda: 2.0)
-    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
-
-
 def test_what_other_processes_use_is_counted(fresh):
     fresh.setattr(common, "_BEGAN", common._clocks())
     own = time.process_time()

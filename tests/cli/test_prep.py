@@ -65,6 +65,7 @@ def test_json_and_standard_input(tmp_path: Path) -> None:
     options = ["--source-language", "en", "--format", "json", "-o", "d"]
     done = nmtalign(tmp_path, "prep", "-", texts[1], *options, stdin=(tmp_path / texts[0]).read_bytes())
     assert done.returncode == 0, done.stderr
+    assert "nmtalign: no dev set: " in done.stderr
     summary = json.loads(done.stdout)
     assert summary["splits"]["train"]["kept"] == 30
     assert summary["splits"]["train"]["source"]["unknown_rate"] == 0
