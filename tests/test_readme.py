@@ -142,9 +142,8 @@ def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, cap
 
 @pytest.mark.parametrize(("page", "time"), [(GUIDE, "2h"), (TUTORIAL, "")])
 def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
-    from nmtalign.settings.definition import resolve
+    from nmtalign.settings.definition import load_workspace, resolve
     from nmtalign.settings.training_settings import TrainingConfig
-    from nmtalign.settings.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
     path.write_text(blocks("toml", page)[0])

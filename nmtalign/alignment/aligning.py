@@ -16,14 +16,13 @@ from nmtalign.alignment.link_files import ErrorRates, GoldFile
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.core.devices import precision_notices, using_threads
+from nmtalign.core.numerics import precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.direction import check_pairs
-from nmtalign.text.languages import language_code, suffix_language
+from nmtalign.text.languages import check_pairs, language_code, suffix_language
 from nmtalign.text.lines import Shard, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
@@ -229,8 +228,9 @@ class AlignmentRun:
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
             self._notify(f"warning: {shown(self._texts[0])}: {note}")
         if gold is not None:
-            summary.rates, summary.signature = gold.finish(), self._signature(gold)
-            if note := turned_note(gold.file, gold.counts, gold.turned):
+            counts = gold.finish()
+            summary.rates, summary.signature = counts.rates(), self._signature(gold, counts.sure)
+            if note := turned_note(gold.file, gold.found, list(map(gold.file.pair, range(len(gold.found))))):
                 self._notify(note)
 
     def left(self) -> str:
@@ -299,16 +299,16 @@ class AlignmentRun:
             return least_weight(config.symmetrize, config.threshold)
         return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
 
-    def _signature(self, gold: GoldFile) -> str:
+    def _signature(self, gold: GoldFile, sure: int) -> str:
         config, threshold = self.config, self._threshold()
         parts = {
             f"links:{config.links}": config.symmetrize not in SOFT_METHODS,
             f"symmetrize:{config.symmetrize}": config.symmetrize is not None,
             f"threshold:{threshold:g}": threshold > 0,
             f"reading:{config.reading}": config.reading != "current",
-            f"gold:{gold.path.name}{',target-first' if gold.reverse else ''}": True,
-            f"pairs:{gold.pairs}": True,
-            f"sure:{gold.counts.sure}": True,
+            f"gold:{Path(gold.file.name).name}{',target-first' if gold.file.reverse else ''}": True,
+            f"pairs:{len(gold.found)}": True,
+            f"sure:{sure}": True,
             f"model:{'+'.join(found[:12] for found in self._hashes())}": True,
             f"nmtalign:{__version__}": True,
         }

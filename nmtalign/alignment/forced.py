@@ -38,15 +38,13 @@ from nmtalign.alignment.links import (
     hard_links,
     merge_starts,
 )
-from nmtalign.core.devices import in_halves
-from nmtalign.core.model import Forced, TranslationModel
-from nmtalign.data.batches import Batch, make_batch
+from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
+from nmtalign.core.numerics import in_halves
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.training_settings import Order
-from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, keep
-from nmtalign.text.vocabulary import EOS_ID, Vocabulary
+from nmtalign.text.tokenizer import EOS_ID, WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, Vocabulary, keep
 
 Lines = tuple[str, str]
 T = TypeVar("T")

@@ -23,7 +23,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
 from nmtalign.report.document import DataTable
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import FilePair, PathPair, Workspace
+from nmtalign.settings.definition import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
 from nmtalign.text.lines import open_bytes, shown
 from nmtalign.text.parallel import languages_of_columns

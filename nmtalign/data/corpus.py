@@ -27,8 +27,7 @@ import numpy.typing as npt
 from nmtalign.errors import FormatError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of, parse_json, sha256_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary
 
 CORPUS_FILE = "corpus.h5"
 VOCABULARY_FILES = SOURCE_VOCABULARY, TARGET_VOCABULARY

@@ -9,9 +9,19 @@ from nmtalign.data.corpus import SIDES
 from nmtalign.data.corpus_writer import Summary, Vocabularies
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import PathPair
-from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, other_language, traces, unknown_words
-from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
+from nmtalign.settings.definition import PathPair
+from nmtalign.text.languages import (
+    MOST_UNKNOWN,
+    TextFit,
+    exchanged,
+    has_no_spaces,
+    is_unspaced,
+    not_raw,
+    other_language,
+    suffix_language,
+    traces,
+    unknown_words,
+)
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import Tokenizers, has_rules
 

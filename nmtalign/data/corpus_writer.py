@@ -30,9 +30,8 @@ from nmtalign.data.pipeline import Chunk
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, is_left_behind, lock, make_folder, sha256_of
 from nmtalign.hdf5 import created, format_of, write_attributes
-from nmtalign.settings.workspace import SUMMARY_FILE, stored_texts
-from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary, is_word
+from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabulary, is_word
 from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nmtalign.data.batches import Batch
+from nmtalign.core.model import Batch
 from nmtalign.data.corpus import Corpus, SplitSide
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown

@@ -29,13 +29,21 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG, disk_errors
 from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import SettingError, pair_of_sizes, resolve, select
-from nmtalign.settings.workspace import PathPair
+from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import Counts, SentencePieces, Subwords, Tokenizers, blanks_to_spaces
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
+from nmtalign.text.tokenizer import (
+    EOS,
+    UNK,
+    Counts,
+    SentencePieces,
+    Subwords,
+    Tokenizers,
+    Vocabulary,
+    blanks_to_spaces,
+    load_vocabularies,
+)
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.

@@ -11,15 +11,8 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.data.batches import (
-    AHEAD,
-    BatchPolicy,
-    eligible,
-    load_batches,
-    make_batch,
-    make_source,
-    plan_epoch,
-)
+from nmtalign.core.model import make_batch, make_source
+from nmtalign.data.batches import AHEAD, BatchPolicy, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split, SplitSide
 
 

@@ -24,7 +24,7 @@ from faults.processes import TRAIN, Ended, Process, Workspace, limit_files, run
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.files import read_json
-from nmtalign.tensor_file import load_tensors
+from nmtalign.model_directory import load_tensors
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
 _SIZES = (0, 1, 100, 511, 512, 4095, 4096, 4097)  # bytes of files and disks, beside random ones

@@ -34,17 +34,14 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.hdf5 import seal
-from nmtalign.model_directory import load_model, model_config, read_settings
+from nmtalign.model_directory import BLANK_DIGEST, DIGEST_PLACE, load_model, model_config, read_settings
 from nmtalign.settings import command_settings
-from nmtalign.settings.definition import resolve
+from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import load_workspace
-from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
 from nmtalign.text.lines import read_lines
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary, read_entries
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary, read_entries
 from nmtalign.training.checkpoints import find_checkpoint, load_state
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.translating.file_translation import Inputs
@@ -214,7 +211,7 @@ def _model(path: Path) -> TranslationModel:
 
 
 def _read_state(folder: Path) -> object:
-    model, found = _model(folder / "model"), find_checkpoint(folder / "model", None)
+    model, found = _model(folder / "model"), find_checkpoint(folder / "model")
     if found is None:
         return None
     position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))

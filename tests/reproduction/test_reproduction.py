@@ -17,8 +17,8 @@ from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import ReproduceConfig
+from nmtalign.settings.definition import load_workspace
 from nmtalign.settings.presets import PRESETS
-from nmtalign.settings.workspace import load_workspace
 
 SMALLEST = {"embedding": 8, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "bleu_sentences": 2}
 TWO = "RNNencdec-50,RNNsearch-50"

@@ -13,9 +13,9 @@ from helpers.command_line import run_nmtalign
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 from nmtalign import application
-from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
-from nmtalign.serving.application import make_application
-from nmtalign.serving.http_server import HttpServer, bind
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.settings.definition import field_names
@@ -444,7 +444,7 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
         models = ServedModels([Translator.load(english)], AlignConfig())
-        server = HttpServer(make_application(models, config, print), config, bound, lambda: None)
+        server = make_server(make_application(models, config, print), config)
         serve = in_thread(lambda: server.run([bound]))
         assert early() == 200
         server.should_exit = True

@@ -110,12 +110,6 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
     assert "a useful model needs about 2.5 (1,012 updates)" in notice
 
 
-def test_the_time_of_earlier_runs_counts():
-    advice, notices = advise(words=4_000_000, updates_in_epoch=4000, max_time="12m")
-    advice.check_budget(1000, 600.0, 0.6, is_known=True)
-    assert "(1,200 updates)" in notices[0]
-
-
 def test_the_advice_of_a_run_of_seconds_names_a_budget():
     for updates, ending in ((3, r"--max-time \d+m$"), (0, "a larger budget$")):
         advice, notices = advise(max_time="5s")

@@ -1,6 +1,7 @@
 """The optimisers and clipping against PyTorch's own."""
 
 import copy
+import math
 import subprocess
 import sys
 
@@ -55,7 +56,7 @@ def compare_with_pytorch(ours, clip, count):
         ours.backward(ids)
         norm = descend(optimizer, 0.5, clip)
         theirs.backward(ids)
-        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf))
+        assert norm == pytest.approx(float(nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf)))
         reference.step()
         reference.zero_grad()
         assert all(weight.grad is None for weight in ours.parameters())
@@ -85,23 +86,6 @@ def test_adam_with_clipping_is_pytorchs(name, clip):
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adamw"])
-@pytest.mark.parametrize("clip", [0.0, 0.7])
-def test_a_step_that_does_not_wait_for_the_norm_is_the_same(name, clip):
-    config = TrainingConfig(optimizer=name)
-    models = [words().float(), words().float()]
-    optimizers = [make_optimizer(model.parameters(), config) for model in models]
-    for number, ids in enumerate(batches(6)):
-        for on_device, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
-            model.backward(ids)
-            if number == 3:
-                model.matrix.grad[0, 0] = torch.inf
-            descend(optimizer, 0.1, clip, on_device=bool(on_device))
-        for waits, other in zip(*(model.parameters() for model in models), strict=True):
-            torch.testing.assert_close(waits, other, rtol=1e-5, atol=1e-6)
-            assert waits.isfinite().all()
-
-
-@pytest.mark.parametrize("name", ["adadelta", "adamw"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     model = words()
@@ -112,29 +96,9 @@ def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     before, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.values())
     model.backward(batches(1)[0])
     model.matrix.grad[0, 0] = bad
-    assert not descend(optimizer, 0.1, 1.0).isfinite()
+    assert not math.isfinite(descend(optimizer, 0.1, 1.0))
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     torch.testing.assert_close(optimizer.values(), state, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", ["adadelta", "adamw"])
-def test_a_state_that_was_saved_goes_on_as_if_nothing_had_happened(name):
-    config = TrainingConfig(optimizer=name)
-
-    def run(stop):
-        model = words().float()
-        optimizer = make_optimizer(model.parameters(), config)
-        for number, ids in enumerate(batches(10)):
-            if number == stop:
-                saved = copy.deepcopy(optimizer.values())
-                optimizer = make_optimizer(model.parameters(), config)
-                optimizer.restore(saved)
-            model.backward(ids)
-            descend(optimizer, 0.1, 1.0)
-        return list(model.parameters())
-
-    for whole, resumed in zip(run(None), run(5), strict=True):
-        assert torch.equal(whole, resumed)
 
 
 def test_no_optimiser_imports_pytorchs_compiler():
