@@ -11,6 +11,7 @@ One process reports an error: rank 0 if it failed too, else the first that faile
 import contextlib
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -52,7 +53,7 @@ class World:
         """`store` is that of torchrun; it tells whether another process has failed. Without it nothing is sent."""
         self.device, self.rank, self.size, self._store = device, rank, size, store
         self.is_main = rank == 0  # this process writes files and emits events
-        self.update, self._flat = 0, torch.empty(0)  # the update is named in messages
+        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)  # the update is named in messages
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
@@ -95,6 +96,12 @@ class World:
             with self._connected():
                 distributed.all_reduce(numbers, getattr(distributed.ReduceOp, operation.upper()))
         return numbers.tolist()
+
+    def begin(self, update: int) -> None:
+        """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
+        self.update = update
+        if self._store is not None and os.getppid() != self._parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""

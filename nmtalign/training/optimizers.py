@@ -32,8 +32,11 @@ class Optimizer(torch.optim.Optimizer):
     add_param_group = inspect.unwrap(torch.optim.Optimizer.add_param_group)
     kept: tuple[str, ...]  # names of the values that are kept, each with the shape of its weight; "step" is a number
 
-    def descend(self, rate: float, scale: float = 1.0) -> None:
-        """Makes one step with a learning rate on the gradients times `scale`."""
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
+        """Makes one step with a learning rate on the gradients times `scale`.
+
+        A scale that is not finite changes nothing.
+        """
         raise NotImplementedError
 
     def weights(self) -> list[nn.Parameter]:
@@ -62,16 +65,20 @@ class Optimizer(torch.optim.Optimizer):
         self.state.update(state)
 
 
-def descend(optimizer: Optimizer, rate: float, clip_norm: float) -> float:
+def descend(optimizer: Optimizer, rate: float, clip_norm: float, on_device: bool | None = None) -> Tensor:
     """Makes one step along the clipped gradients and removes them; returns the norm that they had.
 
     The gradient is read once for its norm and once by the step, which multiplies it by the factor that clips it. A
-    gradient whose norm is not finite changes nothing. `clip_norm` 0 = no clipping.
+    gradient whose norm is not finite changes nothing. `clip_norm` 0 = no clipping. With `on_device`, the default on a
+    GPU, the host does not wait for the norm if the optimiser is PyTorch's fused Adam; Adadelta waits.
     """
     weights = optimizer.weights()
-    norm = float(get_total_norm([weight.grad for weight in weights if weight.grad is not None]))
-    if math.isfinite(norm):
-        optimizer.descend(rate, min(1.0, clip_norm / (norm + 1e-6)) if clip_norm else 1.0)
+    norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
+    if norm.is_cuda if on_device is None else on_device:
+        scale = (clip_norm / (norm + 1e-6)).clamp(max=1.0) if clip_norm else torch.ones_like(norm)
+        optimizer.descend(rate, torch.where(norm.isfinite(), scale, torch.nan))
+    elif math.isfinite(length := float(norm)):
+        optimizer.descend(rate, min(1.0, clip_norm / (length + 1e-6)) if clip_norm else 1.0)
     for weight in weights:
         weight.grad = None
     return norm
@@ -92,13 +99,16 @@ class Adam(Optimizer, torch.optim.AdamW):
         ]
         super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
-    def descend(self, rate: float, scale: float = 1.0) -> None:
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
+        if isinstance(scale, float) and not math.isfinite(scale):
+            return
         device = self.param_groups[0]["params"][0].device
-        if device.type == "mps":  # its kernel ignores `grad_scale`
+        if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
             torch._foreach_mul_([weight.grad for weight in self.weights() if weight.grad is not None], scale)
             scale = 1.0
-        # The kernel divides the gradient by `grad_scale` as it reads it.
-        self.grad_scale = None if scale == 1 else torch.as_tensor(1 / scale, device=device)
+        # The kernel divides the gradient by `grad_scale` as it reads it; `found_inf` 1 changes nothing.
+        self.grad_scale = None if isinstance(scale, float) and scale == 1 else torch.as_tensor(1 / scale, device=device)
+        self.found_inf = (~scale.isfinite()).to(torch.float32) if isinstance(scale, Tensor) else None
         for group in self.param_groups:
             group["lr"] = rate
         self.step()
@@ -118,7 +128,10 @@ class Adadelta(Optimizer):
         self._rho, self._epsilon = rho, epsilon
 
     @torch.no_grad()
-    def descend(self, rate: float, scale: float = 1.0) -> None:
+    def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
+        scale = float(scale)
+        if not math.isfinite(scale):
+            return
         share = (1 - self._rho) * scale**2
         for weight in self.weights():
             if weight.grad is None:

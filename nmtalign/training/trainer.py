@@ -270,7 +270,6 @@ class Trainer:
         for notice in [*precision_notices(self.config.precision, self.device), *guide_note]:
             self._emit(Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
-        self._measured_from = position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self._displays = Every("displays", "1s", -math.inf)
@@ -304,10 +303,8 @@ class Trainer:
         """Makes one update, unless its gradient is not finite."""
         position, done = self.position, self._done()
         position.update += 1
-        self.world.update = position.update
+        self.world.begin(position.update)
         self._updates_done += 1
-        if self._updates_done == 2:  # the first one takes longer: it is left out as soon as there is another
-            self._measured_from = position.seconds
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)
         position.rise = max(position.rise, warm_up(self.config, position.update, after))
@@ -464,7 +461,7 @@ class Trainer:
 
     def _pace(self) -> float:
         """The seconds per update of this run, with the validations and checkpoints between the updates; 0 = unknown."""
-        return (self.position.seconds - self._measured_from) / max(1, self._updates_done - 1)
+        return (self.position.seconds - self._began_at) / self._updates_done if self._updates_done else 0.0
 
     def _done(self) -> float:
         return self.budget.done(self.position.update, self._epochs(), self.position.seconds)

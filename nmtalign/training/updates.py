@@ -102,7 +102,8 @@ class Updater:
         Returns the norm of the gradient before clipping, and the minibatches of this process with their sums.
         """
         minibatches = self.gradient(group, batches)
-        return descend(self._optimizer, rate, self._config.clip_norm), minibatches
+        norm = descend(self._optimizer, rate, self._config.clip_norm)
+        return float(norm), minibatches  # a GPU has the whole update to do when the host waits for the norm
 
     def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""

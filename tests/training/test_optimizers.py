@@ -86,6 +86,23 @@ def test_adam_with_clipping_is_pytorchs(name, clip):
 
 
 @pytest.mark.parametrize("name", ["adadelta", "adamw"])
+@pytest.mark.parametrize("clip", [0.0, 0.7])
+def test_a_step_that_does_not_wait_for_the_norm_is_the_same(name, clip):
+    config = TrainingConfig(optimizer=name)
+    models = [words().float(), words().float()]
+    optimizers = [make_optimizer(model.parameters(), config) for model in models]
+    for number, ids in enumerate(batches(6)):
+        for on_device, (model, optimizer) in enumerate(zip(models, optimizers, strict=True)):
+            model.backward(ids)
+            if number == 3:
+                model.matrix.grad[0, 0] = torch.inf
+            descend(optimizer, 0.1, clip, on_device=bool(on_device))
+        for waits, other in zip(*(model.parameters() for model in models), strict=True):
+            torch.testing.assert_close(waits, other, rtol=1e-5, atol=1e-6)
+            assert waits.isfinite().all()
+
+
+@pytest.mark.parametrize("name", ["adadelta", "adamw"])
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     model = words()
