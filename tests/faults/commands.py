@@ -29,7 +29,8 @@ from nmtalign.model_directory import load_tensors
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
 _SIZES = (0, 1, 100, 511, 512, 4095, 4096, 4097)  # bytes of files and disks, beside random ones
 _KILLED = {-signal.SIGKILL, -signal.SIGALRM, 0}
-_TIMES = ("seconds", "per_second", "date")  # parts of the names of values that differ between equal runs
+# Parts of the names of values that differ between equal runs; reports, which note the excess, come at times.
+_TIMES = ("seconds", "per_second", "date", "excess")
 
 Prepare = Callable[[], object]  # runs in the process of a command before it
 
