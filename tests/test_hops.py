@@ -39,7 +39,7 @@ UPDATE = {"rnnsearch-50": (8, 76), "small": (8, 77), "luong-global": (8, 67)}  #
 BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 46)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (14, 158)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 302)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (20, 302)),
     "translate": ("translate", (21, 331)),
 }
 

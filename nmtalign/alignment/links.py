@@ -3,6 +3,7 @@
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.settings.command_settings import LinkMethod
+from nmtalign.settings.command_settings import AlignConfig, LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
+Lines = tuple[str, str]  # of a source and a target text
 SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
@@ -185,3 +187,62 @@ def _with_end(word_index: Sequence[int]) -> NDArray[np.int64]:
 def format_links(links: Iterable[Link]) -> str:
     """Returns links in Pharaoh's format, source first: "0-0 2-1"."""
     return " ".join(f"{i}-{j}" for i, j in links)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSide:
+    """One side of a pair: its tokens and their ids, its words, and where each word starts (None: each token is a word).
+
+    `starts` (words + 1,) are places in `ids`; the last one is that of `</s>`, after all ids.
+    """
+
+    ids: Sequence[int]
+    words: tuple[str, ...]
+    starts: NDArray[np.int64] | None
+    tokens: Sequence[str]
+    copies: Sequence[int] = ()  # of the source side of a copying model
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPair:
+    """A sentence pair as a model reads it."""
+
+    number: int
+    source: ModelSide
+    target: ModelSide
+
+    def length(self) -> int:
+        """Returns the tokens of its longer side, with `</s>`."""
+        return max(len(self.source.ids), len(self.target.ids)) + 1
+
+    def empty(self) -> bool:
+        """Returns whether a side has no words: such a pair is not given to the model."""
+        return not (self.source.ids and self.target.ids)
+
+
+def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
+    """Returns the record of a pair with an empty side: the log-probabilities are unknown, NaN."""
+    rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
+    unknown = np.full(rows, np.nan, np.float32)
+    return make_record(pair, np.zeros((rows, columns), np.float32), unknown, math.nan, config)
+
+
+def make_record(
+    pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
+) -> AlignmentRecord:
+    """Returns the record of weights between words and `</s>`.
+
+    Without a method of links (`config.links` is None) it has no hard links.
+    """
+    links: list[Link] = []
+    if config.links is not None:
+        links = hard_links(weights, config.links, config.threshold or THRESHOLD)
+    return AlignmentRecord(
+        source=pair.source.words,
+        target=pair.target.words,
+        weights=weights,
+        log_prob=log_prob,
+        sentence_id=pair.number,
+        token_log_probs=token_log_probs,
+        hard_links=tuple(links),
+    )

@@ -17,10 +17,19 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, in_order, make_batches, posteriors
-from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
-from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts
+from nmtalign.alignment.links import (
+    SIDES,
+    AlignmentRecord,
+    Lines,
+    Matrix,
+    ModelPair,
+    ModelSide,
+    empty_record,
+    make_record,
+    merge_starts,
+)
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import load_tensors, save_tensors
