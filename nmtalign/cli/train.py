@@ -26,7 +26,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.events import Finished
 
@@ -36,9 +36,11 @@ Output = Annotated[
     Path | None,
     own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output", callback=writes("a folder")),
 ]
-_BUDGETS = "; ".join(f"{name} ({budget_of(name)})" for name in PRESETS)
 Preset = Annotated[
-    str | None, own_option(f"Sizes and budget: {_BUDGETS} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME")
+    str | None,
+    own_option(
+        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
+    ),
 ]
 Tensorboard = Annotated[
     Path | None,
