@@ -88,7 +88,6 @@ ERRORS = """
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
 2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000
-2 symmetrize links.txt links.txt --threshold nan => '--threshold'
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
 4 serve -m missing => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file
@@ -116,8 +115,8 @@ ERRORS = """
 3 prep train.en train.fr --test test.fr test.en -o x => ; give --test test.en test.fr; --force accepts it as it is
 2 prep train.fr train.en --source-language English --target-language fra -o x => train.fr and train.en are fr-en by thei
 2 align test.fr test.en -o x.h5 => test.fr and test.en seem to be fr and en, and en-fr is expected (
-3 align test.en test.fr --gold turned.align -o x.h5 => fit with source and target exchanged: give --reverse-gold
-3 align test.en test.fr --gold test.align --reverse-gold -o x.h5 => exchanged: leave out --reverse-gold
+3 align test.en test.fr --gold turned.align -o x.h5 => is the source first (else give --reverse-gold)?
+3 align test.en test.fr --gold test.align --reverse-gold -o x.h5 => is the source first (else leave out --reverse-gold)?
 2 train data -o model --preset tiny --set learning_rate=0.001 --set hidden=48 => model: contains a model trained with ot
 """
 CASES = [one.replace("HUGE", "9" * 5000).split(" => ") for one in ERRORS.strip().splitlines()]
