@@ -17,9 +17,9 @@ while read -r name settings; do
 done <<< "${ROWS:-
 rnnsearch
 encoder-forward    bidirectional=false
-fixed-vector       attention=none
-fixed-twice-wide   attention=none hidden=256
-source-reversed    attention=none reverse_source=true
+fixed-vector       attention=none bidirectional=false
+fixed-twice-wide   attention=none bidirectional=false hidden=256
+source-reversed    attention=none bidirectional=false reverse_source=true
 score-dot          attention=dot
 score-general      attention=general
 attention-marginal attention_kind=marginal

@@ -70,33 +70,14 @@ _MODULES = {
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
     "symmetrize": "nmtalign.alignment.symmetrization",
-    **dict.fromkeys(
-        (
-            "aer",
-            "align",
-            "application",
-            "describe",
-            "export",
-            "link",
-            "prepare",
-            "score",
-            "score_pairs",
-            "serve",
-            "symmetrize_files",
-            "train",
-            "align_files",
-            "translate_files",
-            "view",
-        ),
-        "nmtalign.api",
-    ),
 }
+"""The modules of the names that are not in nmtalign.api."""
 
 
 def __getattr__(name: str) -> Any:
     """Imports a public name when it is first used."""
-    if name in _MODULES:
-        return getattr(import_module(_MODULES[name]), name)
+    if name in __all__:
+        return getattr(import_module(_MODULES.get(name, "nmtalign.api")), name)
     raise AttributeError(f"module 'nmtalign' has no attribute {name!r}")
 
 

@@ -120,13 +120,12 @@ def train(
         config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
     with naming(*layers) if layers else nullcontext():
         listen(Working(0, 0.0, 0.0, "loading PyTorch"))
-        from nmtalign.core.devices import keeping_generators
         from nmtalign.data.corpus import Corpus
         from nmtalign.training.distributed import open_world
         from nmtalign.training.trainer import Trainer
 
         world = open_world(config[1].device)  # the processes that torchrun has started, or the only one
-        with world.reporting_once(), keeping_generators(world.device):
+        with world.reporting_once():
             listen(Working(0, 0.0, 0.0, "preparing the model"))
             trainer = Trainer(Corpus.open(Path(data)), Path(folder), preset, *config, listen, force, world)
             with stopping(trainer.stop):

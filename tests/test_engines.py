@@ -183,7 +183,7 @@ def test_slurm_train(rows, tmp_path) -> None:
         (tmp_path / name).chmod(0o755)
     path = os.pathsep.join([str(tmp_path), os.environ["PATH"]])
     job = {"SLURM_JOB_ID": 7, "SLURM_JOB_NODELIST": "nodes[1-2]", "SLURM_NNODES": 2, "SLURM_CPUS_PER_TASK": 1}
-    quick = "--preset", "tiny", "--epochs", 0, "--max-updates", 3, "--device", "cpu", "--precision", "fp32"
+    quick = "--preset", "tiny", "--epochs", 0, "--max-updates", 3, "--device", "cpu", "--set", "precision=fp32"
     script = "bash", EXAMPLES / "slurm-train.sh", "data"
     output = run(*script, "m", *quick, cwd=tmp_path, PATH=path, PORT=free_port(), **job)
     assert "2 processes" in output

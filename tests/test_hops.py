@@ -28,7 +28,8 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
 from nmtalign.search.beam_search import SearchOptions, beam_search
 from nmtalign.search.scorer import ModelScorer
-from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
@@ -39,9 +40,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (11, 77), "small": (11, 78), "luong-global": (10, 67)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (7, 43), "small": (7, 42), "luong-global": (10, 46)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (16, 170)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (41, 339)),
-    "translate": ("translate", (38, 340)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 163)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (31, 309)),
+    "translate": ("translate", (34, 340)),
 }
 
 
@@ -85,7 +86,7 @@ def check(counts, budget, names):
 
 def sizes_of(name, corpus):
     words = len(corpus.source_vocabulary), len(corpus.target_vocabulary)
-    sizes = settings_of(ModelConfig, (name, preset(name)), ("here", SIZES))
+    sizes = resolve(ModelConfig, (name, preset(name)), ("here", SIZES))
     return replace(sizes, source_vocabulary_size=words[0], target_vocabulary_size=words[1])
 
 

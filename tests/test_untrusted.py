@@ -6,7 +6,6 @@ nmtalign/docs/formats.md says what nmtalign promises about the files and folders
 import os
 import re
 import shutil
-import time
 from pathlib import Path
 
 import pytest
@@ -109,7 +108,7 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
     nmtalign(*command, "--set", "checkpoint_every=2")
     for path in sorted((tmp_path / "model").iterdir()):
         secrets(path)
-    nmtalign(*command, "--force", "--checkpoint-every", "2")
+    nmtalign(*command, "--force", "--set", "checkpoint_every=2")
     written = {"config.json", "train.jsonl", "best.safetensors", "last.safetensors", "training_state.safetensors"}
     assert not [name for name in written if (tmp_path / "model" / name).is_symlink()]
     nmtalign("info", "model")
@@ -125,21 +124,6 @@ def test_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
         assert done.returncode in (2, 4, 5), done.stderr
         (tmp_path / "aligner" / name).unlink()
     assert not list((tmp_path / "elsewhere").iterdir())
-
-
-def test_kept_translations_are_not_written_through_links(tmp_path, nmtalign, secrets, random_model_directory):
-    folder = random_model_directory(tmp_path, ["the", "cat"], ["le", "chat"], lambda model: None)
-    (tmp_path / "a.en").write_text("the cat\n")
-    (tmp_path / "a.fr").write_text("le chat\n")
-    time.sleep(2.1)  # the checksum of weights that have just changed is not kept
-    (folder / "translations").mkdir()
-    secrets(folder / "translations/weights.json")
-    nmtalign("score", "-m", folder, "-r", "a.fr", "-s", "a.en")
-    assert not (folder / "translations/weights.json").is_symlink()
-    shutil.rmtree(folder / "translations")
-    (folder / "translations").mkdir()
-    secrets(folder / "translations")
-    assert b"not kept" in nmtalign("score", "-m", folder, "-r", "a.fr", "-s", "a.en").stderr
 
 
 def test_the_tests_of_each_promise_exist():

@@ -19,9 +19,9 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
+from nmtalign.report.document import DataTable, Span
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import STDIN
-from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkComparison, LinkFigures
@@ -137,8 +137,7 @@ def _print_text(found: "LinkComparison", alpha: float | None) -> None:
 
 def _print_rows(columns: dict[str, str], rows: list[Row]) -> None:
     """Prints the columns (key: head) of the rows."""
-    cells = [[_cell(row[key]) for key in columns] for row in rows]
-    print_table(TextTable([*columns.values()], cells), drawn=False)
+    print_table(DataTable([*columns.values()], [[Span(escaped(_cell(row[key]))) for key in columns] for row in rows]))
 
 
 def _cell(value: object) -> str:

@@ -11,12 +11,12 @@ import json
 import math
 import os
 import re
+import shutil
 import signal
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
@@ -25,8 +25,8 @@ import typer
 
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, check_other, own_files
+from nmtalign.report.document import DataTable, table_lines
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
-from nmtalign.text.text_table import TextTable
 
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
@@ -318,34 +318,10 @@ def bound_caches() -> None:
         os.environ.setdefault(name, "256")
 
 
-def print_table(table: TextTable, drawn: bool = True) -> None:
-    """Prints a table without control characters: drawn if stdout is a terminal, else one line per row."""
-    head, *rows = ([escaped(cell) for cell in row] for row in (table.head, *table.rows))
-    table = replace(table, head=head, rows=rows)
-    if drawn and sys.stdout.isatty():
-        _draw(table)
-    else:
-        sys.stdout.writelines(f"{line}\n" for line in table.lines())
-
-
-def _draw(table: TextTable) -> None:
-    from rich.console import Console
-    from rich.table import Table
-
-    console = Console(markup=False, highlight=False, emoji=False)
-    for piece in table.pieces(console.width):
-        drawing = Table()
-        for number, name in enumerate(piece.head):
-            drawing.add_column(_padded(name), justify="left" if number in piece.left else "right", overflow="fold")
-        for row in piece.rows:
-            drawing.add_row(*map(_padded, row))
-        console.print(drawing)
-
-
-def _padded(cell: str) -> str:
-    """Keeps spaces at the end of a cell, which rich would remove: they align figures with and without a mark."""
-    bare = cell.rstrip(" ")
-    return bare + "\N{NO-BREAK SPACE}" * (len(cell) - len(bare))
+def print_table(table: DataTable) -> None:
+    """Prints a table; on a terminal it is never wider than that."""
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+    sys.stdout.writelines(f"{line}\n" for line in table_lines(table, width))
 
 
 REASONS: Mapping[int, str] = {

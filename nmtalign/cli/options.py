@@ -13,7 +13,7 @@ import inspect
 import itertools
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
@@ -29,10 +29,10 @@ from nmtalign.settings.definition import (
     SET,
     Layer,
     Setting,
-    definitions,
     naming,
     option,
     resolve,
+    select,
     toml,
     with_implied,
 )
@@ -54,7 +54,6 @@ class Chosen(Generic[T]):
     workspace: Workspace
     layers: tuple[Layer, ...]
     preset: str = ""
-    text: str = ""  # the settings as a section of nmtalign.toml, with the origin of each
 
     @property
     def typed(self) -> Mapping[str, Any]:
@@ -64,6 +63,25 @@ class Chosen(Generic[T]):
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
         return naming(*self.layers)
+
+    def text(self) -> str:
+        """The settings as sections of nmtalign.toml; a comment names the origin of each."""
+        lines: list[str] = []
+        every: Any = self.settings if isinstance(self.settings, tuple) else (self.settings,)
+        for made in every:
+            head = f"[{made.section}]"
+            if head not in lines:
+                lines += [*([""] if lines else []), head]
+                if self.preset:
+                    lines += [f"preset = {toml(self.preset)}", f"# budget of the preset: {budget_of(self.preset)}"]
+            layers = with_implied(type(made), *self.layers)
+            for name, one in select(type(made), lambda one: not one.internal).items():
+                value = getattr(made, name)
+                origin = next((origin for origin, values in reversed(layers) if name in values), "default")
+                origin = option(name) if origin == COMMAND_LINE else escaped(origin)
+                line = f"# {name}: {one.unset}" if value is None else f"{name} = {escaped(toml(value))}"
+                lines.append(f"{line}  # {origin}")
+        return "\n".join(lines) + "\n"
 
 
 def with_settings(
@@ -76,7 +94,7 @@ def with_settings(
     layers, the workspace and the command's own arguments.
     """
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
-    found = {name: one for cls in classes for name, one in definitions(cls).items() if not one.internal}
+    found = {name: one for cls in classes for name, one in select(cls, lambda one: not one.internal).items()}
 
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
@@ -95,9 +113,8 @@ def with_settings(
                 chosen_layers = layers(preset, chosen_layers, workspace, arguments)
             settings: tuple[Any, ...] = tuple(resolve(cls, *chosen_layers) for cls in classes)
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
-            chosen = replace(chosen, text=_shown(chosen, settings, found))
             if show:
-                sys.stdout.write(chosen.text)
+                sys.stdout.write(chosen.text())
             else:
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
@@ -124,24 +141,6 @@ def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str
             raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
         values[name] = known[name].convert(SET, known[name].parse(value))
     return values
-
-
-def _shown(chosen: Chosen[Any], settings: Sequence[Any], found: Mapping[str, Setting]) -> str:
-    """The settings as sections of nmtalign.toml; a comment names the origin of each."""
-    lines: list[str] = []
-    for made in settings:
-        head = f"[{type(made).section}]"
-        if head not in lines:
-            lines += [*([""] if lines else []), head]
-            if chosen.preset:
-                lines += [f"preset = {toml(chosen.preset)}", f"# budget of the preset: {budget_of(chosen.preset)}"]
-        layers = with_implied(type(made), *chosen.layers)
-        for name, value in ((name, getattr(made, name)) for name in definitions(type(made)) if name in found):
-            origin = next((origin for origin, values in reversed(layers) if name in values), "default")
-            origin = option(name) if origin == COMMAND_LINE else escaped(origin)
-            line = f"# {name}: {found[name].unset}" if value is None else f"{name} = {escaped(toml(value))}"
-            lines.append(f"{line}  # {origin}")
-    return "\n".join(lines) + "\n"
 
 
 def _parameter(one: Setting, section: str) -> inspect.Parameter:

@@ -21,12 +21,12 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
+from nmtalign.report.document import DataTable
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.workspace import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
 from nmtalign.text.lines import open_bytes, shown
 from nmtalign.text.parallel import languages_of_columns
-from nmtalign.text.text_table import TextTable
 
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
@@ -165,15 +165,15 @@ def _print_summary(summary: "Summary") -> None:
             ("target", summary.target_language, split.target),
         )
     ]
-    print_table(TextTable(("pairs", "read", "kept", *_REASONS), pairs))
+    print_table(DataTable(("pairs", "read", "kept", *_REASONS), pairs))
     train = summary.splits["train"]
     if further := [(name, count) for name, count in train.dropped.items() if name not in _REASONS]:
         sys.stdout.write("\n")
         rows = [[name, f"{count:,}", f"{100 * count / max(train.pairs, 1):.2f}%"] for name, count in further]
-        print_table(TextTable(("left out of train", "pairs", "share"), rows))
+        print_table(DataTable(("left out of train", "pairs", "share"), rows))
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
-    print_table(TextTable(head, texts, left=frozenset({0, 1})))
+    print_table(DataTable(head, texts, words=2))
     sys.stdout.write(
         f"\nvocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
     )

@@ -180,4 +180,4 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "time": f"about {clock(found.seconds)} (an estimate, without validations)",
     }
     lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]
-    sys.stdout.write(chosen.text + "\n" + "\n".join(lines) + "\n")
+    sys.stdout.write(chosen.text() + "\n" + "\n".join(lines) + "\n")

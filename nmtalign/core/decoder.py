@@ -316,13 +316,6 @@ class RecurrentDecoder(Decoder):
         states, below = state.split(self.cell.state_size, -1), len(self.lower.cells)
         return states[:below], states[below:]
 
-    def attending_states(self, run: DecoderOutput) -> Tensor:
-        """The states (Ty, B, n) with which the steps of a pass attend; in the article's order those before the step."""
-        if self.order is not look_update_generate:
-            return run.states
-        initial = run.memory.initial[..., : self.cell.size]
-        return torch.cat([initial[None].to(run.states.dtype), run.states[:-1]])
-
     def states_given(self, run: DecoderOutput, contexts: Tensor) -> Tensor:
         """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
 

@@ -46,32 +46,36 @@ class PairSpool:
     """The tokenised pairs of a split in a temporary file, and the number of occurrences of each word in memory."""
 
     def __init__(self, folder: Path, name: str) -> None:
-        self._path, self._training = folder / f"{name}.pairs", name == "train"
+        self._paths, self._training = [folder / f"{name}.{side}.pairs" for side in SIDES], name == "train"
         self.counts: tuple[dict[str, int], dict[str, int]] = {}, {}  # of the words of each side, by first use
+        self._lines = folder / f"{name}.lines"
         self.size, self._bytes = 0, [0, 0]  # pairs; of the raw text of each side
 
     def append(self, block: Pairs, chunk: Chunk, lines: Sequence[int] = ()) -> None:
         """Adds the kept pairs of a block; `lines` are the line numbers of all training pairs of the block, from 0."""
-        chunks = io.BytesIO()  # NumPy's own writing to a file loses the reason when a disk is full
-        np.save(chunks, np.array([lines[kept] for kept in chunk.kept if self._training], np.int32))
         for number, side in enumerate((chunk.source, chunk.target)):
             counts = self.counts[number]
             for word, count in zip(side.words(), np.bincount(side.ids).tolist(), strict=True):
                 counts[word] = counts.get(word, 0) + count
-            raw = [] if self._training else [block[kept][number].encode() for kept in chunk.kept]
-            self._bytes[number] += sum(map(len, raw))
-            sizes = np.array([len(line) for line in raw], np.int32)
-            for part in (_array(side.types.encode()), side.ids, side.lengths, _array(b"".join(raw)), sizes):
+            parts: list[Array] = [_array(side.types.encode()), side.ids, side.lengths]
+            if not self._training:
+                raw = [block[kept][number].encode() for kept in chunk.kept]
+                self._bytes[number] += sum(map(len, raw))
+                parts += [_array(b"".join(raw)), np.array([len(line) for line in raw], np.int32)]
+            chunks = io.BytesIO()  # NumPy's own writing to a file loses the reason when a disk is full
+            for part in parts:
                 np.save(chunks, part)
-        with self._path.open("ab") as stream:
-            stream.write(chunks.getbuffer())
+            with self._paths[number].open("ab") as stream:
+                stream.write(chunks.getbuffer())
+        with self._lines.open("ab") as stream:
+            stream.write(np.array([lines[kept] for kept in chunk.kept if self._training], np.int32).data)
         self.size += len(chunk.kept)
 
-    def _chunks(self) -> Iterator[tuple[Array, list[list[Array]]]]:
-        """(lines, for each side [words, ids, lengths, text, its lengths]) as they were added."""
-        with self._path.open("rb") as stream:
+    def _chunks(self, number: int) -> Iterator[list[Array]]:
+        """[words, ids, lengths] of a side as they were added; of dev and test also its text and the lengths of that."""
+        with self._paths[number].open("rb") as stream:
             while stream.peek(1):
-                yield np.load(stream), [[np.load(stream) for _ in range(5)] for _ in SIDES]
+                yield [np.load(stream) for _ in range(3 if self._training else 5)]
 
     def summaries(self, vocabularies: Vocabularies) -> "tuple[SideSummary, SideSummary]":
         """The counts of both sides."""
@@ -89,7 +93,7 @@ class PairSpool:
         for number, (words, numbers) in enumerate(zip(vocabularies, (first, second), strict=True)):
             self._store_side(group.create_group(SIDES[number]), number, words, vocabularies[1 - number], numbers)
         if self._training:
-            group["line"] = np.concatenate([lines for lines, _ in self._chunks()])
+            group["line"] = np.fromfile(self._lines, np.int32)
             group["line"].attrs["total"] = text_lines
         return content_hashes(group["source"]) | content_hashes(group["target"])
 
@@ -110,22 +114,25 @@ class PairSpool:
             begin, ends[name] = ends[name], ends[name] + len(part)
             datasets[name][begin : ends[name]] = part
 
-        for _, sides in self._chunks():
-            tokens, ids, lengths, text, text_lengths = sides[number]
+        for tokens, ids, lengths, *text in self._chunks(number):
             names = tokens.tobytes().decode().split(" ") if len(tokens) else []
-            other_ids = [
+            own = np.array(words.encode(names), np.uint32)
+            missing = np.flatnonzero(own == UNK_ID)
+            absent = [names[place] for place in missing]
+            other = np.zeros(len(own), np.uint32)
+            other[missing] = [
                 len(others) + numbers[name] if known == UNK_ID else known
-                for name, known in zip(names, others.encode(names), strict=True)
+                for name, known in zip(absent, others.encode(absent), strict=True)
             ]
-            own = np.array(words.encode(names), np.int64)[ids]
-            unknown = np.flatnonzero(own == UNK_ID)
-            write("unknown", np.array(other_ids, np.int64)[ids[unknown]])
+            of_text = own[ids]
+            unknown = np.flatnonzero(of_text == UNK_ID)
+            write("unknown", other[ids[unknown]])
             write("unknown_at", unknown + ends["ids"])
             write("offsets", np.cumsum(lengths, dtype=np.int64) + ends["ids"])
-            write("ids", own)
-            if not self._training:
-                write("text_offsets", np.cumsum(text_lengths, dtype=np.int64) + ends["text"])
-                write("text", text)
+            write("ids", of_text)
+            if text:
+                write("text_offsets", np.cumsum(text[1], dtype=np.int64) + ends["text"])
+                write("text", text[0])
 
 
 def _array(raw: bytes) -> npt.NDArray[np.uint8]:

@@ -66,11 +66,10 @@ def plain(text: Inline) -> str:
 
 @dataclass(frozen=True)
 class Heading:
-    """The beginning of a section (level 2) or of a part of one (level 3); `key` identifies the section in the page."""
+    """The beginning of a section (level 2) or of a part of one (level 3)."""
 
     text: Inline
     level: int = 2
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -88,7 +87,6 @@ class DataTable:
     rows: Sequence[Sequence[Inline]]
     caption: Inline = ""
     words: int = 1
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,7 +97,6 @@ class Figure:
     caption: str  # literal text
     svg: str
     kind: Literal["plot", "natural"] = "plot"  # natural: never wider than it was drawn
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -111,11 +108,9 @@ class Commands:
 
 @dataclass(frozen=True)
 class Definitions:
-    """Terms and what they mean; the page can copy the `signatures`."""
+    """Terms and what they mean."""
 
     items: Sequence[tuple[Inline, Inline]]
-    kind: Literal["facts", "signatures"] = "facts"
-    key: str = ""
 
 
 @dataclass(frozen=True)
@@ -135,7 +130,6 @@ class SentenceTexts:
 
     title: Inline
     texts: Sequence[NamedText]
-    key: str = ""
 
 
 Block = Heading | Paragraph | DataTable | Figure | Commands | Definitions | SentenceTexts

@@ -45,11 +45,11 @@ def score_document(
     followed by the versions.
     """
     total = report.systems[0].everything.whole.sentences
-    blocks: list[Block] = [Heading("Scores", key="scores"), *_corpus_scores(report)]
+    blocks: list[Block] = [Heading("Scores"), *_corpus_scores(report)]
     if any(system.no_unk for system in report.systems):
         blocks += _known_words(report, total)
     if figures:
-        blocks += [Heading("Figures", key="figures"), *(Figure("", caption, svg) for caption, svg in figures)]
+        blocks += [Heading("Figures"), *(Figure("", caption, svg) for caption, svg in figures)]
     for subset, sections in _subsets(report):
         if report.lengths:
             blocks += _lengths(report, subset, sections)
@@ -57,7 +57,7 @@ def score_document(
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
         known = [(Span(name), Span(value)) for name, value in {**facts, **versions}.items()]
-        blocks += [Heading("How to get these figures again", key="about"), Definitions(known)]
+        blocks += [Heading("How to get these figures again"), Definitions(known)]
     return Document(title, blocks, [Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
 
 
@@ -100,7 +100,7 @@ def _corpus_scores(report: Report) -> Iterator[Block]:
     wholes = [system.everything.whole for system in report.systems]
     yield _table(_names(report, "system") + _scores(report, wholes))
     pairs = zip(report.metrics, report.signatures, strict=True)
-    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs], "signatures", key="signatures")
+    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs])
     drawn = report.resampling
     if drawn and any(part.intervals for part in wholes):
         yield Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
@@ -151,7 +151,7 @@ def _known_words(report: Report, total: int) -> Iterator[Block]:
     The rows of Table 1 are BLEU of all sentences, and of those without an unknown word.
     """
     known = [system.no_unk.whole for system in report.systems if system.no_unk]
-    yield Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})", key="known")
+    yield Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
     yield _table(_names(report, "system") + _scores(report, known))
     columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
     for metric, name in enumerate(report.metrics):
@@ -159,12 +159,12 @@ def _known_words(report: Report, total: int) -> Iterator[Block]:
             for title, parts in (("All", wholes), ("No UNK", known)):
                 columns.append([f"{name} {title}", *(figure(part.values[metric]) for part in parts)])
     if len(columns) > 1:
-        yield Heading("Table 1: with and without unknown words", key="table1")
+        yield Heading("Table 1: with and without unknown words")
         yield _table(columns)
     if rates := report.unknown:
         shares: list[tuple[str | Span, float]] = [("source", rates.source), ("reference", rates.reference)]
         shares += [(Span(one.name), rate) for one, rate in zip(report.systems, rates.systems, strict=True)]
-        yield Heading("Words that are not in the vocabulary", key="unknown")
+        yield Heading("Words that are not in the vocabulary")
         yield Definitions([(name, f"{share:.2%}") for name, share in shares])
 
 
@@ -216,7 +216,7 @@ def _differences(report: Report) -> Iterator[Block]:
     """The sentences in which the first two systems differ most."""
     if report.differences:
         names = [system.name for system in report.systems[:2]]
-        yield Heading("Sentences in which the first two systems differ most", key="differences")
+        yield Heading("Sentences in which the first two systems differ most")
         legend = [span for style, words in _WORDS.values() for span in ("; ", Span(words, style))][1:]
         yield Paragraph(("Words: ", *legend))
         for difference in report.differences:
@@ -234,7 +234,7 @@ def _sentence(difference: Difference, names: Sequence[str]) -> SentenceTexts:
         words = tuple(span for segment in segments for span in _segment(segment))
         texts.append(NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
     title = (f"Line {difference.line:,} ", Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
-    return SentenceTexts(title, texts, key=f"line-{difference.line}")
+    return SentenceTexts(title, texts)
 
 
 def _segment(segment: Segment) -> list[Span]:

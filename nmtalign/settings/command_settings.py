@@ -54,8 +54,8 @@ def host_names(name: str, text: str) -> list[str]:
     return found
 
 
-def _budget(help: str) -> Any:  # noqa: A002
-    return common(None, help, above=0, at_most=1e15, unset="by scale", affects="budget")
+def _budget(help: str, common: bool = True) -> Any:  # noqa: A002
+    return setting(None, help, common=common, above=0, at_most=1e15, unset="by scale", affects="budget")
 
 
 class PrepConfig(Settings, section="prep"):
@@ -366,9 +366,7 @@ class ReproduceConfig(Settings, section="reproduce"):
     seeds: int = common(1, "Models of each kind.", at_least=1)
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    updates: int | None = setting(
-        None, "Budget of each model: updates.", above=0, at_most=1e15, unset="by scale", affects="budget"
-    )
+    updates: int | None = _budget("Budget of each model: updates.", common=False)
     jobs: int = common(1, "Models trained at the same time.", at_least=1)
     sentences: str = setting(
         "",

@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import resolve
 
 # The defaults of the settings are those of RNNsearch; the article's experiments differ in these. The article does
 # not stop early, and its Table 2 has the number of updates.
@@ -162,6 +161,3 @@ def budget_of(name: str) -> str:
 
 def _small_corpus(name: str) -> tuple[int, Mapping[str, Any]]:
     return _SMALL_CORPUS.get(name, _SMALL_CORPUS["small"])
-
-
-settings_of = resolve  # until every caller uses `resolve`

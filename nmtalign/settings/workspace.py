@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_toml, read_json, read_regular
-from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, resolve, written
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, Layer, written
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
 
 T = TypeVar("T")
@@ -69,10 +69,6 @@ class Workspace:
     def section(self, name: str) -> Layer:
         """The layer of section `name`: where the settings come from, and the settings."""
         return f"{self.file or FILE_NAME}: [{name}]", self.sections.get(name, {})
-
-    def resolve(self, cls: type[T], name: str, flags: Mapping[str, Any]) -> T:
-        """The settings `cls` of section `name`; flags that are not None have precedence."""
-        return resolve(cls, self.section(name), given(flags))
 
     def preset(self, name: str | None) -> str:
         """The name of the preset: `name`, or that of section [train]."""

@@ -15,12 +15,10 @@ def cut(text: str, limit: int) -> str:
 
 @dataclass(frozen=True)
 class TextTable:
-    """Rows under a head. A table that is too wide is broken into pieces, each of which repeats the fixed columns."""
+    """Rows under a head. A table that is too wide is broken into pieces, each of which repeats the first column."""
 
     head: Row
     rows: Sequence[Row]
-    groups: Sequence[int] = ()  # sizes of the groups of columns that stay together; () = each column by itself
-    fixed: int = 1
     left: frozenset[int] = frozenset({0})  # columns of text, aligned left; the others are figures, aligned right
 
     def lines(self) -> list[str]:
@@ -35,28 +33,23 @@ class TextTable:
         return lines
 
     def pieces(self, width: int, between: int = 3) -> "list[TextTable]":
-        """The table in pieces of at most `width` screen columns, each with at least one group.
+        """The table in pieces of at most `width` screen columns, each with at least two columns.
 
         `between` is the space that each column needs beside its text.
         """
         widths = [size + between for size in self.widths()]
-        fixed = list(range(self.fixed))
         pieces: list[list[int]] = []
-        start = self.fixed
-        for size in self.groups or [1] * (len(self.head) - self.fixed):
-            group = list(range(start, start + size))
-            if pieces and sum(widths[number] for number in pieces[-1] + group) < width:
-                pieces[-1] += group
+        for number in range(1, len(widths)):
+            if pieces and sum(widths[one] for one in (*pieces[-1], number)) < width:
+                pieces[-1].append(number)
             else:
-                pieces.append(fixed + group)
-            start += size
+                pieces.append([0, number])
         return [self._columns(numbers) for numbers in pieces] or [self]
 
     def _columns(self, numbers: Sequence[int]) -> "TextTable":
-        """The table with only the columns of these numbers."""
         rows = [[row[number] for number in numbers] for row in self.rows]
         left = frozenset(place for place, number in enumerate(numbers) if number in self.left)
-        return TextTable([self.head[number] for number in numbers], rows, (), self.fixed, left)
+        return TextTable([self.head[number] for number in numbers], rows, left)
 
     def widths(self) -> list[int]:
         """The width of each column on the screen."""

@@ -544,23 +544,8 @@ class OutputFormat:
     def json_line(self, number: int, translation: Translation) -> str:
         """One line of valid JSON: NaN and infinity become null, and no character is a line break.
 
-        | key                              | value                                                                 |
-        |----------------------------------|-----------------------------------------------------------------------|
-        | id                               | the id of the request; without one the number of the line, from 0     |
-        | source                           | the line                                                              |
-        | translation, score, log_prob     | those of the best translation                                         |
-        | confidence                       | the expected chrF / 100 of the best one, if the model is calibrated   |
-        | tokens                           | the tokens of the best translation, without `</s>`                    |
-        | token_log_probs                  | with word scores: those of each token and of `</s>`                   |
-        | alignment                        | hard: [[i, j], ...], source first, from 0; soft: one row per target   |
-        |                                  | token and for `</s>`, one column per source token and for `</s>`      |
-        | words, source_words              | the aligned words, if a subword model aligns words and not tokens     |
-        | source_tokens, source_unknown    | the source tokens, and the number of unknown ones                     |
-        | pieces                           | the number of pieces of a line that was split or cut                  |
-        | n_best                           | translation, score, log_prob, tokens etc. of each, the best first     |
-
-        All other keys of the request's `extra` come first, unchanged. If `extra` was written here, which its n_best
-        shows, none of these keys is taken from it.
+        docs/formats.md lists the keys. All other keys of the request's `extra` come first, unchanged. If `extra` was
+        written here, which its n_best shows, none of our keys is taken from it.
         """
         entries = [self._entry(translation, alternative) for alternative in translation.n_best]
         extra = translation.request.extra

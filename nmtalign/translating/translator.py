@@ -147,18 +147,15 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
-        given: Layer | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
-        `given` are the settings that were chosen, without those that follow from them (None: those that differ from the
-        defaults): `changed` resolves them anew.
         Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given = given or ("TranslateConfig", _chosen(config))
+        self._given: Layer = "TranslateConfig", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
@@ -200,7 +197,8 @@ class Translator:
         layer = "Translator.load", settings
         config = resolve(TranslateConfig, layer)
         with naming(layer):
-            translator = cls(load_models([model, *more_models], config), config, alignments, given=layer)
+            translator = cls(load_models([model, *more_models], config), config, alignments)
+        translator._given = layer
         paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
         pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
         models = tuple(map(_absolute, (model, *more_models)))
@@ -232,9 +230,10 @@ class Translator:
         layers = self._given, (origin, settings)
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
-            given = origin, {**self._given[1], **settings}
             wanted = self.alignments if alignments is None else alignments
-            return Translator(self.models, config, wanted, self.scorer, given=given)
+            made = Translator(self.models, config, wanted, self.scorer)
+        made._given = origin, {**self._given[1], **settings}
+        return made
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""

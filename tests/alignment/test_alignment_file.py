@@ -1,7 +1,6 @@
 """The HDF5 file: written records are read back in any process, complete or not at all."""
 
 import multiprocessing
-import os
 import pickle
 import re
 import shutil
@@ -17,7 +16,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import DATASETS, DEFAULTS, AlignmentFile, AlignmentWriter, format_attributes
-from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.hdf5 import seal
 
@@ -120,14 +118,6 @@ def test_words_and_links_are_read_without_the_weights(tmp_path: Path) -> None:
         assert [(one.source, one.target, one.links, one.sentence_id) for one in file.links()] == expected
         with pytest.raises(FormatError, match="damaged"):
             list(file)
-
-
-def test_what_is_appended_is_copied(tmp_path: Path) -> None:
-    weights = np.array([[1, 0], [0, 1]], dtype=np.float32)
-    with AlignmentWriter(tmp_path / "a.h5", {}, "float32") as file:
-        file.append(["a"], ["b"], weights, 0.0)
-        weights[:] = 9
-    assert AlignmentFile(tmp_path / "a.h5")[0].weights.tolist() == [[1, 0], [0, 1]]
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
@@ -258,30 +248,6 @@ def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
         assert [_first_word(file, i) for i in range(40)] == expected
 
 
-@pytest.mark.filterwarnings("ignore:This DataLoader will create:UserWarning")  # more workers than cores
-@pytest.mark.filterwarnings("ignore:This process .* multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("method", ["fork", pytest.param("spawn", marks=pytest.mark.slow)])
-def test_a_data_loader_reads_it(tmp_path: Path, method: str) -> None:
-    from torch.utils.data import DataLoader
-
-    write(tmp_path / "a.h5", numbered(40))
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        dataset: Any = file
-        expected = [record.source for record in file]
-        loader = DataLoader(dataset, 8, num_workers=2, multiprocessing_context=method, collate_fn=list)
-        assert [record.source for batch in loader for record in batch] == expected
-
-
-def test_a_handle_that_came_through_a_fork_is_not_used(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write(tmp_path / "a.h5", numbered(5))
-    file = AlignmentFile(tmp_path / "a.h5")
-    inherited = file._file
-    monkeypatch.setattr(os, "getpid", lambda: -1)
-    assert file[4].sentence_id == 4
-    assert file._file is not inherited
-    assert not inherited
-
-
 def test_a_reader_is_pickled_by_its_path_and_opens_again_after_close(tmp_path: Path) -> None:
     write(tmp_path / "a.h5", numbered(5))
     file = AlignmentFile(tmp_path / "a.h5")
@@ -323,11 +289,3 @@ def test_damage_is_found(tmp_path: Path, edit_hdf5: Any) -> None:
     path.write_bytes(path.read_bytes()[:-2000])
     with pytest.raises(FormatError, match=r"a\.h5: "):
         list(AlignmentFile(path))
-
-
-def test_a_record_knows_its_end_mass() -> None:
-    weights = np.array([[0.9, 0.1], [0.5, 0.5], [0.0, 1.0]], dtype=np.float32)
-    record = AlignmentRecord(("a",), ("b", "c"), weights, 0.0, 0, np.zeros(3, np.float32), ((0, 0),))
-    assert record.end_mass() == pytest.approx(0.6)
-    assert record.links() == [(0, 0)]
-    assert not record.empty()

@@ -24,7 +24,7 @@ from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import COPIES_NOTHING, UNK_ID, Vocabulary
+from nmtalign.text.vocabulary import Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
@@ -67,12 +67,9 @@ def make_loaded(
     return loaded
 
 
-def batch_of(loaded: Any, source: Sequence[str], target: Sequence[str], unknown: int = -1) -> Batch:
-    """A pair of words as a batch; the source word at the place `unknown` is `<unk>`, and not copied."""
+def batch_of(loaded: Any, source: Sequence[str], target: Sequence[str]) -> Batch:
+    """A pair of words as a batch."""
     source_ids, target_ids, copies = loaded.ids(source, target)
-    if unknown >= 0:
-        source_ids[unknown] = UNK_ID
-        copies[unknown : unknown + 1] = [COPIES_NOTHING] * loaded.model.config.copy
     return make_batch([(source_ids, target_ids)], copies=[copies] if loaded.model.config.copy else None)
 
 

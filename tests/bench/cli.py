@@ -15,7 +15,7 @@ COMMANDS = {
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
     "align": "forced decoding; writing, size and reading of alignment files",
     "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
-    "gpu": "a CUDA device: results beside float64, updates with and without CUDA graphs",
+    "gpu": "a CUDA device: updates with and without CUDA graphs",
 }
 
 

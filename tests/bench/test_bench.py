@@ -268,8 +268,6 @@ def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(bench, tmp_path):
     assert "its figures mean nothing" in result.stdout
     found = json.loads((tmp_path / "gpu.json").read_text())
     assert found["dry_run"]
-    assert len(found["checks"]) == 16
-    assert all(check["ok"] for check in found["checks"])
     assert [row["way"] for row in found["speeds"]] == ["eager"]
     assert found["speeds"][0]["target_words_per_second"] > 0
 

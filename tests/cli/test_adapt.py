@@ -78,7 +78,18 @@ def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
     shown = nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", "model", "-o", "news")
     assert "next: nmtalign train news --init-from model -o OTHER" in shown.stderr.decode()
     assert "coverage" in shown.stdout.decode()
-    options = ["--preset", "tiny", "--epochs", "0", "--max-updates", "2", "--device", "cpu", "--learning-rate", "0.001"]
+    options = [
+        "--preset",
+        "tiny",
+        "--epochs",
+        "0",
+        "--max-updates",
+        "2",
+        "--device",
+        "cpu",
+        "--set",
+        "learning_rate=0.001",
+    ]
     nmtalign("train", "news", "-o", "adapted", "--init-from", "model", *options)
     assert read_settings(tmp_path / "adapted")["model"] == read_settings(tmp_path / "model")["model"]
     assert nmtalign("translate", "-m", "adapted", stdin=b"The fox.\n").stdout.count(b"\n") == 1

@@ -153,7 +153,9 @@ def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, 
     assert "AER" in done.stdout.decode()
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
     # Other texts are not compared with the workspace's gold links.
-    done = run(texts, "out.fr", "in.en", "-o", "b.h5")
+    for name, text in (("other.en", SOURCE), ("other.fr", TARGET)):
+        (texts / name).write_text(text)
+    done = run(texts, "other.en", "other.fr", "-o", "b.h5")
     assert done.returncode == 0
     assert done.stdout == b""
     assert "</s> mass" in done.stderr.decode()

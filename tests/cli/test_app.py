@@ -92,7 +92,7 @@ def test_the_help_lists_the_commands_with_the_beginning_of_their_own_help():
 
 def test_options_are_few():
     options = [one for command in COMMANDS.values() for one in command.params if one.param_type_name == "option"]
-    assert len(options) <= 195
+    assert len(options) <= 185
 
 
 @pytest.mark.parametrize(

@@ -74,9 +74,9 @@ def test_a_forced_translation_has_the_score_of_the_search(folder):
 
 def test_required_phrases_and_replaced_words_are_text(folder, nmtalign):
     request = json.dumps({"text": "Жук ест", "prefix": "Été", "phrases": ["你好 😀"]}) + "\n"
-    options = ["--input-format", "json", "--beam", "3"]
+    options = ["--set", "input_format=json", "--beam", "3"]
     found = nmtalign("translate", "-m", "model", *options, stdin=request.encode(), cwd=folder).stdout.decode()
     assert found.startswith("Été")
     assert " 你好 😀" in found
-    replaced = nmtalign("translate", "-m", "model", "--allow-unk", "--replace-unk", stdin=INPUT, cwd=folder)
+    replaced = nmtalign("translate", "-m", "model", "--set", "allow_unk=true", "--replace-unk", stdin=INPUT, cwd=folder)
     assert replaced.stdout.decode().count("\n") == 6

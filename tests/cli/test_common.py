@@ -1,16 +1,17 @@
 """Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
-import gzip
 import io
 import os
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, busy_cores, choose_wait_policy, counted, lines_of
+from nmtalign.cli.common import advancing, busy_cores, choose_wait_policy, counted, lines_of, name_files
+from nmtalign.errors import UsageError
 
 
 @pytest.fixture
@@ -89,10 +90,9 @@ def test_progress_of_lines_in_a_log_comes_after_10_s_and_30_s_and_then_every_min
     assert capsys.readouterr().err.splitlines() == ([] if quiet else expected)
 
 
-@pytest.mark.parametrize("name", ["in.en", "in.en.gz"])
-def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypatch, name):
-    path, text = tmp_path / name, b"a line of words\n" * 20_000
-    path.write_bytes(gzip.compress(text) if name.endswith(".gz") else text)
+def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypatch):
+    path = tmp_path / "in.en"
+    path.write_bytes(b"a line of words\n" * 20_000)
     read, raw = [], io.FileIO.readinto
     monkeypatch.setattr(
         io, "FileIO", type("File", (io.FileIO,), {"readinto": lambda *one: read.append(raw(*one)) or read[-1]})
@@ -104,3 +104,14 @@ def test_the_lines_of_a_text_are_estimated_from_its_beginning(tmp_path, monkeypa
     path.write_bytes(b"")
     assert lines_of(path) is None
     assert lines_of(tmp_path / "none") is None
+
+
+def test_names_of_compared_files_are_short_and_different():
+    def names(*files):
+        return [name for name, _ in name_files([Path(file) for file in files])]
+
+    assert names("x/a.fr", "b.fr", "ours=c.fr", "-") == ["a.fr", "b.fr", "ours", "stdin"]
+    assert names("x/a.fr", "y/a.fr") == ["x/a.fr", "y/a.fr"]
+    assert names("models/a/train.jsonl", "b") == ["a", "b"]
+    with pytest.raises(UsageError, match="two files are named a; give each a different name: NAME=FILE"):
+        names("a=x", "a=y")

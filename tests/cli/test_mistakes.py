@@ -105,7 +105,7 @@ ERRORS = [
     (f"view --limit {10**400}", 2, "...: must be at most"),
     ("symmetrize links.txt links.txt --threshold nan", 2, "'--threshold'"),
     # Files of another kind.
-    ("reproduce", 2, "there is no nmtalign.toml here, and `reproduce` needs one that names a test text: "),
+    ("reproduce", 2, "nmtalign.toml: [corpus] names no test text, and `reproduce` needs one: "),
     ("serve -m missing", 4, "missing: no nmtalign model here (no config.json); give the folder of a model, or train"),
     ("view test.en test.fr -m missing -o x.html", 4, "(no config.json); give the folder of a model, or train"),
     ("export missing/ -o x", 4, "missing: no such file"),
@@ -222,7 +222,7 @@ def test_an_uncertain_mistake_is_a_warning(run, command, words):
 def test_a_small_corpus_without_dev_set(run):
     code, _, lines = run("prep train.en train.fr -o little")
     assert code == 0
-    assert "nmtalign: 297 training pairs are few for a translation model: it can only repeat them" in lines
+    assert any(line.endswith("pairs are few for a translation model: it can only repeat them") for line in lines)
     assert any(line.startswith("nmtalign: no dev set: ") and "--dev-lines 1000" in line for line in lines)
     assert not any("warning" in line for line in lines)
 

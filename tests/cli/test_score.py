@@ -464,7 +464,7 @@ def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
 def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, vocabularies: Path) -> None:
     program = (
         "import sys; sys.argv = ['nmtalign', 'score', 'good.fr', '-r', 'ref.fr', '-s', 'src.en', '--known-words',"
-        " '-m', 'words', '--by-length', '--bootstrap', '50']\n"
+        " '-m', 'words', '--by-length', '--set', 'bootstrap=50']\n"
         "from nmtalign.cli.app import main\n"
         "try:\n    main()\nexcept SystemExit as end:\n    print(end.code, {'torch', 'matplotlib'} & set(sys.modules))\n"
     )

@@ -59,24 +59,6 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
         assert len(file) == sum(len(line["n_best"]) for line in found) > 10
 
 
-def test_samples(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    done = inside(
-        "-m",
-        random_model,
-        "--tokenized",
-        "--set",
-        "sample=true",
-        "--set",
-        "seed=5",
-        "--save-alignments",
-        "a.h5",
-        text=TEXT,
-    )
-    with AlignmentFile(tmp_path / "a.h5") as file:
-        assert [" ".join(record.target) for record in file] == done.stdout.decode().splitlines()
-        assert (file.attributes["made_by"], file.attributes["seed"]) == ("sampling", 5)
-
-
 def test_both_go_on_after_the_same_line(
     random_model: Path,
     tmp_path: Path,

@@ -179,6 +179,8 @@ def test_subwords(tmp_path: Path, vocabulary: str) -> None:
     assert tokenizer.detokenize(pieces) == kept
     assert 1 in corpus.splits["dev"].pair(0)[0]
     assert {"source.spm", "target.spm"} <= files_of(tmp_path / "data").keys()
+    prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, force=True)
+    assert not {"source.spm", "target.spm"} & files_of(tmp_path / "data").keys()
 
 
 def test_of_bytes_ten_are_as_long_as_a_token(tmp_path: Path) -> None:

@@ -329,11 +329,13 @@ def _twice(command: Command, chance: random.Random) -> str:
 
 def _translate_while_training(workspace: Workspace, chance: random.Random) -> str:
     with workspace.copy("data", "test.en") as folder:
-        line = TRAIN.replace("--validate-every 4 --checkpoint-every 3", "--validate-every 1 --checkpoint-every 1")
+        line = TRAIN.replace(
+            "--set validate_every=4 --set checkpoint_every=3", "--set validate_every=1 --set checkpoint_every=1"
+        )
         training = Process(f"{line} data -o model".split(), folder)
         while not training.wait(0):
             which = chance.choice(("best", "last"))
-            ended = run(f"translate -q test.en -m model --which {which} --beam 1 --max-length-ratio 1", folder)
+            ended = run(f"translate -q test.en -m model --set which={which} --beam 1 --set max_length_ratio=1", folder)
             if ended.fault({0, 4}):
                 return ended.fault({0, 4})
             if ended.code == 0 and ended.out.count(b"\n") != 30:
@@ -343,7 +345,7 @@ def _translate_while_training(workspace: Workspace, chance: random.Random) -> st
 
 def _prep_while_training(workspace: Workspace, chance: random.Random) -> str:
     """The training has the result of the old corpus or of the new one, or it is refused at its start."""
-    prep = f"prep -q train.en train.fr --shortlist {chance.choice((200, 300))} --force -o data --workers 1"
+    prep = f"prep -q train.en train.fr --shortlist {chance.choice((200, 300))} --force -o data --set workers=1"
     with workspace.copy("data", "train.en", "train.fr") as folder:
         (trained, prepared), fault = _together([f"{TRAIN} data -o model", prep], folder, chance, 3)
         if fault or prepared.code:
@@ -353,8 +355,8 @@ def _prep_while_training(workspace: Workspace, chance: random.Random) -> str:
 
 def _other_settings(workspace: Workspace, chance: random.Random) -> str:
     """Of two preps or two trainings with other settings one succeeds, and the folder has its result."""
-    preps = [f"prep -q train.en train.fr --shortlist {size} --force -o data --workers 1" for size in (200, 300)]
-    trainings = [f"{TRAIN} data -o model --maxout {size}" for size in (8, 12)]
+    preps = [f"prep -q train.en train.fr --shortlist {size} --force -o data --set workers=1" for size in (200, 300)]
+    trainings = [f"{TRAIN} data -o model --set maxout={size}" for size in (8, 12)]
     with workspace.copy("train.en", "train.fr", "data") as folder:
         both, fault = _together(preps, folder, chance, 0.5)
         if fault or all(ended.code for ended in both):
@@ -369,16 +371,16 @@ def _other_settings(workspace: Workspace, chance: random.Random) -> str:
 
 def commands(workspace: Workspace) -> list[Command]:
     """All commands that are tried."""
-    prep = "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data --workers 1"
+    prep = "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data --set workers=1"
     texts = ("train.en", "train.fr", "dev.en", "dev.fr", "test.en", "test.fr")
     search, model, align = (
-        "translate -q test.en --beam 2 --max-length-ratio 1",
+        "translate -q test.en --beam 2 --set max_length_ratio=1",
         ("test.en", "test.fr", "model"),
         "new.h5",
     )
     score = "score -q out.fr -r test.fr -s test.en --metrics bleu --html page.html"
     reproduce = (
-        "reproduce -q --config workspace.toml --scale tiny --updates 6 --models RNNencdec-50,RNNsearch-50 --jobs 2"
+        "reproduce -q --config workspace.toml --scale tiny --set updates=6 --models RNNencdec-50,RNNsearch-50 --jobs 2"
     )
     make = partial(Command, workspace=workspace)
     train = partial(make, inputs=("data", "train.align"), outputs=("trained",), grows=True)
@@ -387,7 +389,7 @@ def commands(workspace: Workspace) -> list[Command]:
         make("prep over a corpus", f"{prep} --shortlist 200 --force", (*texts, "data"), ("data",)),
         train("train", f"{TRAIN} data -o trained"),
         train("train, guided", f"{TRAIN} data -o trained --guided-alignment train.align"),
-        train("train, two processes", f"{TRAIN} data -o trained --accumulate 2", processes=2),
+        train("train, two processes", f"{TRAIN} data -o trained --set accumulate=2", processes=2),
         make("translate -o", f"{search} -o new.fr --resume", model, ("new.fr",)),
         make(
             "translate --save-alignments",

@@ -16,7 +16,7 @@ from faults.processes import Ended, Workspace, run_started
 
 _FILE_NAMES = (b"a'b", b'a"b', b"a\nb", b"a\xff", b"a \x1b[2J", b"-a", b"$(id)", b"[bold]", "é".encode())
 _COMMANDS = (
-    "translate -q {0}/test.en -m {0}/model --beam 1 --max-length-ratio 1",
+    "translate -q {0}/test.en -m {0}/model --beam 1 --set max_length_ratio=1",
     "align -q {0}/test.en {0}/test.fr -m {0}/model --pharaoh",
     "score -q {0}/out.fr -r {0}/test.fr --metrics bleu --no-confidence",
     "export {0}/alignments.h5",
@@ -86,7 +86,7 @@ def _named(workspace: Workspace, make: Callable[[Path], Path], chance: random.Ra
         path = make(folder)
         path.write_bytes((workspace.home / "test.en").read_bytes())
         output = path.with_name(f"{path.name}.out")
-        model = ["-m", str(workspace.home / "model"), "--beam", "1", "--max-length-ratio", "1"]
+        model = ["-m", str(workspace.home / "model"), "--beam", "1", "--set", "max_length_ratio=1"]
         ended = _run(["translate", *model, "-o", str(output), str(path)], folder)
         if fault := ended.fault({0}):
             return fault

@@ -20,9 +20,8 @@ from faults.processes import SIZES, temporary_folder
 _NUMBERS = 200_000  # different numbers in the text, so that it has as many words
 _TOLERANCE = 1.1  # how much the memory of all lines may exceed that of a tenth, and the last minutes the first ones
 _BYTES_OF_A_PAIR = 4  # that prep keeps in memory: the number of its line
-_PREP = (
-    "prep -q - --columns 1,2 --source-language en --target-language fr --max-length 200 --force -o many --format json"
-)
+_PREP = "prep -q - --set columns=1,2 --source-language en --target-language fr --set max_length=200 "
+_PREP += "--force -o many --format json"
 _TRANSLATE = "translate -q -m model --threads 1"
 
 
@@ -41,7 +40,7 @@ def main() -> int:
         sides = ((folder / f"train.{language}").read_text("utf-8").splitlines() for language in ("en", "fr"))
         pairs = ["\t".join(pair) for pair in zip(*sides, strict=True)]
         texts = (folder / "test.en").read_text("utf-8").splitlines()
-        many = f"{_TRANSLATE} --beam 1 --max-length-ratio 1"
+        many = f"{_TRANSLATE} --beam 1 --set max_length_ratio=1"
         right = [
             _many(folder, _PREP, pairs, int(chosen.prep), lambda out: json.loads(out)["splits"]["train"]["kept"]),
             _many(folder, many, texts, int(chosen.translate), lambda out: out.count(b"\n")),

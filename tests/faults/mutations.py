@@ -36,7 +36,8 @@ from nmtalign.errors import NmtalignError
 from nmtalign.hdf5 import seal
 from nmtalign.model_directory import load_model, model_config, read_settings
 from nmtalign.settings import command_settings
-from nmtalign.settings.presets import preset, settings_of
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.settings.workspace import load_workspace
 from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
@@ -260,7 +261,7 @@ def _read_toml(folder: Path) -> object:
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
     settings = [found.resolve(kind, name, {}) for kind, name in zip(kinds, sections, strict=True)]
     layers = ("preset", preset(found.preset(None))), found.section("train")
-    return settings, settings_of(TrainingConfig, *layers), settings_of(ModelConfig, *layers), found.file_pairs
+    return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
 
 
 def _read_jsonl(folder: Path) -> object:

@@ -206,7 +206,7 @@ class Workspace:
             "prep -q train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data",
             "prep -q train.en train.fr --shortlist 200 -o other",
             f"{TRAIN} data -o model",
-            "translate -q test.en --beam 2 --max-length-ratio 1 -o out.fr",
+            "translate -q test.en --beam 2 --set max_length_ratio=1 -o out.fr",
             "link -q train.en train.fr -o aligner",
             "align -q test.en test.fr -m model -o alignments.h5",
         ):

@@ -81,7 +81,7 @@ def _counted(out: bytes, expected: int = _LINES) -> str:
 def _translate(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     text = _joined(chance, hostile_lines(chance, _words(workspace), valid=False))
     options = chance.choice(("", " --replace-unk", " --n-best 2 --alignment hard", " --format json", " --tokenized"))
-    ended = run(f"translate -q -m model --beam 2 --max-length-ratio 1{options}", workspace.home, stdin=text)
+    ended = run(f"translate -q -m model --beam 2 --set max_length_ratio=1{options}", workspace.home, stdin=text)
     if ended.code or ended.fault():
         return ended.fault({0}) or f"refused: {ended.err!r}"
     lines = [line.removesuffix(b"\r").decode("utf-8", "replace") for line in text.split(b"\n")[:_LINES]]
@@ -96,7 +96,7 @@ def _translate_json(workspace: Workspace, folder: Path, chance: random.Random) -
     lines = [line.decode() for line in hostile_lines(chance, _words(workspace), valid=True)]
     objects = [{"text": line, "prefix": chance.choice(("", line[:20])), "id": line[:5]} for line in lines]
     text = "".join(f"{json.dumps(one, ensure_ascii=chance.random() < 0.5)}\n" for one in objects).encode()
-    command = "translate -q -m model --beam 1 --max-length-ratio 1 --input-format json --format json"
+    command = "translate -q -m model --beam 1 --set max_length_ratio=1 --set input_format=json --format json"
     ended = run(command, workspace.home, stdin=text)
     if ended.code or ended.fault():
         return ended.fault()
@@ -118,7 +118,7 @@ def _prep(workspace: Workspace, folder: Path, chance: random.Random) -> str:
         lines = [*(folder / name).read_bytes().splitlines(), *hostile_lines(chance, _words(workspace), valid=True)]
         (folder / name).write_bytes(_joined(chance, lines))
     kind = chance.choice(("word", "bpe --size 300", "unigram --size 300", "bytes", "none"))
-    ended = run(f"prep -q train.en train.fr --vocabulary {kind} -o data --workers 1", folder)
+    ended = run(f"prep -q train.en train.fr --vocabulary {kind} -o data --set workers=1", folder)
     if ended.code or ended.fault():
         return ended.fault()
     described = run("info data", folder)

@@ -45,12 +45,12 @@ def _commands() -> Iterator[str]:
         command = load_command(name)
         parameters = inspect.signature(inspect.unwrap(command.callback), eval_str=True).parameters
         settings = [f"`{one}`" for one in _options(name)]
-        yield from (f"### nmtalign {name}", "", *_plain(command.help).partition("\n\nExamples:")[0].split("\n"), "")
+        yield from (f"### nmtalign {name}", "", _plain(command.help).partition("\n\n")[0], "")
         own = [one for one in command.params if one.name in parameters and one.name not in _EVERYWHERE]
         yield from ("| Argument or option | Meaning |", "|---|---|")
         yield from (_row(one, parameters[one.name].annotation) for one in own)
         if settings:
-            yield f"| {', '.join(settings)} | [settings](#nmtalign-toml) |"
+            yield f"| {', '.join(settings)} | [settings](#{name}) |"
         yield ""
 
 

@@ -49,15 +49,15 @@ def everything(text: str) -> Document:
     rows = [(span, span), (text, text), (Span(text, "name"), "–")]
     sentence = [NamedText(text, (span, Span(text, "wrong", text))), NamedText(text, text, text, True, True)]
     blocks = [
-        Heading(span, key="one"),
+        Heading(span),
         Paragraph((span, " and ", Span(text, "muted"), Span(text, "tag"), Span(text, "code"))),
-        DataTable((text, span), rows, span, key="table"),
+        DataTable((text, span), rows, span),
         DataTable((span, text), rows, text, words=2),
         figure,
         figure,
         Heading(text, 3),
         Definitions([(span, span), (text, text)]),
-        Definitions([(span, Span(text, "code"))], "signatures"),
+        Definitions([(span, Span(text, "code"))]),
         SentenceTexts(span, sentence),
     ]
     return Document(text, blocks, [Paragraph(span)])

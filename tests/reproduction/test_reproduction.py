@@ -81,7 +81,7 @@ def test_the_report_has_the_papers_tables_and_figures(made):
     one = rows_of(text, "| model | BLEU |")
     assert [row[0] for row in one] == ["RNNencdec-50", "RNNsearch-50", "light", "RNNsearch-50\\*", "Moses (more text)"]
     assert one[1][-2:] == [f"{number:.2f}" for number in PAPER["RNNsearch-50"]]
-    assert one[0][5] == "–"  # the baseline is not tested against itself
+    assert one[0][-3] == "–"  # the baseline is not tested against itself
     assert rows_of(text, "| system | settings")[0] == ["light", 'cell = "light"']
     assert [row[1] for row in rows_of(text, "| model | updates |")] == ["3"] * 3
     assert [row[-1] != "–" for row in rows_of(text, "| model | updates |")] == [False, True, True]  # AER

@@ -8,6 +8,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.sample.sample_corpus import configuration, write_sample
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.settings.workspace import load_workspace
 
@@ -97,7 +98,7 @@ def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
 def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: int) -> None:
     (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")
     loaded = load_workspace(tmp_path / "nmtalign.toml")
-    budget = loaded.resolve(TrainingConfig, "train", {})
+    budget = resolve(TrainingConfig, loaded.section("train"))
     assert budget.epochs == epochs
     assert bool(budget.max_time) == (pairs < 10_000)
     assert loaded.preset(None) == "tiny"

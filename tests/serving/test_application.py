@@ -159,7 +159,7 @@ OBJECTS = [
 
 def test_json_lines_are_those_of_the_command(client, translate):
     lines = [json.dumps(one) for one in OBJECTS]
-    expected = translate(lines, "--input-format", "json", "--format", "json")
+    expected = translate(lines, "--set", "input_format=json", "--format", "json")
     direction = {"source": "en", "target": "fr"}
     body = "".join(f"{line}\n" for line in lines).encode()
     status, found, _ = client.raw(f"translate/json?{urlencode(direction)}", body)
@@ -179,13 +179,13 @@ def test_json_lines_are_those_of_the_command(client, translate):
         ({"beam": 1}, ["--beam", "1"]),
         (
             {"beam": 4, "n_best": 3, "length_penalty": "0.3"},
-            ["--beam", "4", "--n-best", "3", "--length-penalty", "0.3"],
+            ["--beam", "4", "--n-best", "3", "--set", "length_penalty=0.3"],
         ),
-        ({"alignment": "soft", "word_scores": "true"}, ["--alignment", "soft", "--word-scores"]),
-        ({"alignment": "hard", "search": "paper"}, ["--alignment", "hard", "--search", "paper"]),
+        ({"alignment": "soft", "word_scores": "true"}, ["--alignment", "soft", "--set", "word_scores=true"]),
+        ({"alignment": "hard", "search": "paper"}, ["--alignment", "hard", "--set", "search=paper"]),
         ({"replace_unk": "true", "tokenized": "true"}, ["--replace-unk", "--tokenized"]),
         ({"split_sentences": "true"}, ["--split-sentences"]),
-        ({"sample": "true", "seed": 3, "n_best": 20}, ["--sample", "--seed", "3", "--n-best", "20"]),
+        ({"sample": "true", "seed": 3, "n_best": 20}, ["--set", "sample=true", "--set", "seed=3", "--n-best", "20"]),
     ],
 )
 def test_settings_of_a_request_are_those_of_the_command(client, translate, query, options):
@@ -213,21 +213,6 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
     body = "".join(json.dumps(one) + "\n" for one in objects).encode()
     _, found, _ = client.raw(f"align?{urlencode(query)}", body)
     assert_same([json.loads(line) for line in found.decode().splitlines()], expected)
-
-
-def test_health(client, english):
-    from nmtalign import __version__
-    from nmtalign.model_directory import load_model
-
-    _, found, _ = client.ask("health")
-    assert (found["status"], found["version"], found["requests"], found["lines"]) == ("ok", __version__, 0, 0)
-    assert found["models"][0] == {
-        "source": "en",
-        "target": "fr",
-        "hash": load_model(english).hash,
-        "alignments": True,
-    }
-    assert str(english) not in json.dumps(found)
 
 
 # What is refused
@@ -288,7 +273,6 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
         ("translate/json?threads=9", b'{"text": "a"}', "unknown setting 'threads'"),
         ("translate/json?sample=true", b'{"text": "a", "phrases": ["b"]}', "a sample cannot be made to contain"),
         ("align?reading=nonsense", b'{"source": "a", "target": "b"}', "must be one of"),
-        ("align?reading=occlusion", b'{"source": "a", "target": "b"}', "nmtalign align --reading occlusion"),
     ],
 )
 def test_malformed_and_hostile_bodies(client, path, body, message):

@@ -44,10 +44,3 @@ def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
     for piece in pieces:
         assert piece.head[0] == "name"
         assert len(piece.head) == 2 or sum(piece.widths()) + 3 * len(piece.head) + 1 <= width
-
-
-def test_groups_stay_together() -> None:
-    table = TextTable(TABLE.head, TABLE.rows, groups=(2, 2))
-    assert [piece.head for piece in table.pieces(30)] == [["name", "BLEU", "p"], ["name", "TER", "p"]]
-    assert [len(piece.head) for piece in table.pieces(5)] == [3, 3]
-    assert [piece.head for piece in table.pieces(100)] == [list(TABLE.head)]

@@ -38,12 +38,7 @@ def links(reversal, tmp_path_factory):
 
 
 def sizes(corpus, **changes):
-    return ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        **{"embedding": 16, "hidden": 32, "attention_hidden": 32, "maxout": 16, "output_rank": 0, **changes},
-        initialisation="xavier",
-    )
+    return replace(trainings.sizes(corpus), **changes)
 
 
 def train(corpus, folder, config, stop_at=None, **model):

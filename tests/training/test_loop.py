@@ -1,8 +1,6 @@
 """The training loop on the reversing corpus: it learns, resumes exactly, stops on request, and keeps its files."""
 
 import json
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -14,7 +12,7 @@ from sacrebleu.metrics import BLEU
 from nmtalign.data.batches import make_batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
-from nmtalign.errors import Abandoned, ResourceError, TrainingError, UsageError
+from nmtalign.errors import ResourceError, TrainingError, UsageError
 from nmtalign.files import folder_lock
 from nmtalign.model_directory import load_model
 from nmtalign.settings.command_settings import PrepConfig
@@ -27,7 +25,6 @@ from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run
 from nmtalign.training.events import Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.trainer import Meter, Trainer, TrainingSetup
-from nmtalign.training.validation import Validator
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
@@ -254,31 +251,6 @@ def test_a_validation_that_is_interrupted_loses_no_update_and_is_made_again(
         if "training_state" not in path.name:
             found = load_tensors(tmp_path / "parts" / path.relative_to(tmp_path / "whole"))[0]
             assert same(load_tensors(path)[0], found), path
-
-
-def test_all_processes_end_a_validation_when_one_is_asked_to_stop(reversal):
-    barrier, told, done = threading.Barrier(2, timeout=20), [None, None], [[], []]
-
-    class Thread(World):
-        def all_reduce_max(self, values):
-            told[self.rank] = values
-            barrier.wait()
-            highest = [max(pair) for pair in zip(*told, strict=True)]
-            barrier.wait()
-            return highest
-
-    def work(rank, count):
-        world, stop = Thread(torch.device("cpu"), rank, 2), lambda: rank == 0 and len(done[0]) == asked
-        for part in Validator(None, reversal, CONFIG, None, world, stop, print).in_step(iter(range(count)), count):
-            done[rank].append(part)
-
-    for asked, counts in ((2, (5, 3)), (3, (3, 2)), (1, (1, 4))):
-        done[:] = [], []
-        with ThreadPoolExecutor(2) as pool:
-            for result in [pool.submit(work, rank, count) for rank, count in enumerate(counts)]:
-                with pytest.raises(Abandoned):
-                    result.result()
-        assert [len(each) for each in done] == [min(asked, count) for count in counts]
 
 
 def test_a_finished_run_is_left_as_it_is_and_goes_on_with_a_larger_budget(reversal, tmp_path):

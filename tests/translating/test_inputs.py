@@ -64,23 +64,6 @@ def test_a_pipe(tmp_path: Path) -> None:
     assert inputs.size() is None
 
 
-def test_standard_input_is_counted_and_read_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "in.en").write_bytes(b"before\n" + RAW)
-    kept, file = os.dup(0), os.open(tmp_path / "in.en", os.O_RDONLY)
-    try:
-        os.dup2(file, 0)
-        os.lseek(0, 7, os.SEEK_SET)
-        monkeypatch.setattr("sys.stdin", open(0, closefd=False))  # noqa: SIM115
-        inputs = Inputs((Path("-"),))
-        assert inputs.at_hand
-        assert inputs.count() == 5
-        assert os.lseek(0, 0, os.SEEK_CUR) == 7
-    finally:
-        os.dup2(kept, 0)
-        os.close(kept)
-        os.close(file)
-
-
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):

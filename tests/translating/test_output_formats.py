@@ -53,20 +53,6 @@ def test_word_scores_and_alignments_in_moses_lines() -> None:
     assert written(0, blank, alignment="soft").endswith("-0.142857 ||| 0\n")
 
 
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [
-        ({}, "le chat\n"),
-        ({"n_best": 2}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000\n"),
-        ({"alignment": "hard"}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 ||| -0.500000 ||| 1-0\n"),
-        ({"word_scores": True}, "4 ||| le chat ||| LogProb= -1.500000 Length= 3 WordScores= -0.500000 -0.750000 "
-         "-0.250000 ||| -0.500000\n"),
-    ],
-)  # fmt: skip
-def test_the_form_follows_from_what_is_asked_for(settings: dict[str, Any], expected: str) -> None:
-    assert written(4, aligned(), **settings) == expected
-
-
 def test_a_line_of_json() -> None:
     line = written(7, translation("un |||| deux", 'é "\u2028'), format="json")
     assert "é" in line

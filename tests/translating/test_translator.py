@@ -22,7 +22,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.presets import settings_of
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
 from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
@@ -188,18 +188,6 @@ def watched(loaded: LoadedModel, watch: Callable[[torch.Tensor], None], **settin
     return Translator(loaded, translator.config, scorer=WatchedScorer(translator.scorer, watch))
 
 
-def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
-    def broken(source: torch.Tensor) -> None:
-        raise KeyError("lost")
-
-    torch.set_num_threads(2)
-    try:
-        with pytest.raises(KeyError, match="lost"):
-            list(watched(loaded, broken).translate(LINES * 5))
-    finally:
-        torch.set_num_threads(1)
-
-
 def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
     known, blank, unknown = found_by(loaded, ["the fox .", " ", "a hedgehog </s> <unk>"], n_best=2)
     assert known.source_tokens == ("the", "fox", ".")
@@ -329,15 +317,6 @@ def test_terms_of_long_lines_are_found_in_their_text(made: Tokenizers, tmp_path:
         (found,) = found_by(make_loaded(made, known), [line], **settings)
         assert found.pieces > 1
         assert [found.text.count(each) >= 1 for each in ("AT&T", "50 %", "C++")] == [True] * 3
-
-
-def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
-    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path))).notices()
-    assert "1 of 2 translations have words that the model does not know, first in line 2: 'Zorglub'" in notice
-    assert Translator(loaded, config(glossary=terms_file(tmp_path, "fox\tboat\n"))).notices() == []
-    assert Translator(loaded, config()).notices() == []
-    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path, "# nothing\n"))).notices()
-    assert notice.endswith("terms.tsv: contains no term")
 
 
 FRENCH = ["le", "Le", "chat", "Chat", "dort", "Félin", "félin", ".", "l'", "eau", "Chats", "AT", "&", "T"]
@@ -501,7 +480,7 @@ def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
 
 def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
     def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
-        translator = Translator(loaded, settings_of(TranslateConfig, ("serve", given)))
+        translator = Translator(loaded, resolve(TranslateConfig, ("serve", given)))
         for settings in changes:
             translator = translator.changed(settings)
         return translator.config.length_penalty, translator.config.min_length_ratio
@@ -641,13 +620,6 @@ def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
     assert set(found.tokens) == {"▁vu"}
 
 
-def test_tokenized_lines_are_split_at_spaces_only(subwords: LoadedModel) -> None:
-    raw = found_by(subwords, ["the foxes"])[0]
-    tokenized = found_by(subwords, [" ".join(raw.source_tokens)], tokenized=True)[0]
-    assert tokenized.source_tokens == raw.source_tokens
-    assert tokenized.text == " ".join(raw.tokens)
-
-
 def test_lines_never_hold_the_end_of_a_line() -> None:
     loaded = make_loaded(Tokenizers.spaced(), ["x\ry", "z\r"])
     for translation in found_by(loaded, ["a b c", "d"], n_best=3):
@@ -687,3 +659,31 @@ def test_a_batch_that_is_too_large_is_halved(loaded: LoadedModel, error: Excepti
     room = 0
     with pytest.raises(ResourceError, match="out of memory with one sentence of"):
         list(translator.translate(LINES))
+
+
+def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
+    def broken(source: torch.Tensor) -> None:
+        raise KeyError("lost")
+
+    torch.set_num_threads(2)
+    try:
+        with pytest.raises(KeyError, match="lost"):
+            list(watched(loaded, broken).translate(LINES * 5))
+    finally:
+        torch.set_num_threads(1)
+
+
+def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
+    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path))).notices()
+    assert "1 of 2 translations have words that the model does not know, first in line 2: 'Zorglub'" in notice
+    assert Translator(loaded, config(glossary=terms_file(tmp_path, "fox\tboat\n"))).notices() == []
+    assert Translator(loaded, config()).notices() == []
+    (notice,) = Translator(loaded, config(glossary=terms_file(tmp_path, "# nothing\n"))).notices()
+    assert notice.endswith("terms.tsv: contains no term")
+
+
+def test_tokenized_lines_are_split_at_spaces_only(subwords: LoadedModel) -> None:
+    raw = found_by(subwords, ["the foxes"])[0]
+    tokenized = found_by(subwords, [" ".join(raw.source_tokens)], tokenized=True)[0]
+    assert tokenized.source_tokens == raw.source_tokens
+    assert tokenized.text == " ".join(raw.tokens)
