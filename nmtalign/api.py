@@ -16,18 +16,17 @@ from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
     ExportConfig,
+    HardSymmetrization,
     LinkConfig,
     PrepConfig,
     ScoreConfig,
     ServeConfig,
-    Symmetrization,
     TranslateConfig,
     ViewConfig,
 )
-from nmtalign.settings.definition import Layer, definitions, naming, resolve
+from nmtalign.settings.definition import Layer, check_keys, definitions, naming, resolve
 from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import check_keys
 
 if TYPE_CHECKING:
     from starlette.applications import Starlette
@@ -40,7 +39,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
-    from nmtalign.settings.workspace import FilePair
+    from nmtalign.settings.definition import FilePair
     from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
@@ -343,22 +342,19 @@ def symmetrize_files(
     forward: StrPath,
     backward: StrPath,
     output: "StrPath | TextIO",
-    method: Symmetrization = "grow-diag-final-and",
+    method: HardSymmetrization = "grow-diag-final-and",
     *,
-    threshold: float | None = None,
-    backward_order: "BackwardOrder | None" = None,
+    backward_order: "BackwardOrder" = "target-source",
 ) -> "DirectionCounts":
-    """Joins the links of two directions, two texts or two alignment files, as `nmtalign symmetrize` does.
+    """Joins two texts of links, of the two directions of the same pairs, as `nmtalign symmetrize` does.
 
-    `output` is a text, an open stream, or for two alignment files an alignment file (.h5). `threshold` is the smallest
-    weight of a link of alignment files. `backward_order` says which position the links of a text `backward` have first
-    (None: the target). Raises UsageError for files that are not the two directions of the same pairs, InputError,
-    naming file and line, if their lines or words do not fit, FormatError for a damaged alignment file.
+    `output` is a file or an open stream. `backward_order` says which position the links of `backward` have first.
+    Raises UsageError for alignment files, InputError, naming file and line, if the lines do not fit.
     """
     from nmtalign.alignment.symmetrization import symmetrize_files as join_files
 
     place = Path(output) if isinstance(output, str) else output
-    return join_files(Path(forward), Path(backward), place, method, threshold, backward_order)
+    return join_files(Path(forward), Path(backward), place, method, backward_order)
 
 
 def aer(
@@ -464,7 +460,7 @@ def serve(
     layer = _layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
     need_server()
-    from nmtalign.serving.http_server import run_server
+    from nmtalign.serving.application import run_server
 
     with naming(layer) if settings else nullcontext():
         run_server(_several(models), config, translate, align or AlignConfig(), notify, ready)

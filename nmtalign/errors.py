@@ -14,10 +14,6 @@
 | 143       |                 | ended by SIGTERM; finished work is kept                            |
 """
 
-import contextlib
-from collections.abc import Callable, Iterator
-from contextvars import ContextVar
-
 
 class NmtalignError(Exception):
     """Base of all errors that are reported to the user in one line."""
@@ -90,32 +86,3 @@ def is_out_of_memory(error: BaseException | None) -> bool:
                 return True
         error = error.__cause__ or error.__context__
     return False
-
-
-class Abandoned(BaseException):
-    """The caller no longer waits for the result. It derives from BaseException, so that no fallback catches it."""
-
-
-_is_unwanted = ContextVar[Callable[[], bool] | None]("is_unwanted", default=None)
-
-
-@contextlib.contextmanager
-def abandoned_if(is_unwanted: Callable[[], bool]) -> Iterator[None]:
-    """A block whose computations end with Abandoned at their next step once `is_unwanted()` is True."""
-    token = _is_unwanted.set(is_unwanted)
-    try:
-        yield
-    finally:
-        _is_unwanted.reset(token)
-
-
-def check_wanted() -> None:
-    """Raises Abandoned if the caller no longer waits for the result; long computations call this between steps."""
-    is_unwanted = _is_unwanted.get()
-    if is_unwanted is not None and is_unwanted():
-        raise Abandoned
-
-
-def unwanted_signal() -> Callable[[], bool] | None:
-    """What `check_wanted` asks, for a loop with many short steps; None if nothing can end the computation early."""
-    return _is_unwanted.get()

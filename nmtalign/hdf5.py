@@ -204,32 +204,29 @@ def _check_plain(name: str, dataset: h5d.DatasetID, file_size: int) -> None:
     if properties.get_external_count() or layout not in (h5d.CONTIGUOUS, h5d.CHUNKED, h5d.COMPACT):
         raise ValueError(f"{name!r} is stored in other files, which nmtalign does not read")
     number = isinstance(kind, h5t.TypeIntegerID | h5t.TypeFloatID)
-    if not number or kind.committed() or not kind.equal(h5t.py_create(kind.dtype)):
-        raise ValueError(f"{name!r} has a type that nmtalign does not write")
-    if dataset.get_space().get_simple_extent_type() != h5s.SIMPLE or dataset.rank > 2:
-        raise ValueError(f"{name!r} is not an array of one or two dimensions")
+    array = dataset.get_space().get_simple_extent_type() == h5s.SIMPLE and dataset.rank <= 2
+    if not (number and array) or kind.committed() or not kind.equal(h5t.py_create(kind.dtype)):
+        raise ValueError(f"{name!r} is not an array of numbers as nmtalign writes it")
     size = math.prod(dataset.shape) * kind.dtype.itemsize
     if layout == h5d.CHUNKED:
-        _check_chunks(name, dataset, size, file_size)
-    elif size != dataset.get_storage_size() or (layout == h5d.CONTIGUOUS and not _fits(dataset, size, file_size)):
+        complete = _has_chunks(dataset, size, file_size)
+    else:
+        complete = size == dataset.get_storage_size()
+        start = dataset.get_offset() if layout == h5d.CONTIGUOUS and size else 0
+        complete = complete and start is not None and start + size <= file_size
+    if not complete:
         raise ValueError(f"{name!r} declares {size:,} bytes, which the file does not have")
 
 
-def _fits(dataset: h5d.DatasetID, size: int, file_size: int) -> bool:
-    start = dataset.get_offset()
-    return size == 0 or (start is not None and start + size <= file_size)
-
-
-def _check_chunks(name: str, dataset: h5d.DatasetID, size: int, file_size: int) -> None:
-    """Raises ValueError unless all chunks are present, none is large, and their sizes fit that of the file."""
+def _has_chunks(dataset: h5d.DatasetID, size: int, file_size: int) -> bool:
+    """Returns whether all chunks are present, none is large or filtered by a plugin, and their sizes fit the file."""
     properties = dataset.get_create_plist()
     shape = properties.get_chunk()
-    if not {properties.get_filter(index)[0] for index in range(properties.get_nfilters())} <= _FILTERS:
-        raise ValueError(f"{name!r} is compressed by a filter that nmtalign does not write")
     chunk = math.prod(shape) * dataset.dtype.itemsize
-    if chunk > _LARGEST_CHUNK or size > _BEST_COMPRESSION * file_size:
-        raise ValueError(f"{name!r} declares {size:,} bytes in chunks of {chunk:,}, which the file cannot hold")
+    filters = {properties.get_filter(index)[0] for index in range(properties.get_nfilters())}
     expected = math.prod(-(-length // step) for length, step in zip(dataset.shape, shape, strict=True))
+    if not filters <= _FILTERS or chunk > _LARGEST_CHUNK or size > _BEST_COMPRESSION * file_size:
+        return False
     stored: dict[tuple[int, ...], int] = {}
 
     def note(info: Any) -> bool | None:
@@ -239,5 +236,4 @@ def _check_chunks(name: str, dataset: h5d.DatasetID, size: int, file_size: int) 
     if dataset.get_num_chunks() == expected:
         dataset.chunk_iter(note)
     within = all(start < length for place in stored for start, length in zip(place, dataset.shape, strict=True))
-    if len(stored) != expected or not within or max(stored.values(), default=0) > chunk + chunk // 64 + 1024:
-        raise ValueError(f"{name!r} does not have the chunks that its {size:,} bytes need")
+    return len(stored) == expected and within and max(stored.values(), default=0) <= chunk + chunk // 64 + 1024

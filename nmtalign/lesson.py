@@ -14,12 +14,12 @@ from typing import Any, NamedTuple
 import torch
 
 from nmtalign.alignment.links import Link, argmax_links
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.text.lines import read_pairs
-from nmtalign.text.vocabulary import EOS, UNK_ID
+from nmtalign.text.tokenizer import EOS, UNK_ID
 from nmtalign.translating.translator import Translation, Translator
 from nmtalign.version import __version__
 from nmtalign.viewing.page import inert_json, page, part

@@ -68,7 +68,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, and the precision that nmtalign chooses, with the fastest one of the device."""
-    from nmtalign.core.devices import has_fast_bf16, inference_precision, pick_device
+    from nmtalign.core.numerics import has_fast_bf16, inference_precision, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):

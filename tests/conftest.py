@@ -12,16 +12,15 @@ import pytest
 import torch
 from helpers.command_line import run_nmtalign
 
-from nmtalign.core import int8 as int8_module
+from nmtalign.core import numerics
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
 from nmtalign.hdf5 import seal
+from nmtalign.model_directory import save_tensors
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import save_tensors
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 from nmtalign.training.checkpoints import create_run
 
 # Many small models: a second thread would only wait for the first.
@@ -90,11 +89,11 @@ def rounding() -> Rounding:
 def int8(monkeypatch):
     """Multiplies the smallest matrices in eight bits, too; skips a test where PyTorch has no such products."""
     try:
-        int8_module.weight_steps()
+        numerics.weight_steps()
     except ResourceError as error:
         pytest.skip(str(error))
-    monkeypatch.setattr(int8_module, "_SMALLEST", 0)
-    monkeypatch.setattr(int8_module, "_FEWEST_INPUTS", 0)
+    monkeypatch.setattr(numerics, "_SMALLEST", 0)
+    monkeypatch.setattr(numerics, "_FEWEST_INPUTS", 0)
 
 
 def write_reversal(folder: Path, name: str, count: int, seed: int) -> tuple[Path, Path]:

@@ -9,11 +9,10 @@ import torch
 from helpers.command_line import run_nmtalign
 
 from nmtalign.api import describe, export
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model
+from nmtalign.model_directory import load_model, load_tensors, save_tensors
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.tensor_file import load_tensors, save_tensors
 from nmtalign.translating.translator import Translator
 
 WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
@@ -31,7 +30,7 @@ def model(tmp_path, random_model_directory):
     folder = random_model_directory(tmp_path / "made", WORDS, list(map(str.upper, WORDS)), disturb)
     random_model_directory(tmp_path / "other", list(map(str.upper, WORDS)), WORDS, disturb)
     save_tensors(folder / "best.safetensors", *weights(folder, more="metadata"))
-    for name in ("last", "training_state", "training_state.previous", "best.previous"):
+    for name in ("last", "training_state", "training_state.previous"):
         save_tensors(folder / f"{name}.safetensors", {"a": torch.ones(3)}, {})
     (folder / "train.jsonl").write_text("{}\n")
     (folder / "confidence.json").write_text("{}")
@@ -130,7 +129,7 @@ def test_the_mean_of_several_weights(model, tmp_path):
     assert len(translations(tmp_path / "mean")) == 4
     done = run_nmtalign("export", "made/model", "-o", "two", "--average", "second", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    for other in (model / "best.previous.safetensors", tmp_path / "other/model"):
+    for other in (model / "training_state.safetensors", tmp_path / "other/model"):
         with pytest.raises(UsageError, match=r"is of another model than .*, so their weights have no mean"):
             export(model, tmp_path / "none", average=[other])
 

@@ -9,12 +9,10 @@ import shutil
 import pytest
 import torch
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.errors import FormatError, NmtalignError
-from nmtalign.model_directory import describe_model, load_model
+from nmtalign.model_directory import DIGEST_PLACE, describe_model, load_model, save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import DIGEST_PLACE, save_tensors
 from nmtalign.training.checkpoints import create_run
 from nmtalign.translating.translator import Translator
 
@@ -253,15 +251,8 @@ def test_a_changed_file_gives_the_same_model_or_an_error_of_one_line(folder):
     assert translations() == expected
 
 
-def test_the_best_weights_before_are_taken_where_a_kill_left_no_others(folder):
-    (folder / "best.safetensors").rename(folder / "best.previous.safetensors")
-    assert load_model(folder, device="cpu").weights_file.name == "best.previous.safetensors"
-    with pytest.raises(FormatError, match=r"has no weights yet \(last\.safetensors\)"):
-        load_model(folder, device="cpu", which="last")
-
-
 def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, folder):
-    for name in ("training_state", "training_state.previous", "best.previous"):
+    for name in ("training_state", "training_state.previous"):
         (folder / f"{name}.safetensors").write_text("")
     (folder / ".best.safetensors.1.partial").write_text("")
     config = load_model(folder, device="cpu").model.config

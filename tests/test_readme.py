@@ -123,28 +123,10 @@ def test_guide_and_formats(tmp_path, environment):
     run_python(blocks("python", FORMATS), tmp_path, environment)
 
 
-@pytest.mark.parametrize("size", [4100, 11569])
-def test_python_on_many_words(tmp_path, random_model_directory, monkeypatch, capsys, size):
-    """The search goes another way from 4,096 words on, and blocks of 1,000 do not divide these numbers."""
-    target = ["le", "Le", "chat", "dort", ".", *(f"mot{number}" for number in range(size - 7))]
-    model = random_model_directory(tmp_path, ["The", "cat", "sleeps", "."], target, lambda model: None)
-    assert json.loads((model / "config.json").read_text())["model"]["target_vocabulary_size"] == size
-    monkeypatch.chdir(tmp_path)
-    found = blocks("python")
-    assert found
-    for code in found:
-        exec(code, {})  # noqa: S102
-        first, second = capsys.readouterr().out.splitlines()
-        assert "(" in first
-        assert second.startswith("Le ")
-        assert "chat" in second
-
-
 @pytest.mark.parametrize(("page", "time"), [(GUIDE, "2h"), (TUTORIAL, "")])
 def test_the_workspace_files_shown_are_valid(tmp_path, page, time):
-    from nmtalign.settings.definition import resolve
+    from nmtalign.settings.definition import load_workspace, resolve
     from nmtalign.settings.training_settings import TrainingConfig
-    from nmtalign.settings.workspace import load_workspace
 
     path = tmp_path / "nmtalign.toml"
     path.write_text(blocks("toml", page)[0])

@@ -13,9 +13,9 @@ import torch
 from safetensors import safe_open
 from safetensors.torch import save_file
 
-from nmtalign import tensor_file
+from nmtalign import model_directory
 from nmtalign.errors import FormatError, ResourceError
-from nmtalign.tensor_file import DIGEST_PLACE, check_tensors, int8_rows, load_tensors, read_metadata, save_tensors
+from nmtalign.model_directory import DIGEST_PLACE, check_tensors, int8_rows, load_tensors, read_metadata, save_tensors
 
 READERS = (read_metadata, check_tensors, load_tensors)
 
@@ -144,7 +144,7 @@ def test_the_tensors_of_a_file_that_is_replaced_are_those_that_were_checked(path
         save_tensors(path, {"a": torch.ones(1)}, {}, keep=path.with_name("older"))
         return safe_open(*arguments)
 
-    monkeypatch.setattr(tensor_file, "safe_open", replaced)
+    monkeypatch.setattr(model_directory, "safe_open", replaced)
     loaded = load_tensors(path)[0]
     assert same(loaded)
     assert read_metadata(path) == {}

@@ -21,7 +21,6 @@ from typing import NamedTuple, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward
@@ -30,7 +29,6 @@ from nmtalign.alignment.lexical import Ids, LexicalModel, Numbers, Table, differ
 LONGEST = 100  # words of a side of a training pair
 MODEL_1, HMM = 5, 5  # iterations
 MODEL_1_TIME = 0.45  # the time of an iteration of Model 1, as a share of that of the hidden Markov models
-_LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 BATCH_CELLS = 40_000
 _MOST_PAIRS = 4_000  # of a batch
 _BLOCK_BITS = 22  # 4 million cells are sorted together
@@ -315,10 +313,6 @@ class AgreeingModels:
         self.model.count([own[:-1] for own in arrays[:2]], arrays[2:4])
         self._own.copy_(state["own"])
         self.jumps, self.done = [torch.from_numpy(own.copy()) for own in arrays[4:]], int(state["done"])
-
-    def useful(self) -> NDArray[np.bool_]:
-        """Returns which keys of the model to keep: those whose counts say something, and all cognates."""
-        return self.model.alike | (self.model.counts[0][:-1] >= _LEAST)
 
 
 def usable(sides: tuple[Sentences, Sentences]) -> Numbers:

@@ -4,12 +4,11 @@ The file contains flat arrays and 64-bit offsets: no group per sentence and no v
 tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
 rows (target words, then `</s>`) and Tx + 1 columns (source words, then `</s>`): the weight of source word i at target
 word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where one side of the
-pair is empty; the weights of local-p attention are normalised. If `</s>` was dropped, a matrix has Ty rows and Tx
-columns. All log-probabilities are natural logarithms; they are NaN for a pair that no model has read, because a side is
-empty.
+pair is empty; the weights of local-p attention are normalised. All log-probabilities are natural logarithms; they are
+NaN for a pair that no model has read, because a side is empty.
 
-The attributes of the root (`format_attributes` and DEFAULTS) repeat these facts and record how the file was made.
-`sentence_ids_rise` says that sentence_id never falls, which allows binary search.
+The attributes of the root (FACTS and DEFAULTS) repeat these facts and record how the file was made. The ids of the
+sentences never fall (`sentence_ids_rise`), which allows binary search.
 
 HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
 writer appends the records to a journal, FILE.h5.partial, in blocks of `COMMIT` sentences. Each block has a length and a
@@ -23,7 +22,6 @@ import glob
 import json
 import math
 import os
-import re
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,7 +33,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import SIDES, AlignmentRecord, Link, LinkedPair, argmax_links, check_shape, row_entropies
+from nmtalign.alignment.links import SIDES, AlignmentRecord, Link, LinkedPair, argmax_links, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
@@ -53,7 +51,7 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "target/text": ("|u1", 16384),
     "links": ("<i4", 2048),  # pairs (source, target), both counted from 0
     "token_log_prob": ("<f4", 4096),  # for each target word, then for </s>; record k starts at word_offsets[k] + k
-    "entropy": ("<f4", 4096),  # of each stored row, in nats; as token_log_prob, NaN for `</s>` if it was dropped
+    "entropy": ("<f4", 4096),  # of each row, in nats
     "log_prob": ("<f8", 1024),  # the sum of token_log_prob
     "sentence_id": ("<i8", 1024),  # line of the pair in its file, counted from 0
     "rank": ("<i4", 1024),  # place in the sentence's n-best list, from 0
@@ -77,6 +75,19 @@ DEFAULTS: Mapping[str, object] = {
     "links_method": "argmax",
     "symmetrization": "none",
 }
+FACTS: Mapping[str, object] = {
+    "format": FORMAT,
+    "format_version": FORMAT_VERSION,
+    "links_order": "source, target; both counted from 0; </s> has no links",
+    "text": "UTF-8; each word is followed by one line feed",
+    "log_prob_unit": "natural logarithm; </s> included",
+    "entropy_unit": "nats",
+    "rows": "target words, then </s>",
+    "columns": "source words, then </s>",
+    "end_of_sentence_row": True,
+    "end_of_sentence_column": True,
+    "index_order": "record, row (target), column (source): cell = weight_offsets[record] + row * (Tx + 1) + column",
+}
 _MAGIC = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
@@ -90,24 +101,6 @@ _FREE_OPTIONS = {
     "phrase_file",
     *select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path),
 }
-
-
-def format_attributes(end: bool) -> Mapping[str, object]:
-    """Returns the attributes that describe the format; `end`: matrices have the row and the column of `</s>`."""
-    then, width = (", then </s>", "(Tx + 1)") if end else ("", "Tx")
-    return {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "links_order": "source, target; both counted from 0; </s> has no links",
-        "text": "UTF-8; each word is followed by one line feed",
-        "log_prob_unit": "natural logarithm; </s> included",
-        "entropy_unit": "nats",
-        "rows": f"target words{then}",
-        "columns": f"source words{then}",
-        "end_of_sentence_row": end,
-        "end_of_sentence_column": end,
-        "index_order": f"record, row (target), column (source): cell = weight_offsets[record] + row * {width} + column",
-    }
 
 
 def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
@@ -135,8 +128,7 @@ class AlignmentFile:
     forked and spawned processes: each process opens the file again. Raises FormatError naming the file if it is
     missing, damaged or of another kind.
 
-    `attributes` are those of the root, `end` says whether matrices have the row and the column of `</s>`, and `dtype`
-    is the type in which weights are stored.
+    `attributes` are those of the root, and `dtype` is the type in which weights are stored.
     """
 
     def __init__(self, path: Path | str) -> None:
@@ -150,7 +142,6 @@ class AlignmentFile:
             check_seal(self.path, _SEAL_AT_ONCE)
             self.attributes = plain_attributes(self._open())
             self._check_format()
-            self.end = bool(self.attributes.get("end_of_sentence_column", True))
             self.dtype = str(self._dataset("weights").dtype)
             self._length = len(self._dataset("sentence_id"))
             for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
@@ -203,16 +194,10 @@ class AlignmentFile:
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
-        if self.attributes.get("sentence_ids_rise", False):
-            first, last = self.place_of(number), self.place_of(number + 1)
-        else:
-            with self._damage():
-                found = np.flatnonzero(self._dataset("sentence_id")[:] == number)
-            first, last = (int(found[0]), int(found[-1]) + 1) if len(found) else (0, 0)
-        return [record for record in self[first:last] if record.sentence_id == number]
+        return self[self.place_of(number) : self.place_of(number + 1)]
 
     def place_of(self, number: int) -> int:
-        """Returns the place of the first record whose sentence is `number` or a later one; sentences must be sorted."""
+        """Returns the place of the first record whose sentence is `number` or a later one."""
         with self._damage():
             return bisect.bisect_left(self._dataset("sentence_id"), number)
 
@@ -284,6 +269,8 @@ class AlignmentFile:
                 f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
+        if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
+            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
         offsets = self._dataset(name)
@@ -322,13 +309,13 @@ class AlignmentFile:
 
     def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
         """Yields the records of a block that lies in one page, with one read per dataset."""
-        more, first, page = (1 if self.end else 0), start % _PAGE, self._page(start // _PAGE)
+        first, page = start % _PAGE, self._page(start // _PAGE)
         span = slice(first, first + stop - start + 1)
         weights = self._parts("weights", page["weight_offsets"][span])
         rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
         token_log_probs = self._parts("token_log_prob", rows)
         for k, pair in enumerate(self._read_links(start, stop)):
-            shape = len(pair.target) + more, len(pair.source) + more
+            shape = len(pair.target) + 1, len(pair.source) + 1
             yield AlignmentRecord(
                 source=pair.source,
                 target=pair.target,
@@ -338,7 +325,6 @@ class AlignmentFile:
                 token_log_probs=token_log_probs[k],
                 hard_links=pair.links,
                 rank=pair.rank,
-                end=self.end,
             )
 
     def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
@@ -388,14 +374,13 @@ class AlignmentWriter:
     With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
     added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
     is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
-    UsageError names the difference if the file was begun with other `attributes`, `dtype` or `end`; so the attributes
-    should include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
+    UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
+    include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
     after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
     (FILE.h5.partial.old) until the new file is complete.
 
-    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `end` says whether matrices have the row and
-    the column of `</s>`: (Ty+1, Tx+1), or (Ty, Tx). `left()` reports what remains after an interruption. Raises
-    ResourceError if the disk refuses.
+    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
+    interruption. Raises ResourceError if the disk refuses.
     """
 
     def __init__(
@@ -405,22 +390,20 @@ class AlignmentWriter:
         dtype: str = "float16",
         *,
         resume: bool = False,
-        end: bool = True,
         at_most: int | None = None,
     ) -> None:
         if dtype not in WEIGHT_TYPES:
             raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.kept: Path | None = None
-        self.attributes = {**DEFAULTS, **attributes, **format_attributes(end)}
+        self.attributes = {**DEFAULTS, **attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
-        self._resume, self._end, self._at_most = resume, end, at_most
+        self._resume, self._at_most = resume, at_most
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
         self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
         self.records = self.sentences = 0  # so far
-        self._last_id = self._committed_id = 0
+        self._last_id = 0
         self._committed = self._committed_sentences = 0  # records and sentences in the journal
-        self._rises = True  # whether the ids of its sentences never fall
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = self._sentences_waiting = 0
 
@@ -472,14 +455,15 @@ class AlignmentWriter:
 
         By default `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,) are NaN. The
         entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not fit,
-        a word with a line feed, a link outside its pair, and ranks out of order.
+        a word with a line feed, a link outside its pair, and ids or ranks out of order.
         """
-        check_shape(source_tokens, target_tokens, weights, self._end)
-        rows = len(target_tokens) + 1
+        rows, columns = len(target_tokens) + 1, len(source_tokens) + 1
+        if weights.shape != (rows, columns):
+            raise ValueError(f"weights have the shape {weights.shape}; these words and </s> need {(rows, columns)}")
         log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
         if log_probs.shape != (rows,):
             raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
-        links = argmax_links(weights, self._end) if links is None else links
+        links = argmax_links(weights) if links is None else links
         for i, j in links:
             if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
@@ -487,6 +471,8 @@ class AlignmentWriter:
             sentence_id = self._last_id if rank else self.sentences
         if rank and not (self.records and sentence_id == self._last_id):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
+        if self.records and sentence_id < self._last_id:
+            raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
         if self._complete is not None:
             self._copy_complete()
         if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
@@ -499,7 +485,7 @@ class AlignmentWriter:
             "target/text": np.frombuffer(texts[1], np.uint8),
             "links": np.array(links, "<i4").reshape(-1, 2),
             "token_log_prob": log_probs,
-            "entropy": row_entropies(stored, self._end),
+            "entropy": row_entropies(stored),
             "log_prob": [log_prob],
             "sentence_id": [sentence_id],
             "rank": [rank],
@@ -514,8 +500,6 @@ class AlignmentWriter:
 
     def add(self, record: AlignmentRecord) -> None:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it."""
-        if record.end != self._end:
-            raise ValueError(f"the record has end = {record.end}, and the file end = {self._end}")
         links, log_probs = record.hard_links, record.token_log_probs
         words, number = (record.source, record.target), record.sentence_id
         self.append(*words, record.weights, record.log_prob, number, links, log_probs, record.rank)
@@ -561,7 +545,7 @@ class AlignmentWriter:
                         break
                     self._count(values)
                     self.records, self.sentences = self._committed, self._committed_sentences
-                    self._last_id = self._committed_id
+                    self._last_id = int(values["sentence_id"][-1])
                 end = place
         if not checked:
             self._start()
@@ -570,12 +554,8 @@ class AlignmentWriter:
 
     def _count(self, values: Mapping[str, Array]) -> None:
         """Counts the records of a block of the journal."""
-        ids = values["sentence_id"].tolist()
-        known = [self._committed_id] if self._committed else []
-        self._rises = self._rises and [*known, *ids] == sorted([*known, *ids])
-        self._committed += len(ids)
+        self._committed += len(values["rank"])
         self._committed_sentences += int((values["rank"] == 0).sum())
-        self._committed_id = ids[-1]
 
     def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
         return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
@@ -633,13 +613,10 @@ class AlignmentWriter:
 
     def _build(self) -> None:
         """Writes the HDF5 file of the journal. If the disk refuses, there is no new file, and the journal stays."""
-        for left in self.path.parent.glob(
-            f".{glob.escape(self.path.name)}.*.partial"
-        ):  # by a run killed in this method
-            if re.fullmatch(rf"\.{re.escape(self.path.name)}\.\d+\.partial", left.name):
-                left.unlink(missing_ok=True)
+        for left in self.path.parent.glob(f".{glob.escape(self.path.name)}.[0-9]*.partial"):
+            left.unlink(missing_ok=True)  # from a run that was killed in this method
         with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
-            rises = {"nmtalign_version": __version__, "sentence_ids_rise": self._rises}
+            rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}
             write_attributes(file, {**self.attributes, **rises})
             datasets = {
                 name: file.create_dataset(

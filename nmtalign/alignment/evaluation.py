@@ -19,8 +19,8 @@ from nmtalign.alignment.link_files import (
 )
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import option
-from nmtalign.settings.workspace import FilePair
+from nmtalign.settings.definition import FilePair, option
+from nmtalign.text.link_counting import Links
 from nmtalign.version import __version__
 
 
@@ -113,8 +113,7 @@ def compare_links(
         by_length = list(_by_length(counts, lengths, buckets))
         signature = _signature(file, answers, expected)
         systems.append(LinkEvaluation(name, figures_of(counts), by_length, origin, signature))
-        turned = sum((count_links([(j, i) for i, j in own], pair) for own, pair in zip(found, expected)), LinkCounts())  # noqa: B905
-        if note := turned_note(file, sum(counts, LinkCounts()), turned):
+        if note := turned_note(file, found, expected):
             notes.append(f"{note} (or {option('reverse_gold')})")
     return LinkComparison(systems, expected, notes)
 
@@ -144,9 +143,10 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
             yield f"{file.name}: no position is 0; if positions count from 1 there, give --{role}-base 1"
 
 
-def turned_note(file: LinkFile, counts: LinkCounts, turned: LinkCounts) -> str:
-    """Returns a note if a file fits far better with source and target exchanged; else ""."""
-    rate, other = counts.rates().aer, turned.rates().aer
+def turned_note(file: LinkFile, found: Sequence[Links], gold: Sequence[GoldLinks]) -> str:
+    """Returns a note if links fit far better with source and target of `file` exchanged; else ""."""
+    turned = [[(j, i) for i, j in links] for links in found]
+    rate, other = (sum(map(count_links, links, gold), LinkCounts()).rates().aer for links in (found, turned))
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"

@@ -13,7 +13,7 @@ blank decides which format a file has. Scores after a tab are ignored. Alignment
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from operator import add
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -22,12 +22,10 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
-from nmtalign.settings.definition import option
-from nmtalign.settings.workspace import FilePair
+from nmtalign.settings.definition import FilePair, option
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_lines, shown
 from nmtalign.text.link_counting import (
-    SAMPLE,
     Links,
     SplitLine,
     SplitPair,
@@ -50,11 +48,6 @@ _WRONG: Mapping[Role, str] = {
     "gold": "is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible",
     "links": "is not a link; write source-target, as in 0-0 2-1",
 }
-_EXCHANGED = "all links of the line fit with source and target exchanged: {}"
-_OUTSIDE = (
-    "are the texts tokenised as the links expect (`align --tokenized`), do they count from there, and is the source "
-    "first (else {})?"
-)
 
 
 @dataclass(frozen=True)
@@ -165,60 +158,45 @@ class LinkFile:
 
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
-        links = sorted(self.pair(number).possible)
-        for link in links:
+        for link in sorted(self.pair(number).possible):
             for position, length, side in zip(link, (source_length, target_length), ("source", "target"), strict=True):
                 if length is not None and position >= length:
                     i, j = link[::-1] if self.reverse else link
-                    fits = len(links) > 2 and all(
-                        j < (source_length or 0) and i < (target_length or 0) for i, j in links
-                    )
-                    fix = f"{'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')}"
                     raise InputError(
                         f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {_plural(length, 'word')}; "
-                        + (_EXCHANGED if fits else _OUTSIDE).format(fix)
+                        f"points outside the pair, whose {side} has {_plural(length, 'word')}; are the texts tokenised "
+                        "as the links expect (`align --tokenized`), do they count from there, and is the source first "
+                        f"(else {'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')})?"
                     )
 
 
-@dataclass
 class GoldFile:
     """A file of gold links that is compared with found links pair by pair, in order.
 
-    Positions count from `base` (None: as usual in the format). Raises InputError naming file and line for a link that
-    cannot be read or points outside its pair, and for another number of lines than pairs.
+    Positions count from `base` (None: as usual in the format); with `reverse` the file has the target first. Raises
+    InputError naming file and line for a link that cannot be read or points outside its pair, and for another number of
+    lines than pairs.
     """
 
-    path: Path
-    base: int | None = None
-    reverse: bool = False  # the file has the target first
-    turned: LinkCounts = field(default_factory=LinkCounts)  # of the gold links with source and target exchanged
-    counts: LinkCounts = field(default_factory=LinkCounts)
-    pairs: int = 0
-
-    def __post_init__(self) -> None:
-        self.file: LinkFile = read_links(self.path, "gold", self.base, self.reverse)
-        self._first: list[tuple[Links, Links]] = []
+    def __init__(self, path: Path, base: int | None = None, reverse: bool = False) -> None:
+        self.file, self.found = read_links(path, "gold", base, reverse), list[Links]()
 
     def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
-        """Counts the next pair; lengths are in words, without `</s>`."""
-        self.file.check_inside(self.pairs, source_length, target_length)
-        found, gold = set(links), self.file.pair(self.pairs)
-        self.counts += count_links(found, gold)
-        self.turned += count_links(found, gold.turned())
-        self._first += [(found, gold.possible)] * (len(self._first) < SAMPLE)
-        self.pairs += 1
+        """Takes the links of the next pair; lengths are in words, without `</s>`."""
+        self.file.check_inside(len(self.found), source_length, target_length)
+        self.found.append(frozenset(links))
 
-    def finish(self) -> ErrorRates:
-        """Returns the rates of all pairs; raises InputError if lines are left over, or count other words."""
-        if (found := len(self.file.pairs)) > self.pairs:
+    def finish(self) -> LinkCounts:
+        """Returns the counts of all pairs; raises InputError if lines are left over, or count other words."""
+        if (lines := len(self.file.pairs)) > (pairs := len(self.found)):
             kind = "sentence" if self.file.open_ended else "line"
             raise InputError(
-                f"{self.file.name}: has {found} {kind}s, but there are {self.pairs} pairs: "
-                f"{kind} {self.pairs + 1} belongs to no pair"
+                f"{self.file.name}: has {lines} {kind}s, but there are {pairs} pairs: "
+                f"{kind} {pairs + 1} belongs to no pair"
             )
-        check_alike("the alignment", self.file.name, self._first)
-        return self.counts.rates()
+        gold = list(map(self.file.pair, range(pairs)))
+        check_alike("the alignment", self.file.name, zip(self.found, (pair.possible for pair in gold), strict=True))
+        return sum(map(count_links, self.found, gold), LinkCounts())
 
 
 def read_links(
@@ -284,10 +262,9 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
 
 def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
     if min(i, j) < base:
-        null = "; if 0 means no word, leave these links out" if base and " " in part else ""
         raise InputError(
             f"{where}: {part!r} has a position 0, but positions count from {base} here; if they count from 0, give "
-            f"--{role}-base 0{null}"
+            f"--{role}-base 0"
         )
     return i - base, j - base
 
@@ -371,7 +348,7 @@ def comparable(
     pairs = _common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
     if source and target:
-        if found := _in_tokens(files, (source, target), (lines[source], lines[target])):
+        if found := _in_tokens(files, (source, target), pairs):
             return found
     else:
         try:
@@ -381,8 +358,7 @@ def comparable(
         except InputError as error:
             for one in others:
                 with suppress(InputError):  # other texts, or none
-                    text = list(read_lines(one[0])), list(read_lines(one[1]))
-                    if len(text[0]) == len(text[1]) == pairs and (found := _in_tokens(files, one, text)):
+                    if found := _in_tokens(files, one, pairs):
                         return found
             raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
     holder = next((file for file in files if file.words is not None), None)
@@ -397,27 +373,25 @@ def comparable(
     return ComparableLinks(files, pairs, (words[0], words[1]), origin)
 
 
-def _in_tokens(
-    files: Sequence[LinkFile], texts: FilePair, lines: tuple[Sequence[str], Sequence[str]]
-) -> ComparableLinks | None:
-    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
-    sample = _split(texts, [text[:SAMPLE] for text in lines])
-    counted = [counts_words((file.pair(number).possible, pair) for number, pair in enumerate(sample)) for file in files]
+def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> ComparableLinks | None:
+    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens.
+
+    Texts with another number of lines than `number` give None, too.
+    """
+    sides = []
+    for path in texts:
+        tokenize = MosesWords(suffix_language(path)).tokenize
+        sides.append([SplitLine.of(line, tokenize(line)) for line in read_lines(path)])
+    if any(len(side) != number for side in sides):
+        return None
+    pairs = list(zip(*sides, strict=True))
+    counted = [counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files]
     if False not in counted:
         return None
-    pairs = _split(texts, lines)
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
     words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
-    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
-
-
-def _split(texts: FilePair, lines: Sequence[Sequence[str]]) -> list[SplitPair]:
-    tokenize = [MosesWords(suffix_language(path)).tokenize for path in texts]
-    source, target = (
-        [SplitLine.of(line, own(line)) for line in text] for text, own in zip(lines, tokenize, strict=True)
-    )
-    return list(zip(source, target, strict=True))
+    return ComparableLinks(found, number, words, shown(texts[0]), notes)
 
 
 def _converted(file: LinkFile, pairs: Sequence[SplitPair], words: bool) -> LinkFile:

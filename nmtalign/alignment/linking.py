@@ -17,6 +17,7 @@ import math
 import shutil
 import time
 from array import array
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -28,10 +29,10 @@ import torch
 
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
 from nmtalign.alignment.aligning import AlignmentRun
-from nmtalign.alignment.links import SIDES, AlignmentRecord
-from nmtalign.alignment.translation_table import write_table
+from nmtalign.alignment.lexical import LexicalModel
+from nmtalign.alignment.links import SIDES
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.core.devices import using_threads
+from nmtalign.core.numerics import using_threads
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import (
@@ -46,14 +47,12 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
+from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
-from nmtalign.tensor_file import load_tensors, save_tensors
-from nmtalign.text.direction import check_spaces
-from nmtalign.text.languages import suffix_language
+from nmtalign.text.languages import check_spaces, suffix_language
 from nmtalign.text.lines import STDIN, read_pairs, shown
-from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import LEXICON
+from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
@@ -66,6 +65,9 @@ _ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
 _LONGEST = 200  # words of a side of a pair that is learned from
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
+_TRANSLATIONS = 20  # of a source word in the translation table
+_LEAST = 1e-3  # the smallest probability of a translation
+_BLANKS = frozenset(" \t\r\n")
 
 
 @dataclass(frozen=True)
@@ -186,14 +188,16 @@ class LinkRun:
             name: getattr(self.config, name) for name in select(LinkConfig, lambda one: one.affects != "machine")
         }
         if not (self.folder / _RECORD).exists():
-            if self.folder.exists() and not all(map(_is_unfinished, self.folder.iterdir())):
+            # A process that was killed may have left some files before the record was complete.
+            own = (path.name == _WORK or path.match(INCOMPLETE) for path in self.folder.glob("*"))
+            if not all(own):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
-            own = {"texts": hashes, "names": [str(path) for path in self._texts], "settings": settings}
-            return {**own, "seconds": {}}
+            names = [str(path) for path in self._texts]
+            return {"texts": hashes, "names": names, "settings": settings, "seconds": {}}
         found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
-            names = " and ".join(found["names"])
-            raise UsageError(f"{self.folder}: has the links of other texts ({names}); give another folder with -o")
+            texts = " and ".join(found["names"])
+            raise UsageError(f"{self.folder}: has the links of other texts ({texts}); give another folder with -o")
         if changed := [name for name, value in settings.items() if found["settings"].get(name) != value]:
             was = ", ".join(f"{name} was {found['settings'].get(name)!r}, is {settings[name]!r}" for name in changed)
             raise UsageError(f"{self.folder}: has links made with other settings: {was}; give another folder with -o")
@@ -251,7 +255,10 @@ class LinkRun:
             )
             state = self._work / _STATE
             if state.exists():
-                _restore(learning, state)
+                try:
+                    learning.restore(load_tensors(state)[0])
+                except (KeyError, RuntimeError, ValueError, TypeError):
+                    raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
             began, first = time.monotonic(), _work_of(learning.done)
 
             while learning.done < iterations:
@@ -299,27 +306,16 @@ class LinkRun:
             try:
                 # The texts are those of the aligner, so that warnings on their languages would say nothing.
                 run = AlignmentRun(aligner, *self._texts, config, done=_complete_lines(partial))
-                for record in self._watched(run):
+                began, pairs = time.monotonic(), self._record["pairs"]
+                for record in run:
                     partial.write(f"{record.scored_links()}\n".encode())
+                    done = run.summary.done_before + run.summary.pairs
+                    self._tell(done / pairs, (time.monotonic() - began) / run.summary.pairs * (pairs - done))
                 partial.rename(self.links)
                 if note := aligner.left_out():
                     self._notify(f"warning: {shown(self._texts[0])}: {note}")
             finally:
                 partial.close()
-
-    def _watched(self, run: AlignmentRun) -> Iterator[AlignmentRecord]:
-        """Yields the records, and shows how many there are."""
-        began, pairs = time.monotonic(), self._record["pairs"]
-        for record in run:
-            yield record
-            done = run.summary.done_before + run.summary.pairs
-            pace = (time.monotonic() - began) / run.summary.pairs
-            self._tell(done / pairs, pace * (pairs - done))
-
-
-def _is_unfinished(path: Path) -> bool:
-    """Whether a process that was killed may have left this file before the record of its run was complete."""
-    return path.name == _WORK or path.match(INCOMPLETE)
 
 
 def _read_record(path: Path) -> dict[str, Any]:
@@ -336,14 +332,6 @@ def _read_record(path: Path) -> dict[str, Any]:
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
 
 
-def _restore(learning: AgreeingModels, state: Path) -> None:
-    """Continues from a file of `AgreeingModels.state`; raises FormatError if it fits other texts or is damaged."""
-    try:
-        learning.restore(load_tensors(state)[0])
-    except (KeyError, RuntimeError, ValueError, TypeError):
-        raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
-
-
 def _work_of(iterations: int) -> float:
     """Returns the time of the first iterations, in iterations of the hidden Markov models."""
     return MODEL_1_TIME * min(iterations, MODEL_1) + max(0, iterations - MODEL_1)
@@ -354,3 +342,40 @@ def _complete_lines(partial: PartialFile) -> int:
     text = partial.partial.read_bytes()
     partial.cut(text.rfind(b"\n") + 1)
     return text.count(b"\n")
+
+
+def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Counter[str]]]) -> None:
+    """Writes the translation table, a line `source<tab>target<tab>probability` for each entry.
+
+    The aligner knows the probabilities t(f | e) of words, numbers and marks in lower case. The table has them as the
+    texts write them: p(F | E) = t(f | e) * (share of the spelling F among the occurrences of f).
+    `spellings` are for each side those of the words of the model. A source word has at most 20 entries, the most
+    probable first. Words that a line cannot contain, and names for no word such as NULL, are left out.
+    """
+    table = model.tables(model.cells)[0]
+    probabilities = table.counts[:-1] / table.totals[model.cells.source]
+    order = np.lexsort((model.cells.target, -probabilities, model.cells.source))
+    order = order[probabilities[order] >= _LEAST]
+    sources = model.cells.source[order]
+    order = order[np.arange(len(order)) - np.searchsorted(sources, sources) < _TRANSLATIONS]
+    entries: dict[str, list[tuple[float, str]]] = {}
+    shares = [_shares(counts) for counts in spellings[1]]
+    columns = model.cells.source[order], model.cells.target[order], probabilities[order]
+    for source, target, probability in zip(*(column.tolist() for column in columns), strict=True):
+        found = [(probability * share, spelling) for spelling, share in shares[target] if probability * share >= _LEAST]
+        for spelling in filter(_writable, spellings[0][source]):
+            entries.setdefault(spelling, []).extend(found)
+    with atomic_text(path, follow=False) as stream:
+        for source_word in sorted(entries):
+            best = sorted(entries[source_word], key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
+            stream.writelines(f"{source_word}\t{target_word}\t{value:.5g}\n" for value, target_word in best)
+
+
+def _shares(counts: Counter[str]) -> list[tuple[str, float]]:
+    """Returns the spellings of a word that a line can contain, and the share of each among its occurrences."""
+    total = counts.total()
+    return [(spelling, count / total) for spelling, count in counts.items() if _writable(spelling)]
+
+
+def _writable(word: str) -> bool:
+    return word not in NO_WORD and word not in (EOS, UNK) and _BLANKS.isdisjoint(word)

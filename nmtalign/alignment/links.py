@@ -3,6 +3,7 @@
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -10,10 +11,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.settings.command_settings import LinkMethod
+from nmtalign.settings.command_settings import AlignConfig, LinkMethod
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
+Lines = tuple[str, str]  # of a source and a target text
 SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
@@ -48,7 +50,6 @@ class AlignmentRecord:
     token_log_probs: NDArray[np.float32]
     hard_links: tuple[Link, ...]
     rank: int = 0  # place in an n-best list, from 0
-    end: bool = True  # whether `weights` has the row and the column of `</s>`; without them its shape is (Ty, Tx)
     link_scores: tuple[float, ...] | None = None  # the probability of each hard link, if two directions chose them
 
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
@@ -61,7 +62,7 @@ class AlignmentRecord:
             return list(self.hard_links)
         if method not in (None, "argmax", "threshold"):
             raise ValueError(f"links are read by argmax or by threshold, not by {method!r}")
-        return hard_links(self.weights, method or "threshold", THRESHOLD if threshold is None else threshold, self.end)
+        return hard_links(self.weights, method or "threshold", THRESHOLD if threshold is None else threshold)
 
     def pharaoh(self) -> str:
         """Returns the hard links in Pharaoh's format, source first: "0-0 2-1"."""
@@ -78,59 +79,42 @@ class AlignmentRecord:
         return f"{self.pharaoh()}\t{' '.join(f'{min(score, 1.0):.4f}' for score in scores)}"
 
     def end_mass(self) -> float:
-        """Returns the sum over the target words of their weight on the source's `</s>`; 0 without its column."""
-        return float(self.weights[:-1, -1].sum(dtype=np.float64)) if self.end else 0.0
-
-    def entropies(self) -> Matrix:
-        """Returns the entropy of each row of the weights in nats (Ty+1,); NaN for `</s>` if it has no row."""
-        return row_entropies(self.weights, self.end)
+        """Returns the sum over the target words of their weight on the source's `</s>`."""
+        return float(self.weights[:-1, -1].sum(dtype=np.float64))
 
     def empty(self) -> bool:
         """Returns whether a side has no words, so that there was nothing to align."""
         return not (self.source and self.target)
 
 
-def row_entropies(weights: NDArray[Any], end: bool = True) -> Matrix:
-    """Returns the entropy of each row in nats (Ty+1,): NaN for `</s>` if `end` is False, 0 for a row of zeros."""
+def row_entropies(weights: NDArray[Any]) -> Matrix:
+    """Returns the entropy of each row in nats (Ty+1,): 0 for a row of zeros."""
     exact = weights.astype(np.float64)
     logs = np.log(exact, out=np.zeros_like(exact), where=exact > 0)
-    entropies = -(exact * logs).sum(1)
-    return np.append(entropies, [] if end else [np.nan]).astype(np.float32)
+    return np.asarray(-(exact * logs).sum(1), dtype=np.float32)
 
 
-def check_shape(source: Sequence[str], target: Sequence[str], weights: NDArray[Any], end: bool = True) -> None:
-    """Raises ValueError unless `weights` has the shape (Ty+1, Tx+1), or (Ty, Tx) without `end`."""
-    more = 1 if end else 0
-    expected = (len(target) + more, len(source) + more)
-    if weights.shape != expected:
-        words = "these words and </s>" if end else "these words"
-        raise ValueError(f"weights have the shape {weights.shape}; {words} need {expected}")
-
-
-def hard_links(
-    weights: NDArray[Any], method: LinkMethod = "argmax", threshold: float = THRESHOLD, end: bool = True
-) -> list[Link]:
+def hard_links(weights: NDArray[Any], method: LinkMethod = "argmax", threshold: float = THRESHOLD) -> list[Link]:
     """Returns the links that a method reads from the weights, sorted by target word, then by source word.
 
-    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last; without `end` it is (Ty, Tx). "argmax" gives each
-    target word one link or none, "threshold" every link whose weight is at least `threshold`.
+    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last. "argmax" gives each target word one link or none
+    (NULL). "threshold" gives every link whose weight is at least `threshold`: any number per target word.
     """
-    return argmax_links(weights, end) if method == "argmax" else threshold_links(weights, threshold, end)
+    if method == "argmax":
+        return argmax_links(weights)
+    return links_where(weights[:-1, :-1] >= max(threshold, np.finfo(np.float32).tiny))
 
 
-def argmax_links(weights: NDArray[Any], end: bool = True) -> list[Link]:
+def argmax_links(weights: NDArray[Any]) -> list[Link]:
     """Returns a link from each target word to the source word with the largest weight, none (NULL) if that is `</s>`.
 
-    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last; without `end` it is (Ty, Tx), and no word is NULL.
-    Of equal weights the first counts. A row of zeros, as in an empty pair, gives no link.
+    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last. Of equal weights the first counts. A row of zeros,
+    as in an empty pair, gives no link.
     """
-    words = weights[:-1] if end else weights
-    if not words.size:
-        return []
+    words = weights[:-1]
     best = words.argmax(axis=1)
     largest = words[np.arange(len(words)), best] > 0  # false for rows of zeros and for NaN
-    if end:
-        largest &= best != words.shape[1] - 1
+    largest &= best != words.shape[1] - 1
     linked = np.flatnonzero(largest)
     return list(zip(best[linked].tolist(), linked.tolist(), strict=True))
 
@@ -139,15 +123,6 @@ def links_where(chosen: NDArray[np.bool_]) -> list[Link]:
     """Returns the links at the True places of a (Ty, Tx) matrix, sorted by target word, then by source word."""
     target, source = np.nonzero(chosen)
     return list(zip(source.tolist(), target.tolist(), strict=True))
-
-
-def threshold_links(weights: NDArray[Any], threshold: float, end: bool = True) -> list[Link]:
-    """Returns every link whose weight is at least `threshold`: any number per target word.
-
-    `weights` as for `argmax_links`. A target word whose weights are all smaller is NULL; `</s>` has no links.
-    """
-    words = weights[:-1, :-1] if end else weights
-    return links_where(words >= max(threshold, np.finfo(np.float32).tiny))
 
 
 def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
@@ -212,3 +187,62 @@ def _with_end(word_index: Sequence[int]) -> NDArray[np.int64]:
 def format_links(links: Iterable[Link]) -> str:
     """Returns links in Pharaoh's format, source first: "0-0 2-1"."""
     return " ".join(f"{i}-{j}" for i, j in links)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelSide:
+    """One side of a pair: its tokens and their ids, its words, and where each word starts (None: each token is a word).
+
+    `starts` (words + 1,) are places in `ids`; the last one is that of `</s>`, after all ids.
+    """
+
+    ids: Sequence[int]
+    words: tuple[str, ...]
+    starts: NDArray[np.int64] | None
+    tokens: Sequence[str]
+    copies: Sequence[int] = ()  # of the source side of a copying model
+
+
+@dataclass(frozen=True, slots=True)
+class ModelPair:
+    """A sentence pair as a model reads it."""
+
+    number: int
+    source: ModelSide
+    target: ModelSide
+
+    def length(self) -> int:
+        """Returns the tokens of its longer side, with `</s>`."""
+        return max(len(self.source.ids), len(self.target.ids)) + 1
+
+    def empty(self) -> bool:
+        """Returns whether a side has no words: such a pair is not given to the model."""
+        return not (self.source.ids and self.target.ids)
+
+
+def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
+    """Returns the record of a pair with an empty side: the log-probabilities are unknown, NaN."""
+    rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
+    unknown = np.full(rows, np.nan, np.float32)
+    return make_record(pair, np.zeros((rows, columns), np.float32), unknown, math.nan, config)
+
+
+def make_record(
+    pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
+) -> AlignmentRecord:
+    """Returns the record of weights between words and `</s>`.
+
+    Without a method of links (`config.links` is None) it has no hard links.
+    """
+    links: list[Link] = []
+    if config.links is not None:
+        links = hard_links(weights, config.links, config.threshold or THRESHOLD)
+    return AlignmentRecord(
+        source=pair.source.words,
+        target=pair.target.words,
+        weights=weights,
+        log_prob=log_prob,
+        sentence_id=pair.number,
+        token_log_probs=token_log_probs,
+        hard_links=tuple(links),
+    )

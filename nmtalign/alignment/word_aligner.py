@@ -17,19 +17,28 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, in_order, make_batches, posteriors
-from nmtalign.alignment.forced import Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
-from nmtalign.alignment.links import SIDES, AlignmentRecord, Matrix, merge_starts
+from nmtalign.alignment.links import (
+    SIDES,
+    AlignmentRecord,
+    Lines,
+    Matrix,
+    ModelPair,
+    ModelSide,
+    empty_record,
+    make_record,
+    merge_starts,
+)
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
+from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.tensor_file import load_tensors, save_tensors
-from nmtalign.text.direction import TextFit
-from nmtalign.text.tokenizer import SpacedWords, Tokenizers, Tokens, WholeWords, keep
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.text.languages import TextFit
+from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizers, Tokens, Vocabulary, WholeWords, keep
 
 _KIND = "word aligner"
+_LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
 
@@ -91,7 +100,8 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
     """Writes what was learned into a folder; raises ResourceError if the disk refuses."""
-    model, kept = learned.model, learned.useful()
+    model = learned.model
+    kept = model.alike | (model.counts[0][:-1] >= _LEAST)
     tensors = {
         "keys": torch.from_numpy(model.keys[kept]),
         "counts": torch.from_numpy(model.counts[0][:-1][kept].astype(np.float32)),
@@ -210,14 +220,11 @@ class WordAligner:
 
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
-        lines = [f"{number + 1:,}" for number in sorted(self._left_out)]
-        if not lines:
+        if not self._left_out:
             return ""
-        some = ", ".join([*lines[:5], "..."] if len(lines) > 5 else lines)
-        return (
-            f"line {some}: no links, because a side has more than {LONGEST:,} words ({len(lines):,} of the pairs); "
-            "split such lines"
-        )
+        lines = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5])
+        count = len(self._left_out)
+        return f"line {lines}: no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""

@@ -6,10 +6,13 @@ Hardly anything is imported before the command is known, so that Ctrl-C and --he
 import codecs
 import io
 import os
+import shutil
 import sys
+import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
@@ -18,22 +21,18 @@ from nmtalign.version import __version__
 
 HELP = """Learn to translate and to align at once (Bahdanau, Cho & Bengio 2015).
 
-From two aligned text files to a translation, a BLEU table and word alignments in HDF5.
+From two aligned text files to a translation, a BLEU table and word alignments.
 
 Examples:
-
   nmtalign prep train.en train.fr --dev dev.en dev.fr -o data/
-
   nmtalign train data/ -o model/ --preset small --max-time 15m
-
   nmtalign translate -m model/ < in.en > out.fr
-
   nmtalign score out.fr -r ref.fr -s in.en --by-length
-
   nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh
 
-Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment file, 5 machine, 6 training,
-129 ended by SIGHUP, 130 interrupted, 143 ended by SIGTERM."""
+Exit codes: 0 done, 1 other, 2 usage, 3 text input, 4 corpus, model or alignment
+file, 5 machine, 6 training, 129 ended by SIGHUP, 130 interrupted, 143 ended by
+SIGTERM."""
 PANELS: dict[str, dict[str, str]] = {
     "From text to a model, or to links": {
         "prep": "Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.",
@@ -107,21 +106,43 @@ def _dispatch(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"nmtalign {__version__}\n")
         return 0
     else:
-        if first not in COMMANDS:
-            from nmtalign.cli.old_names import current_command
-
-            arguments = current_command(arguments, COMMANDS)
         from nmtalign.cli.common import exit_on_signals
         from nmtalign.cli.options import load_command
 
         exit_on_signals()
+        _guard_address_space()
         try:
             Path.cwd()  # if the folder was removed, MKL would end the process with its own words
         except OSError as error:
             raise ResourceError(f"the current folder cannot be used: {error.strerror}; change to another") from None
+        if first not in COMMANDS:
+            from nmtalign.cli.old_names import current_command
+
+            arguments = current_command(arguments, COMMANDS)
+        if not arguments:
+            return 0
         name, *rest = arguments
         result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
     return result if isinstance(result, int) else 0
+
+
+def _guard_address_space() -> None:
+    """Makes an import of NumPy or PyTorch an error if `ulimit -v` is too small: these libraries would abort."""
+    if sys.platform == "win32":
+        return
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    needs = {"numpy": 300, "torch": 1200 + 20 * (os.cpu_count() or 1)}  # MB, measured; threads have stacks
+
+    def find_spec(name: str, *_: object) -> None:
+        if limit >> 20 < needs.get(name, 0):
+            left = f"ulimit -v leaves {limit >> 20:,} MB of address space"
+            raise ResourceError(f"{left}, and {name} needs about {needs[name]:,} MB: raise the limit")
+
+    if limit != resource.RLIM_INFINITY:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB per thread, which compute nothing
+        sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))
 
 
 def completing_app() -> Any:
@@ -137,19 +158,16 @@ def completing_app() -> Any:
 
 
 def _print_help() -> None:
-    """Prints the help of `nmtalign`, without typer, whose way of printing takes longer than all the rest."""
-    from rich.console import Console
-    from rich.padding import Padding
-    from rich.panel import Panel
-    from rich.table import Table
-
-    console = Console(markup=False, highlight=False)
-    console.print(Padding(f"Usage: nmtalign COMMAND [OPTIONS] [ARGUMENTS]\n\n{HELP}", 1))
-    for title, lines in {**PANELS, "Options": _OPTIONS}.items():
-        table = Table.grid(padding=(0, 2))
-        for name, line in lines.items():
-            table.add_row(name, line)
-        console.print(Panel(table, title=title, title_align="left"))
+    """Prints the help of `nmtalign` as plain text: importing rich or typer takes longer than all the rest."""
+    width = min(120, shutil.get_terminal_size().columns)
+    parts = ["Usage: nmtalign COMMAND [OPTIONS] [ARGUMENTS]", HELP]
+    for title, entries in {**PANELS, "Options": _OPTIONS}.items():
+        rows = (
+            textwrap.fill(line, width, initial_indent=f"  {name:<21}", subsequent_indent=" " * 23)
+            for name, line in entries.items()
+        )
+        parts.append("\n".join([f"{title}:", *rows]))
+    sys.stdout.write("\n\n".join(parts) + "\n")
 
 
 def _report(error: Any) -> int:

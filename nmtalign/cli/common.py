@@ -21,6 +21,7 @@ from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
+import psutil
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
@@ -278,13 +279,9 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
 
 
 def _clocks() -> tuple[float, float]:
-    """The time, and the processor time that other processes have used; 0 if the system does not report it."""
-    try:
-        user, nice, system = Path("/proc/stat").read_text(encoding="ascii").split(maxsplit=4)[1:4]
-        used = (int(user) + int(nice) + int(system)) / os.sysconf("SC_CLK_TCK")
-        return time.monotonic(), used - time.process_time()
-    except (OSError, ValueError, IndexError):
-        return 0.0, 0.0
+    """The time, and the processor time that other processes have used."""
+    times = psutil.cpu_times()
+    return time.monotonic(), times.user + times.system + getattr(times, "nice", 0.0) - time.process_time()
 
 
 _BEGAN = _clocks()
@@ -369,20 +366,12 @@ def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
         yield came
     finally:
         if "LOCAL_RANK" not in os.environ:
-            _restore(before)
-
-
-def _restore(handlers: Mapping[int, Any]) -> None:
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
+            for number, handler in before.items():
+                signal.signal(number, handler)
 
 
 class Stop(BaseException):
-    """A signal has come. It is no Exception, so that `except Exception` does not catch it."""
-
-    def __init__(self, number: int) -> None:
-        super().__init__(number)
-        self.number = number
+    """A signal, whose number is the argument, has come. `except Exception` does not catch it."""
 
 
 class Stopped(NmtalignError):  # noqa: N818
@@ -412,9 +401,10 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         # After a signal, another one ends the process without a second message.
-        _restore(dict.fromkeys(self._before, signal.SIG_DFL) if isinstance(error, Stop) else self._before)
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
         if isinstance(error, Stop):
-            stopped = Stopped(error.number, self.detail())
+            stopped = Stopped(error.args[0], self.detail())
             end_threads(stopped.exit_code, f"error: {stopped}")
             raise stopped from None
         if isinstance(error, BrokenPipeError):

@@ -61,7 +61,11 @@ class TrainingDisplay:
 
     def __enter__(self) -> Self:
         if self._tensorboard is not None:
-            self._writer = self._context.enter_context(_tensorboard(self._tensorboard))
+            try:
+                from torch.utils.tensorboard import SummaryWriter
+            except ImportError:
+                raise UsageError("--tensorboard: TensorBoard is not installed; install nmtalign[tensorboard]") from None
+            self._writer = self._context.enter_context(SummaryWriter(str(self._tensorboard)))
         if not self._quiet and shows_live():
             # rich would take an exported COLUMNS for the size of the terminal, also after the terminal is resized.
             variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
@@ -275,11 +279,3 @@ class _Terminal:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
-
-
-def _tensorboard(folder: Path) -> Any:
-    try:
-        from torch.utils.tensorboard import SummaryWriter
-    except ImportError:
-        raise UsageError("--tensorboard: TensorBoard is not installed; install nmtalign[tensorboard]") from None
-    return SummaryWriter(str(folder))

@@ -25,7 +25,7 @@ from nmtalign.cli.common import (
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import LINKS
 from nmtalign.settings.command_settings import LinkConfig
-from nmtalign.text.vocabulary import LEXICON
+from nmtalign.text.tokenizer import LEXICON
 
 if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress

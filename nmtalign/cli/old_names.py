@@ -4,69 +4,82 @@ This file is read only if a command line has a name that nmtalign does not know.
 """
 
 import difflib
+import itertools
+import re
 import shlex
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from nmtalign.cli.common import say
+from nmtalign.cli.common import open_output, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import SECTIONS, SET, Setting, option
+from nmtalign.text.tokenizer import LEXICON
 
-# Options whose replacement does not follow from the name of a setting.
+_WHICH = "give the file of the last weights: -m MODEL/last.safetensors"
+_JSON = (
+    'give each line as JSON, with --set input_format=json: {"text": "a fox", "prefix": "un", "phrases": ["le renard"]}'
+)
+_OF_TRANSLATE = "set it in section [translate] of nmtalign.toml"
+_OF_TRAIN = "set it in section [train] of nmtalign.toml"
+# What has replaced the options of version 0.2 that are not settings of the same name: options, in which {} is the
+# value, or advice.
 _OPTIONS: Mapping[str, str] = {
-    "--restart": "--force",
-    "--method": "--symmetrize",
-    "--forward": "--model",
-    "--backward": "--model",
-    "--sentences": "--sentence",
-    "--links": f"{SET} hard_links=true",
-    "--no-links": f"{SET} hard_links=false",
-    "--separate": f"{SET} joint=false",
-    "--keep-duplicates": f"{SET} drop_duplicates=false",
-    "--unidirectional": f"{SET} bidirectional=false",
-    "--readout-word": f"{SET} readout_previous_word=true",
-    "--no-readout-word": f"{SET} readout_previous_word=false",
-    "--apart": f"{SET} cumulative=false",
-    "--cased": f"{SET} lowercase=false",
-    "--keep-links": f"{SET} reverse_links=false",
+    "prep --keep-duplicates": f"{SET} drop_duplicates=false",
+    "prep --separate": f"{SET} joint=false",
+    "train --readout-word": f"{SET} readout_previous_word=true",
+    "train --no-readout-word": f"{SET} readout_previous_word=false",
+    "train --restart": "--force",
+    "train --unidirectional": f"{SET} bidirectional=false",
+    "translate --feature": "the feature in the list is always nmtalign=",
+    **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
+    **dict.fromkeys(("translate --weights", "align --weights"), f"{SET} alignment_type={{}}"),
+    **dict.fromkeys(("translate --which", "serve --which"), _WHICH),
+    "score --all": "give the folders of the models as HYP",
+    "score --all-words": "--no-known-words",
+    "score --apart": f"{SET} cumulative=false",
+    **dict.fromkeys(("score --beam", "score --device"), _OF_TRANSLATE),
+    "score --cased": f"{SET} lowercase=false",
+    "score --data": "--model {}",
+    "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
+    "score --table1": "--known-words",
+    "align --backward": "--model {}",
+    "align --forward": "--model {}",
+    "symmetrize --method": "--symmetrize {}",
+    "aer --keep-links": f"{SET} reverse_links=false",
+    "aer --links-method": f"{SET} links={{}}",
+    "view --links": f"{SET} hard_links=true",
+    "view --no-links": f"{SET} hard_links=false",
+    "view --name": "give NAME=FILE",
+    "view --sentences": "--sentence {}",
+    "reproduce --ablations": "train a model per change, as examples/ablations.sh does, and compare them with `score`",
+    "reproduce --beam": _OF_TRANSLATE,
+    **dict.fromkeys((f"reproduce --{name}" for name in ("device", "precision", "threads")), _OF_TRAIN),
+}
+# Options of version 0.2 that have no replacement, without `--` and `no-`.
+_GONE: Mapping[str, str] = {
+    "score": "attention attention-from by-frequency by-place table1 train-text",
+    "align": "temperature drop-end keep-end",
+    "aer": "by-type worst",
+    "view": "colorbar",
+    "reproduce": "long reordered text",
 }
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and
 # fast_align call them.
 _OTHER_PROGRAMS = """
-learning_rate: lr learn-rate
-beam: b beam-size num-beams
-n_best: n nbest
-batch_size: b bs batch mini-batch max-tokens
-epochs: e epoch max-epoch max-epochs num-epochs after-epochs
-max_updates: steps max-steps train-steps max-update updates after-batches
-max_time: time timeout max-hours
-patience: early-stop early-stopping
-validate_every: valid-freq valid-steps eval-steps
-checkpoint_every: save-freq save-interval
-optimizer: optim opt
-clip_norm: clip clip-gradient max-grad-norm
-hidden: rnn-size hidden-size dim-rnn
-embedding: emb-size embedding-size word-vec-size dim-emb
-length_penalty: lenpen length-norm normalize alpha
-seed: random-seed seeds
-precision: fp16 bf16
-device: gpu gpus cuda cpu
-threads: jobs j num-threads cpu-threads workers
-dev: valid validation valid-sets validpref
-test: testpref
-shortlist: vocab-size dim-vocabs
-vocabulary: subword bpe-codes
-tokenize: tok tokenizer
-source_language: src-lang source-lang
-target_language: tgt-lang trg-lang target-lang l
-reference: ref
-model: m models checkpoint
-output: o out save-model save-dir
-source: src
-target: tgt trg
-force: f overwrite
-lowercase: lc
-symmetrize: sym heuristic
+learning_rate=lr,learn-rate beam=b,beam-size,num-beams n_best=n,nbest batch_size=b,bs,batch,mini-batch,max-tokens
+epochs=e,epoch,max-epoch,max-epochs,num-epochs,after-epochs
+max_updates=steps,max-steps,train-steps,max-update,updates,after-batches max_time=time,timeout,max-hours
+patience=early-stop,early-stopping validate_every=valid-freq,valid-steps,eval-steps
+checkpoint_every=save-freq,save-interval optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm
+hidden=rnn-size,hidden-size,dim-rnn embedding=emb-size,embedding-size,word-vec-size,dim-emb
+length_penalty=lenpen,length-norm,normalize,alpha seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu
+threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,validpref test=testpref
+shortlist=vocab-size,dim-vocabs vocabulary=subword,bpe-codes tokenize=tok,tokenizer
+source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l reference=ref
+model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite lowercase=lc
+symmetrize=sym,heuristic
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {
@@ -83,82 +96,143 @@ _INSTEAD: Mapping[str, str] = {
 }
 
 
-_GONE: Mapping[str, str] = {
-    "docs": f"the pages are in {Path(__file__).parents[1] / 'docs'}",
-    "lexicon": "`nmtalign link SRC TGT -o FOLDER` learns a translation table, too: --lexicon FOLDER reads it",
-}
+# Options of the old commands that have no value.
+_SWITCHES = """
+--training --links --no-links --reverse-gold --keep-gold --end --no-end --colorbar --no-colorbar --rescore
+--word-scores --tokenized --raw --quiet -q --show-settings --help -h --reverse --no-reverse
+"""
 
 
 def current_command(arguments: Sequence[str], commands: Collection[str]) -> list[str]:
-    """The command line that has replaced that of an old command; raises UsageError for any other unknown command."""
+    """The command line that has replaced that of an old command; [] if the work of the old command is done here.
+
+    Raises UsageError for any other unknown command.
+    """
     name, *rest = arguments
-    if name in _GONE:
-        raise UsageError(f"`nmtalign {name}` is gone: {_GONE[name]}")
-    new = {"doctor": ["info", *rest], "plot": ["view", *(one for one in rest if one != "--training")]}.get(name)
-    if name == "explain":
-        models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
-        new = ["view", *models, *("-m" if one == "--fixed" else one for one in rest)]
-    elif name == "score-pairs":
-        texts, options = _arguments(rest, ("-m", "--model", "-o", "--output", "--format", "--n-best-list", "--set"))
-        texts = [one for one in texts if one not in ("-s", "--source")]  # the source of an n-best list
-        new = ["translate", *texts[:1], *(["--target", texts[1]] if texts[1:] else []), *options]
-    if new:
-        say(f"`nmtalign {name}` is now `nmtalign {shlex.join(new)}`")
-        return new
-    near = difflib.get_close_matches(name, commands, n=1)
-    advised = f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
-    raise UsageError(f"no such command: {name}; {advised}")
+    new: list[str] = []
+    match name:
+        case "doctor":
+            new = ["info", *rest]
+        case "plot":
+            files, options = _arguments(rest)
+            curves = "--training" in options
+            new = ["view", *(files or ["model"] * curves), *(one for one in options if one != "--training")]
+        case "explain":
+            if {"-s", "--sentence"} & {*rest}:
+                raise UsageError(
+                    "a lesson shows the sentences of its test set: leave out -s, and add a line to SRC TGT"
+                )
+            models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
+            page = [] if {"-o", "--output"} & {*rest} else ["-o", "explain.html"]
+            new = ["view", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]
+        case "score-pairs":
+            texts, options = _arguments(rest)
+            # The source of an n-best list was an option.
+            sources = [value for flag, value in itertools.pairwise(options) if flag in ("-s", "--source")]
+            if not (texts or sources):
+                raise UsageError("no texts to score: give nmtalign translate SOURCE --target TARGET")
+            options = [one for one in options if one not in ("-s", "--source", *sources)]
+            new = ["translate", *(sources or texts[:1]), *(["--target", texts[1]] if texts[1:] else []), *options]
+        case "docs":
+            folder = Path(__file__).parents[1] / "docs"
+            pages = sorted(folder.glob("*.md"))
+            sys.stdout.writelines(f"{page}\n" for page in pages if not rest or page.stem == Path(rest[0]).stem)
+            return []
+        case "lexicon":
+            _write_lexicon(rest)
+            return []
+        case _:
+            near = difflib.get_close_matches(name, commands, n=1)
+            advised = f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
+            raise UsageError(f"no such command: {name}; {advised}")
+    say(f"`nmtalign {name}` is now `nmtalign {shlex.join(new)}`")
+    return new
 
 
-def _arguments(words: Sequence[str], with_value: Collection[str]) -> tuple[list[str], list[str]]:
+def _arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """The arguments that are no options, and the options with their values."""
     texts: list[str] = []
     options: list[str] = []
     rest = iter(words)
     for word in rest:
-        if word in with_value:
-            options += [word, next(rest, "")]
+        if not word.startswith("-") or word == "-":
+            texts.append(word)
+        elif word in _SWITCHES.split() or "=" in word:
+            options.append(word)
         else:
-            (options if word.startswith("--") and word != "--source" else texts).append(word)
+            options += [word, next(rest, "")]
     return texts, options
 
 
-def current_options(arguments: Sequence[str], options: Collection[str], known: Mapping[str, Setting]) -> list[str]:
+def _write_lexicon(arguments: Sequence[str]) -> None:
+    """Does what `nmtalign lexicon SRC TGT [-o FILE] [--tokenized]` did, with the aligner of `nmtalign link`."""
+    texts, options = _arguments(arguments)
+    now = "`nmtalign link SRC TGT -o FOLDER` learns a translation table, FOLDER/lexicon.tsv"
+    files = [value for flag, value in itertools.pairwise(options) if flag in ("-o", "--output")]
+    if other := [
+        one for one in options if one not in ("--tokenized", "--raw", "-q", "--quiet", "-o", "--output", *files)
+    ]:
+        raise UsageError(f"`nmtalign lexicon {other[0]}` is gone: {now}")
+    if len(texts) != 2:
+        raise UsageError(f"`nmtalign lexicon` of anything but two texts is gone: {now}")
+    source, target = texts
+    say(f"`nmtalign lexicon` is now a part of `nmtalign link`: {now}, and `translate --lexicon FOLDER` reads it")
+    from nmtalign.api import link
+
+    with TemporaryDirectory() as folder:
+        link(source, target, folder, tokenized="--tokenized" in options)
+        with open_output(Path(files[0]) if files else None) as stream:
+            stream.write((Path(folder) / LEXICON).read_text(encoding="utf-8"))
+
+
+def current_options(
+    command: str, arguments: Sequence[str], options: Collection[str], known: Mapping[str, Setting]
+) -> list[str]:
     """The arguments with new options in place of those of version 0.2, such as `--set layers=2` for `--layers 2`.
 
     `options` are those that the command has, `known` its settings.
     """
     result: list[str] = []
     changes: list[str] = []
+    backward: list[str] = []  # the second of two models
     rest = iter(arguments)
     for argument in rest:
         flag, equals, value = argument.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
-        positive = name.removeprefix("no_")
-        new = _OPTIONS.get(flag, "").split()
+        switch = next((one for one in known.values() if one.base is bool and flag in one.options), None)
+        replaced = _OPTIONS.get(f"{command} {flag}", "")
+        new = []
         if not flag.startswith("--") or flag in options:
-            new = []
-        elif name in known and known[name].base is not bool:
+            pass
+        elif replaced.startswith("-"):
+            value = value if equals or "{}" not in replaced else next(rest, "")
+            new = [word.replace("{}", value) for word in replaced.split()]
+        elif switch:
+            new = [SET, f"{switch.name}={'true' if flag == switch.options[0] else 'false'}"]
+        elif name in known:
             new = [SET, f"{name}={value if equals else next(rest, '')}"]
-        elif positive in known and known[positive].base is bool:
-            new = [SET, f"{positive}={'true' if name == positive else 'false'}"]
-        elif new and new[-1].partition("=")[0] not in (*options, *known):
-            new = []
         changes += new
-        result += new or [argument]
+        if flag == "--backward":
+            backward = new
+        else:
+            result += new or [argument]
     if changes:
-        say(f"options of version 0.2, which are to be written as: {' '.join(changes)}")
-    return result
+        say(f"options of version 0.2, which are to be written as: {shlex.join(changes)}")
+    return [*result, *backward]
 
 
-def advice(name: str, options: Collection[str], known: Mapping[str, Setting]) -> str:
+def advice(command: str, name: str, options: Collection[str], known: Mapping[str, Setting]) -> str:
     """What to give instead of an option that a command does not have; "" if nothing is known.
 
     `options` are those of the command, `known` its settings.
     """
+    if old := _OPTIONS.get(f"{command} {name}"):
+        return old
     plain = name.lstrip("-").replace("_", "-").lower()
-    lines = [line.partition(": ") for line in _OTHER_PROGRAMS.strip().split("\n")]
-    for one in [plain.replace("-", "_"), *(ours for ours, _, theirs in lines if plain in theirs.split())]:
+    if plain.removeprefix("no-") in _GONE.get(command, "").split():
+        return "it was removed after version 0.2; leave it out"
+    entries = [entry.split("=") for entry in _OTHER_PROGRAMS.split()]
+    for one in [plain.replace("-", "_"), *(ours for ours, theirs in entries if plain in theirs.split(","))]:
         if option(one) in options:
             return f"nmtalign calls it {option(one)}"
         if one in known:

@@ -29,6 +29,10 @@ from nmtalign.settings.definition import (
     SET,
     Layer,
     Setting,
+    Workspace,
+    check_keys,
+    given,
+    load_workspace,
     naming,
     option,
     resolve,
@@ -37,8 +41,6 @@ from nmtalign.settings.definition import (
     with_implied,
 )
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
-from nmtalign.settings.workspace import Workspace, check_keys, given, load_workspace
-from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
@@ -256,7 +258,7 @@ class Command(TyperCommand):
         if not {one.partition("=")[0] for one in given if one.startswith("--")} <= options:
             from nmtalign.cli.old_names import current_options
 
-            given = current_options(given, options, getattr(self.callback, "settings", {}))
+            given = current_options(str(self.name), given, options, getattr(self.callback, "settings", {}))
         given = _pairs_of_files(given, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
@@ -271,7 +273,7 @@ class Command(TyperCommand):
         if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
             from nmtalign.cli.old_names import advice
 
-            found = advice(name, options_of(self), getattr(self.callback, "settings", {}))
+            found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
             extra = error.message.partition(" (")[2].removesuffix(")")
@@ -305,25 +307,12 @@ def load_command(name: str) -> Any:
 
 
 def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
-    """The arguments with NO_FILE after the value of an option of two files if it has only one, a TSV or TMX file.
-
-    Raises UsageError if the one file is a text of one language, as in `--dev dev.en -o data`.
-    """
-    from nmtalign.text.parallel import is_plain
-
+    """The arguments with NO_FILE after the value of an option of two files if it has only one, a TSV or TMX file."""
     options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
     for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
-        given = list(
-            itertools.takewhile(lambda one: one == "-" or not one.startswith("-"), arguments[place + 1 : place + 3])
-        )
-        both = bool(given) and bare_name(Path(given[0])).suffix.lower() in (".tsv", ".tmx")
-        named = len(given) == 1 and not both and suffix_language(Path(given[0]))
-        if not given or (named and (not Path(given[0]).exists() or is_plain(Path(given[0])))):
-            name = arguments[place]
-            raise UsageError(
-                f"{name} needs two files, a text and its translation: {name} {name[2:]}.en {name[2:]}.fr; or one TSV "
-                "or TMX file"
-            )
-        if both or len(given) == 1:
+        values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", arguments[place + 1 : place + 3])]
+        if not values:
+            raise UsageError(f"{arguments[place]} needs a text and its translation, or one TSV or TMX file")
+        if len(values) == 1 or bare_name(Path(values[0])).suffix.lower() in (".tsv", ".tmx"):
             result.insert(place + 2, str(NO_FILE))
     return result

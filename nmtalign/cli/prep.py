@@ -23,7 +23,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
 from nmtalign.report.document import DataTable
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import FilePair, PathPair, Workspace
+from nmtalign.settings.definition import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
 from nmtalign.text.lines import open_bytes, shown
 from nmtalign.text.parallel import languages_of_columns
@@ -148,23 +148,15 @@ def _languages(
 
 def _print_summary(summary: "Summary") -> None:
     """Prints the pairs of each set, then the tokens of each text."""
-    pairs = [
-        [name, *(f"{number:,}" for number in (split.pairs, split.kept, *(split.dropped[one] for one in _REASONS)))]
-        for name, split in summary.splits.items()
-    ]
-    texts = [
-        [
-            f"{name} {side}",
-            language,
-            *(f"{number:,}" for number in (values.tokens, values.types, values.known_types)),
-            *(f"{100 * share:.2f}%" for share in (values.coverage, values.unknown_rate)),
-        ]
-        for name, split in summary.splits.items()
-        for side, language, values in (
-            ("source", summary.source_language, split.source),
-            ("target", summary.target_language, split.target),
-        )
-    ]
+    pairs, texts = [], []
+    for name, split in summary.splits.items():
+        counts = split.pairs, split.kept, *(split.dropped[one] for one in _REASONS)
+        pairs.append([name, *(f"{number:,}" for number in counts)])
+        for side, language in (("source", summary.source_language), ("target", summary.target_language)):
+            text = getattr(split, side)
+            counts = text.tokens, text.types, text.known_types
+            shares = (f"{100 * share:.2f}%" for share in (text.coverage, text.unknown_rate))
+            texts.append([f"{name} {side}", language, *(f"{number:,}" for number in counts), *shares])
     print_table(DataTable(("pairs", "read", "kept", *_REASONS), pairs))
     train = summary.splits["train"]
     if further := [(name, count) for name, count in train.dropped.items() if name not in _REASONS]:

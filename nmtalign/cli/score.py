@@ -35,8 +35,7 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
 from nmtalign.model_directory import read_settings
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.settings.definition import resolve
-from nmtalign.settings.workspace import Workspace
+from nmtalign.settings.definition import Workspace, resolve
 from nmtalign.text.lines import STDIN, STDOUT
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""`nmtalign symmetrize`: one set of links from those of two directions, texts or alignment files."""
+"""`nmtalign symmetrize`: one set of links from those of two directions, texts of links."""
 
 import sys
 from pathlib import Path
@@ -7,36 +7,31 @@ from typing import Annotated, Literal
 from nmtalign.api import symmetrize_files
 from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
 from nmtalign.errors import UsageError
-from nmtalign.settings.command_settings import Symmetrization
+from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDIN, STDOUT
 
-Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target, text or .h5.")]
+Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target.")]
 Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
 Method = Annotated[
-    Symmetrization,
+    HardSymmetrization,
     own_option(
-        "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and; for two .h5 also "
-        "product, agreement.",
+        "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
         "METHOD",
         "--symmetrize",
     ),
 ]
 Order = Annotated[
-    Literal["target-source", "source-target"] | None,
+    Literal["target-source", "source-target"],
     own_option(
-        "Order of the positions in a text BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh` "
-        "[dim](default)[/dim], or source-target, as in `fast_align -r`.",
+        "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
+        "source-target, as in `fast_align -r`.",
         "ORDER",
     ),
-]
-Threshold = Annotated[
-    float | None,
-    own_option("For two .h5: smallest weight of a link [dim](default: by method)[/dim].", "P", min=0, max=1),
 ]
 Output = Annotated[
     Path,
     own_option(
-        "Links, or for two .h5 a FILE.h5 [dim](stdout)[/dim].",
+        "Links [dim](stdout)[/dim].",
         "FILE",
         "--output -o",
         callback=writes("a file", stdout=True),
@@ -48,8 +43,7 @@ def symmetrize(
     forward: Forward,
     backward: Backward,
     method: Method = "grow-diag-final-and",
-    backward_order: Order = None,
-    threshold: Threshold = None,
+    backward_order: Order = "target-source",
     output: Output = STDOUT,
     quiet: QuietOption = False,
 ) -> None:
@@ -57,17 +51,14 @@ def symmetrize(
 
     FORWARD are the links of source and target, BACKWARD those that a model of
     the other direction gives for target and source. Both are texts with one
-    line per pair, or files of `nmtalign align`; then their directions and words
-    must agree. The methods product and agreement need the weights of
-    these files.
+    line per pair. `nmtalign align SRC TGT -m DIR -m DIR` joins the weights of
+    two models.
 
     Examples:
 
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
 
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
-
-      nmtalign symmetrize en-fr.h5 fr-en.h5 --symmetrize agreement -o both.h5
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
@@ -75,7 +66,7 @@ def symmetrize(
         raise UsageError(f"{output}: is a folder; give the name of a file")
     place = sys.stdout if output == STDOUT else output
     with status_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
-        counts = symmetrize_files(forward, backward, place, method, threshold=threshold, backward_order=backward_order)
+        counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
         say(

@@ -25,10 +25,9 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Layer
+from nmtalign.settings.definition import Layer, Workspace
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import Workspace
 from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
@@ -153,7 +152,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     """Prints what the training would do."""
     import torch
 
-    from nmtalign.core.devices import pick_device
+    from nmtalign.core.numerics import pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import dry_run

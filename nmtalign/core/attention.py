@@ -15,10 +15,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.core.functional import additive_energies, in_partial_sums, wide
-from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.numerics import (
+    Initialised,
+    Role,
+    additive_energies,
+    in_partial_sums,
+    over_steps,
+    product,
+    tanh_,
+    wide,
+)
 from nmtalign.settings.training_settings import ModelConfig
 
+KEPT_BYTES = 192 << 20  # of tanh, B Tx n' elements per step; the backward pass computes that of the other steps again
 FERTILITY_LIMIT = 2.0  # N, the largest number of target words that a source word becomes, as in Tu et al. (2016)
 
 if TYPE_CHECKING:
@@ -286,3 +295,88 @@ def _masked(energies: Tensor, padding: Tensor | None) -> Tensor:
 def _contexts(factors: Tensor, values: Tensor) -> Tensor:
     """The sums (N, D) of values (B, Tx, D) by factors (B, R, Tx)."""
     return torch.bmm(factors.to(values.dtype), values).flatten(0, 1)
+
+
+class AdditivePass:
+    """The attention steps of one pass, which compute v_a . tanh(W_a s + keys) (appendix A.1.2), for B sentences."""
+
+    def __init__(
+        self,
+        keys: Tensor,
+        values: Tensor,
+        padding: Tensor | None,
+        query_weight: Tensor,
+        vector: Tensor,
+        steps: int,
+        differentiate: bool,
+    ) -> None:
+        self.keys, self.values, self.padding, self.query_weight = keys, values, padding, query_weight
+        self.vector, self._differentiate = vector.to(keys.dtype), differentiate
+        (batch, length, size), dtype = keys.shape, wide(keys.dtype)
+        self.contexts = values.new_empty(steps, batch, values.shape[-1])
+        self.weights = keys.new_empty(steps, batch, length, dtype=dtype)
+        self.queries = keys.new_empty(steps, batch, size)
+        self._partial_vectors = in_partial_sums(self.vector)
+        self._first_kept = max(0, steps - KEPT_BYTES // max(1, keys.nbytes)) if differentiate else steps
+        self._kept: dict[int, Tensor] = {}
+
+    def forward(self, step: int, row: Tensor) -> None:
+        """Fills the weights (equation 6) and the contexts (equation 5) of a step, for the states row (B, n)."""
+        query = product(row, self.query_weight, out=self.queries[step])
+        if self._differentiate:
+            hidden = tanh_(self.keys + query[:, None])
+            if step >= self._first_kept:
+                self._kept[step] = hidden
+            energies = (hidden @ self._partial_vectors).sum(-1, dtype=self.weights.dtype)
+        else:
+            energies = additive_energies(query[:, None], self.keys, self.vector)[:, 0]
+        if self.padding is not None:
+            energies = energies.masked_fill_(self.padding, -torch.inf)
+        weights = torch.softmax(energies, -1, out=self.weights[step])
+        torch.bmm(weights[:, None].to(self.values.dtype), self.values, out=self.contexts[step][:, None])
+
+    def start_backward(self) -> None:
+        """Allocates the gradients."""
+        self.d_contexts = torch.zeros_like(self.contexts)
+        self._d_queries = torch.empty_like(self.queries)
+        self._d_energies = torch.zeros_like(self.weights[0])
+        self._weighted_squares = torch.zeros_like(self.keys, dtype=self.weights.dtype)
+        self._wide_squares = torch.empty_like(self._weighted_squares)
+        self._d_vector = torch.zeros_like(self.vector, dtype=self.weights.dtype)
+
+    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
+        """The gradient (B, n) of the state of a step, once `d_contexts[step]` is complete."""
+        weights, total = self.weights[step], _dots(self.d_contexts[step], self.values).to(self.weights.dtype)
+        total = total if d_weights is None else total + d_weights
+        d_energies = weights * (total - (weights * total).sum(-1, keepdim=True))
+        narrow = d_energies.to(self.queries.dtype)
+        hidden = self._kept.pop(step, None)
+        if hidden is None:
+            hidden = tanh_(self.keys + self.queries[step][:, None])
+        self._d_vector += (narrow.view(1, -1) @ hidden.view(-1, hidden.shape[-1]))[0]
+        squares = hidden.square_()
+        # The query's gradient sums d_energy * (1 - tanh^2) * v_a over the source. The d_energies of a softmax sum to
+        # 0, so the 1 cancels; left in, rounding in bf16 would cost a tenth of the gradient.
+        d_query = torch.bmm(narrow[:, None], squares, out=self._d_queries[step][:, None]).squeeze(1)
+        d_query.mul_(self.vector).neg_()
+        # The keys' gradient is v_a * (sum of d_energy - sum of d_energy * tanh^2), the sums over the steps.
+        self._d_energies += d_energies
+        wide_squares = squares if squares.dtype == d_energies.dtype else self._wide_squares.copy_(squares)
+        self._weighted_squares.addcmul_(wide_squares, d_energies[..., None])
+        return d_query @ self.query_weight
+
+    def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """The gradients of keys, values, W_a and v_a, from the states (T, B, n), after all backward steps."""
+        d_keys = self._weighted_squares.neg_().add_(self._d_energies[..., None]).mul_(self.vector).to(self.keys.dtype)
+        d_values = torch.bmm(self.weights.permute(1, 2, 0).to(self.values.dtype), self.d_contexts.transpose(0, 1))
+        return d_keys, d_values, over_steps(self._d_queries, rows), self._d_vector
+
+
+def _dots(vectors: Tensor, rows: Tensor) -> Tensor:
+    """The dot products (B, R) of vectors (B, n) with their rows (B, R, n).
+
+    In float32, MKL's product of a row and a matrix takes a ninth of the time of that of a matrix and a column.
+    """
+    if rows.dtype == torch.bfloat16:
+        return torch.bmm(rows, vectors[:, :, None]).squeeze(2)
+    return torch.bmm(vectors[:, None], rows.mT).squeeze(1)

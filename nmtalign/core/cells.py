@@ -3,19 +3,33 @@
 The paper's hidden unit (appendix A.1.1) comes first. The others are the GRU of PyTorch and cuDNN, the LSTM (Hochreiter
 & Schmidhuber 1997), the LRN of Zhang & Sennrich (2019), and the minGRU of Feng et al. (2024). `unroll` applies a cell
 to all steps of a sequence.
+
+The paper's cell and cuDNN's also have hand-written passes, which only save time: the steps of a pass are one node of
+the autograd graph, run in preallocated buffers, and the gradient of each weight is one product over all steps. Tests
+compare them with `step`.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from typing import ClassVar, cast
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.core import fast
-from nmtalign.core.functional import SharedWeight, product, shared
-from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.numerics import (
+    Initialised,
+    Role,
+    SharedWeight,
+    add_product,
+    apply,
+    check_wanted,
+    over_steps,
+    product,
+    shared,
+    take_once,
+)
 from nmtalign.settings.training_settings import Cell
 
 Weight = Tensor | SharedWeight
@@ -35,7 +49,6 @@ class GatedCell(Initialised, ABC):
     recurrent_blocks = 3  # the blocks that have a recurrent weight
     bias_blocks = 3  # the blocks that have an input bias, counted from the last one
     state_parts = 1  # a state has S = state_parts * n numbers, of which the first n are the output
-    fast_pass: ClassVar[type[fast.CellPass] | None] = None  # a hand-written pass that computes the same
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__()
@@ -88,7 +101,6 @@ class PaperCell(GatedCell):
     """
 
     bias_blocks = 1
-    fast_pass = fast.PaperCellPass
 
     @staticmethod
     def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
@@ -109,8 +121,6 @@ class CudnnCell(GatedCell):
 
     The blocks of the stacked weights are r, z, candidate.
     """
-
-    fast_pass = fast.CudnnCellPass
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__(input_size, size, context_size, directions)
@@ -191,8 +201,10 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     inputs (U, *D, B, blocks * n), initial (*D, B, S); skip (U, *D, B, 1) is True where a step leaves the state as it
     was, None = nowhere. The outputs have the dtype of the inputs.
     """
-    if cell.fast_pass is not None:
-        return fast.unroll(cell.fast_pass, inputs, initial, cell.recurrent(), skip)
+    if (pass_class := FAST_PASSES.get(type(cell))) is not None:
+        constants = pass_class, skip, torch.is_grad_enabled()
+        results: tuple[Tensor, Tensor] = apply(_Unroll, *constants, inputs, initial, *cell.recurrent())
+        return results
     states, weights = [initial], cell.shared_recurrent()
     for step, step_inputs in enumerate(inputs):
         new = cell.step(step_inputs, states[-1], *weights)
@@ -209,3 +221,199 @@ def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
     """The recurrent weights of two gates (*D, 2n, n) and of the candidate (*D, n, n)."""
     weight = cast(Tensor, weight)
     return tuple(weight.split([2 * weight.shape[-1], weight.shape[-1]], -2))
+
+
+class CellPass(ABC):
+    """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none.
+
+    With two gates, a new state is between the old one and a candidate.
+    """
+
+    def __init__(
+        self, initial: Tensor, weights: Sequence[Tensor], skip: Tensor | None, steps: int, differentiate: bool
+    ) -> None:
+        """initial (*D, B, n) is the first state; `weights` are those of `GatedCell.recurrent`.
+
+        skip (U, *D, B, 1) is True where a step leaves the state as it was; None = nowhere. With `differentiate` the
+        buffers keep the inputs of `backward`.
+        """
+        # Contiguous, because a product that is batched over the directions would copy them at every step.
+        self.gates_weight, self.candidate_weight = (weight.contiguous() for weight in weights[:2])
+        self.size, self.steps, self.skip, self.dtype = initial.shape[-1], steps, skip, weights[0].dtype
+        self._kept_steps = steps if differentiate else 1
+        self.states = initial.new_empty(steps + 1, *initial.shape)
+        self.states[0] = initial
+        self.rows = self.states  # in the dtype of the products
+        if self.dtype != initial.dtype:
+            self.rows = torch.empty_like(self.states, dtype=self.dtype)
+            self.rows[0] = initial
+        self.gates = self._buffer(2 * self.size, initial.dtype)
+        self.candidates = self._buffer(self.size, initial.dtype)
+        self.allocate(weights)
+
+    @abstractmethod
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """Allocates the other buffers."""
+
+    @abstractmethod
+    def forward(self, step: int, inputs: Tensor) -> None:
+        """Computes state `step` + 1 from state `step` and the inputs (*D, B, 3n) of the step."""
+
+    def start_backward(self) -> None:
+        """Allocates the gradients."""
+        self.d_inputs = self._buffer(3 * self.size, self.dtype)
+
+    @abstractmethod
+    def backward(self, step: int, d_state: Tensor) -> None:
+        """Turns the gradient of state `step` + 1 into that of state `step`, in place; fills `d_inputs` of the step."""
+
+    @abstractmethod
+    def d_weights(self) -> tuple[Tensor, ...]:
+        """The gradients of the weights, after all backward steps."""
+
+    def _buffer(self, size: int, dtype: torch.dtype) -> Tensor:
+        """Room for every step, or for one step if there is no backward pass."""
+        return self.states.new_empty(self._kept_steps, *self.states.shape[1:-1], size, dtype=dtype)
+
+    def _slot(self, buffer: Tensor, step: int) -> Tensor:
+        """The part of a buffer that a step fills."""
+        return buffer[step % self._kept_steps]
+
+    def _interpolate(self, step: int, start: Tensor, end: Tensor, share: Tensor) -> None:
+        """State `step` + 1 = start + share * (end - start)."""
+        torch.lerp(start, end, share, out=self.states[step + 1])
+        if self.rows is not self.states:
+            self.rows[step + 1] = self.states[step + 1]
+
+
+class PaperCellPass(CellPass):
+    """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
+
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """See `CellPass`."""
+        self.products = self._buffer(self.size, self.dtype)
+
+    def forward(self, step: int, inputs: Tensor) -> None:
+        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
+        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
+        state = self.states[step]
+        gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.gates_weight, gate_inputs)).sigmoid_()
+        update, reset = gates.chunk(2, -1)
+        products = torch.mul(reset, state, out=self._slot(self.products, step))
+        sums = product(products, self.candidate_weight, candidate_inputs)
+        candidate = self._slot(self.candidates, step).copy_(sums).tanh_()
+        if self.skip is not None:
+            update.masked_fill_(self.skip[step], 0)
+        self._interpolate(step, state, candidate, update)
+
+    def backward(self, step: int, d_state: Tensor) -> None:
+        """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
+        state, candidate = self.states[step], self.candidates[step]
+        update, reset = self.gates[step].chunk(2, -1)
+        d_inputs = self.d_inputs[step]
+        d_update, d_reset, d_candidate = d_inputs.chunk(3, -1)
+        taken = d_state * update
+        torch.mul(taken, _one_minus_square(candidate), out=d_candidate)
+        d_product = (d_candidate @ self.candidate_weight).to(state.dtype).mul_(reset)
+        through = (candidate - state).mul_(taken)
+        torch.addcmul(through, through, update, value=-1, out=d_update)
+        torch.mul(d_product, state, out=through)
+        torch.addcmul(through, through, reset, value=-1, out=d_reset)
+        d_state.sub_(taken).add_(d_product)
+        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
+
+    def d_weights(self) -> tuple[Tensor, ...]:
+        """The gates multiply the state, the candidate multiplies r * state."""
+        d_gates, d_candidate = self.d_inputs.split([2 * self.size, self.size], -1)
+        return over_steps(d_gates, self.rows[:-1]), over_steps(d_candidate, self.products)
+
+
+class CudnnCellPass(CellPass):
+    """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
+
+    def allocate(self, weights: Sequence[Tensor]) -> None:
+        """See `CellPass`."""
+        self.hidden = self._buffer(self.size, self.states.dtype)
+        self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
+
+    def forward(self, step: int, inputs: Tensor) -> None:
+        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
+        gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
+        state, row = self.states[step], self.rows[step]
+        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
+        hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, self._bias))
+        reset, keep = gates.chunk(2, -1)
+        candidate = self._slot(self.candidates, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
+        if self.skip is not None:
+            keep.masked_fill_(self.skip[step], 1)
+        self._interpolate(step, candidate, state, keep)
+
+    def start_backward(self) -> None:
+        """Allocates the gradients."""
+        super().start_backward()
+        self.d_hidden = self._buffer(self.size, self.dtype)
+
+    def backward(self, step: int, d_state: Tensor) -> None:
+        """With d the gradient of s_new: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
+        state, candidate, hidden = self.states[step], self.candidates[step], self.hidden[step]
+        reset, keep = self.gates[step].chunk(2, -1)
+        d_inputs, d_hidden = self.d_inputs[step], self.d_hidden[step]
+        d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
+        kept = d_state * keep
+        d_new = d_state.sub_(kept).mul_(_one_minus_square(candidate))
+        d_candidate.copy_(d_new)
+        through = (state - candidate).mul_(kept)
+        torch.addcmul(through, through, keep, value=-1, out=d_keep)
+        torch.mul(d_new.mul_(reset), hidden, out=through)
+        d_hidden.copy_(d_new)
+        torch.addcmul(through, through, reset, value=-1, out=d_reset)
+        d_state.copy_(kept)
+        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
+        add_product(d_state, d_hidden, self.candidate_weight)
+
+    def d_weights(self) -> tuple[Tensor, ...]:
+        """Gates and candidate both multiply the state; b_U is added to the product of the candidate."""
+        d_gates, rows = self.d_inputs[..., : 2 * self.size], self.rows[:-1]
+        d_bias = self.d_hidden.movedim(0, -3).flatten(-3, -2).sum(-2, dtype=self.states.dtype)
+        return over_steps(d_gates, rows), over_steps(self.d_hidden, rows), d_bias
+
+
+class _Unroll(torch.autograd.Function):
+    """All steps of a cell as one node of the graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pass_class: type[CellPass],
+        skip: Tensor | None,
+        differentiate: bool,
+        inputs: Tensor,
+        initial: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        cells = ctx.cells = pass_class(initial, weights, skip, len(inputs), differentiate)
+        for step, step_inputs in enumerate(inputs):
+            check_wanted()
+            cells.forward(step, step_inputs)
+        return cells.rows[1:], cells.states[-1].clone()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, d_rows: Tensor | None, d_last: Tensor | None) -> tuple[Tensor | None, ...]:
+        cells: CellPass = take_once(ctx, "cells")
+        cells.start_backward()
+        d_state = torch.zeros_like(cells.states[0]) if d_last is None else d_last.clone()
+        for step in reversed(range(cells.steps)):
+            if d_rows is not None:
+                d_state += d_rows[step]
+            cells.backward(step, d_state)
+        return None, None, None, cells.d_inputs, d_state, *cells.d_weights()
+
+
+def _one_minus_square(x: Tensor) -> Tensor:
+    """The derivative of tanh at the point where tanh has the value x."""
+    return torch.addcmul(x.new_ones(()), x, x, value=-1)
+
+
+FAST_PASSES: Mapping[type[GatedCell], type[CellPass]] = {PaperCell: PaperCellPass, CudnnCell: CudnnCellPass}

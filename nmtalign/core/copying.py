@@ -1,7 +1,7 @@
 """The pointer-generator (See et al. 2017, equations 8 and 9; Gu et al. 2016): a model that can copy source words.
 
 p(y) = p_gen softmax(y) + (1 - p_gen) * the sum of the weights of the source words that equal y. A copying model also
-gets the ids of what is copied from each place of the source (`nmtalign.text.vocabulary.copied_ids`). A target id from K
+gets the ids of what is copied from each place of the source (`nmtalign.text.tokenizer.copied_ids`). A target id from K
 is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
 """
 
@@ -13,10 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.decoder import DecoderOutput
-from nmtalign.core.functional import wide
-from nmtalign.core.initialisation import Initialised, Role
+from nmtalign.core.numerics import Initialised, Role, wide
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID
 
 _SMALLEST = 1e-30  # of the weights that are copied, before their logarithm is taken
 

@@ -9,18 +9,35 @@ Layers that do not attend are plain recurrences (`Stack`). With input feeding al
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, NamedTuple, cast
+from typing import Any, ClassVar, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-from nmtalign.core import fast
-from nmtalign.core.attention import AdditiveAttention, Attention, Look, Memory, make_attention, select_rows
-from nmtalign.core.cells import CELLS, GatedCell, Weight, unroll
-from nmtalign.core.functional import product, shared, wide
-from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.errors import check_wanted
+from nmtalign.core.attention import (
+    AdditiveAttention,
+    AdditivePass,
+    Attention,
+    Look,
+    Memory,
+    make_attention,
+    select_rows,
+)
+from nmtalign.core.cells import CELLS, FAST_PASSES, CellPass, GatedCell, Weight, unroll
+from nmtalign.core.numerics import (
+    Initialised,
+    Role,
+    add_product,
+    apply,
+    check_wanted,
+    over_steps,
+    product,
+    shared,
+    take_once,
+    wide,
+)
 from nmtalign.settings.training_settings import ModelConfig, Order
 
 
@@ -219,7 +236,7 @@ class RecurrentDecoder(Decoder):
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         # The function of one step of the attending layer.
-        self.order, self._fast, self._reversed = ORDERS[config.order], fast.applies(config), config.reverse_source
+        self.order, self._fast, self._reversed = ORDERS[config.order], applies(config), config.reverse_source
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
@@ -278,8 +295,8 @@ class RecurrentDecoder(Decoder):
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
         if self._fast:
             attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
-            pass_class, inputs = cast(type[fast.CellPass], self.cell.fast_pass), self.cell.inputs(words[1:])
-            results = fast.decode(pass_class, inputs, memory, attention, context_weight, self.cell.recurrent())
+            pass_class, inputs = FAST_PASSES[type(self.cell)], self.cell.inputs(words[1:])
+            results = decode(pass_class, inputs, memory, attention, context_weight, self.cell.recurrent())
             return DecoderOutput(memory, words, *results)
         _, output = self.run(memory, self.start(memory), words)
         return DecoderOutput(memory, words, *output)
@@ -380,3 +397,90 @@ def make_decoder(config: ModelConfig, annotation_size: int) -> RecurrentDecoder:
     """The decoder of a recurrent model."""
     decoder = InputFeedingDecoder if config.input_feeding == "attentional" else RecurrentDecoder
     return decoder(config, annotation_size)
+
+
+def applies(config: ModelConfig) -> bool:
+    """Whether `decode` is for the decoder of a model."""
+    return (
+        config.cell in ("paper", "cudnn")
+        and config.order == "look-generate-update"
+        and config.attention in ("additive", "concat")
+        and (config.attention_span, config.coverage, config.input_feeding) == ("global", "none", "context")
+    )
+
+
+class _Decode(torch.autograd.Function):
+    """All steps of a decoder in the order look-generate-update as one node of the graph."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        pass_class: type[CellPass],
+        padding: Tensor | None,
+        differentiate: bool,
+        inputs: Tensor,
+        initial: Tensor,
+        context_weight: Tensor,
+        keys: Tensor,
+        values: Tensor,
+        query_weight: Tensor,
+        vector: Tensor,
+        *weights: Tensor,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.set_materialize_grads(False)
+        steps, ctx.context_weight = len(inputs) + 1, context_weight
+        cells = ctx.cells = pass_class(initial, weights, None, len(inputs), differentiate)
+        attention = ctx.attention = AdditivePass(keys, values, padding, query_weight, vector, steps, differentiate)
+        for step in range(steps):
+            check_wanted()
+            if step:
+                cells.forward(step - 1, product(attention.contexts[step - 1], context_weight, inputs[step - 1]))
+            attention.forward(step, cells.rows[step])
+        return (
+            cells.rows.view_as(cells.rows),
+            attention.contexts.view_as(attention.contexts),
+            attention.weights.view_as(attention.weights),
+        )
+
+    @staticmethod
+    @once_differentiable
+    def backward(
+        ctx: Any, d_rows: Tensor | None, d_contexts: Tensor | None, d_weights: Tensor | None
+    ) -> tuple[Tensor | None, ...]:
+        cells: CellPass = take_once(ctx, "cells")
+        attention: AdditivePass = take_once(ctx, "attention")
+        cells.start_backward()
+        attention.start_backward()
+        if d_contexts is not None:
+            attention.d_contexts.copy_(d_contexts)
+        d_state = torch.zeros_like(cells.states[0])
+        for step in reversed(range(cells.steps + 1)):
+            if d_rows is not None:
+                d_state += d_rows[step]
+            d_state += attention.backward(step, None if d_weights is None else d_weights[step])
+            if step:
+                cells.backward(step - 1, d_state)
+                add_product(attention.d_contexts[step - 1], cells.d_inputs[step - 1], ctx.context_weight)
+        d_context_weight = over_steps(cells.d_inputs, attention.contexts[:-1])
+        of_attention = attention.gradients(cells.rows)
+        return None, None, None, cells.d_inputs, d_state, d_context_weight, *of_attention, *cells.d_weights()
+
+
+def decode(
+    pass_class: type[CellPass],
+    inputs: Tensor,
+    memory: Memory,
+    attention: AdditiveAttention,
+    context_weight: Tensor,
+    weights: Sequence[Tensor],
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(states (T, B, n), contexts (T, B, D), weights (T, B, Tx)) of a decoder for which `applies` holds.
+
+    `inputs` (T - 1, B, 3n) are those of all steps but the first, which has no update; `weights` are those of
+    `GatedCell.recurrent`.
+    """
+    attended = memory.keys, memory.values, attention.query_weight, attention.vector
+    tensors = inputs, memory.initial, context_weight, *attended, *weights
+    padding, differentiate = memory.padding, torch.is_grad_enabled()
+    results: tuple[Tensor, Tensor, Tensor] = apply(_Decode, pass_class, padding, differentiate, *tensors)
+    return results

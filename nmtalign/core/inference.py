@@ -17,11 +17,9 @@ from torch.nn import functional as F
 from nmtalign.core.attention import Memory
 from nmtalign.core.copying import known_words
 from nmtalign.core.decoder import DecoderState, RecurrentDecoder, StepOutput
-from nmtalign.core.functional import maxout, wide
-from nmtalign.core.initialisation import matrices
-from nmtalign.core.int8 import joined
 from nmtalign.core.latent_alignment import Latent
 from nmtalign.core.model import Embedding, TranslationModel
+from nmtalign.core.numerics import joined, matrices, maxout, wide
 
 M = TypeVar("M", bound=nn.Module)
 _BLOCK = 4096  # words whose rows are computed together, at most

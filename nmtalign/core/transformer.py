@@ -21,10 +21,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
 from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, Encoded, StepOutput
-from nmtalign.core.devices import widest
-from nmtalign.core.functional import fast_dropout, wide
-from nmtalign.core.initialisation import Initialised, Role
-from nmtalign.errors import check_wanted
+from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout, wide, widest
 from nmtalign.settings.training_settings import ModelConfig
 
 _ROOM = 16  # positions that a cache grows by

@@ -3,89 +3,21 @@
 import dataclasses
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import SimpleQueue
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
+from nmtalign.core.model import Batch, Indices
 from nmtalign.data.corpus import CORPUS_FILE, Corpus, Split, SplitSide
 from nmtalign.errors import FormatError
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID
-
-Ids = Sequence[int] | npt.NDArray[np.integer]
-Indices = npt.NDArray[np.integer]
+from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 AHEAD = 8  # batches that are prefetched
-
-
-@dataclass(frozen=True)
-class Batch:
-    """B padded pairs, each side ending with `</s>`; masks are True at real tokens.
-
-    The counts are plain numbers, so that the host need not wait for a device to know them.
-    """
-
-    source: Tensor  # (B, Tx) int64
-    source_mask: Tensor  # (B, Tx) bool
-    target: Tensor  # (B, Ty)
-    target_mask: Tensor  # (B, Ty)
-    indices: Indices  # (B,) positions of the pairs in their corpus
-    source_words: int  # real tokens, `</s>` included
-    target_words: int
-    sentences: int  # B
-    guide: Tensor | None = None  # (B, Ty, Tx) bool: the weights with a given link, if links are given
-    linked: int = 0  # target tokens with a given link
-    copies: Tensor | None = None  # (B, Tx) the ids that a copying model copies from each place
-
-    def to(self, device: torch.device) -> "Batch":
-        """The same batch on a device; the host does not wait for a copy from pinned memory."""
-        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
-
-    def pinned(self) -> "Batch":
-        """The same batch in pinned memory, from which a CUDA device copies without the host."""
-        return self._map(Tensor.pin_memory)
-
-    def inputs(self) -> tuple[Tensor, ...]:
-        """The inputs of a loss: source, source_mask, target, target_mask, then copies and guide if there are any."""
-        tensors = self.source, self.source_mask, self.target, self.target_mask, self.copies, self.guide
-        return tuple(tensor for tensor in tensors if tensor is not None)
-
-    def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
-        changed: dict[str, Any] = {name: change(value) for name, value in vars(self).items() if torch.is_tensor(value)}
-        return dataclasses.replace(self, **changed)
-
-
-def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
-    """Returns ids (B, Tx) and mask (B, Tx) of sentences; it appends `</s>` to each and pads with id 0, mask False."""
-    lengths = np.array([len(sentence) + 1 for sentence in sentences])
-    ids = np.full((len(sentences), int(lengths.max())), EOS_ID, np.int64)
-    for row, sentence in zip(ids, sentences, strict=True):
-        row[: len(sentence)] = sentence
-    mask = np.arange(ids.shape[1]) < lengths[:, None]
-    return torch.from_numpy(ids), torch.from_numpy(mask)
-
-
-def make_batch(
-    pairs: Sequence[tuple[Ids, Ids]],
-    indices: Sequence[int] | Indices | None = None,
-    copies: Sequence[Ids] | None = None,
-) -> Batch:
-    """Returns the padded batch of pairs of ids without `</s>`; `indices` are stored in it.
-
-    `copies` are the ids that a copying model copies from each source place (`pair_ids`).
-    """
-    source, source_mask = make_source([source for source, _ in pairs])
-    target, target_mask = make_source([target for _, target in pairs])
-    positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
-    source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))
-    counts = source_words, target_words, len(pairs)
-    copied = None if copies is None else make_source(copies)[0]
-    return Batch(source, source_mask, target, target_mask, positions, *counts, copies=copied)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -27,8 +27,7 @@ import numpy.typing as npt
 from nmtalign.errors import FormatError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of, parse_json, sha256_of
 from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
-from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary
 
 CORPUS_FILE = "corpus.h5"
 VOCABULARY_FILES = SOURCE_VOCABULARY, TARGET_VOCABULARY
@@ -51,6 +50,10 @@ _TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
 Array = npt.NDArray[Any]
 
 
+def _empty() -> Array:
+    return np.empty(0, np.int64)
+
+
 @dataclass(eq=False)
 class SplitSide:
     """One side of a split, memory-mapped from the file; dev and test have the raw text, too."""
@@ -59,8 +62,8 @@ class SplitSide:
     offsets: Array
     unknown: Array
     unknown_at: Array
-    raw_text: Array | None = None
-    text_offsets: Array | None = None
+    raw_text: Array = field(default_factory=_empty)
+    text_offsets: Array = field(default_factory=_empty)
 
     def __len__(self) -> int:
         return len(self.offsets) - 1
@@ -77,33 +80,27 @@ class SplitSide:
         return self.ids[self.offsets[index] : self.offsets[index + 1]]
 
     def text(self, index: int) -> str:
-        """The raw line; raises FormatError if the side has no text or if it is not UTF-8."""
-        if self.raw_text is None or self.text_offsets is None:
-            raise FormatError("this part of a corpus has no raw text")
+        """The raw line of dev or test; raises FormatError if it is not UTF-8."""
         try:
             return self.raw_text[self.text_offsets[index] : self.text_offsets[index + 1]].tobytes().decode("utf-8")
         except UnicodeDecodeError:
             message = f"{CORPUS_FILE}: damaged: text {index + 1} is not UTF-8; run nmtalign prep again"
             raise FormatError(message) from None
 
-    def check(self, name: str, size: int, shortest: int) -> None:
-        """Raises ValueError unless all offsets rise by `shortest` or more, and all ids are in the vocabulary."""
-        _check_offsets(f"{name}/ids", self.ids, self.offsets, shortest)
-        if self.raw_text is not None and self.text_offsets is not None:
-            _check_offsets(f"{name}/text", self.raw_text, self.text_offsets)
-            if len(self.text_offsets) != len(self.offsets):
-                raise ValueError(f"{name} has more or fewer lines than sentences")
+    def check(self, name: str, size: int, training: bool) -> None:
+        """Raises ValueError unless all offsets rise, and all ids are in the vocabulary of `size` words.
+
+        No training sentence is empty.
+        """
+        texts = () if training else (("text", self.raw_text, self.text_offsets),)
+        for part, flat, offsets in (("ids", self.ids, self.offsets), *texts):
+            if len(offsets) != len(self.offsets) or not len(offsets) or offsets[0] != 0 or offsets[-1] != len(flat):
+                raise ValueError(f"the offsets do not fit {name}/{part}")
+            # A difference could overflow.
+            if not (offsets[1:] > offsets[:-1] if training else offsets[1:] >= offsets[:-1]).all():
+                raise ValueError(f"the offsets of {name}/{part} do not rise")
         if len(self.ids) and self.ids.max() >= size:
             raise ValueError(f"an id of {name} is not in the vocabulary")
-
-
-def _check_offsets(name: str, flat: Array, offsets: Array, shortest: int = 0) -> None:
-    """Raises ValueError unless the offsets rise from 0 to the length of `flat`."""
-    if len(offsets) == 0 or offsets[0] != 0 or offsets[-1] != len(flat):
-        raise ValueError(f"the offsets do not fit {name}")
-    rises = offsets[1:] > offsets[:-1] if shortest else offsets[1:] >= offsets[:-1]  # a difference could overflow
-    if not rises.all():
-        raise ValueError(f"the offsets of {name} do not rise")
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,7 +114,7 @@ class Split:
     name: str
     source: SplitSide
     target: SplitSide
-    lines: npt.NDArray[np.int32] = field(default_factory=lambda: np.empty(0, np.int32))
+    lines: Array = field(default_factory=_empty)
     text_lines: int = 0
 
     def __len__(self) -> int:
@@ -150,10 +147,10 @@ class Split:
         if len(self.source) != len(self.target):
             raise ValueError(f"{self.name} has sides of unequal length")
         for side, part, size in zip(SIDES, (self.source, self.target), sizes, strict=True):
-            part.check(f"{self.name}/{side}", size, shortest=1 if self.name == "train" else 0)
+            part.check(f"{self.name}/{side}", size, self.name == "train")
+        lines = self.lines
         if self.name != "train":
             return
-        lines = self.lines
         if len(lines) != len(self) or (len(lines) and (lines[0] < 0 or lines[-1] >= self.text_lines)):
             raise ValueError("train/line does not fit the pairs")
         if not (lines[1:] > lines[:-1]).all():
@@ -230,7 +227,7 @@ class Corpus:
                 splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}
             if "train" not in splits or not len(splits["train"]):
                 raise ValueError("no training pairs")
-            _check_files(path.parent, _texts(attributes, "sha256"))
+            _check_files(path.parent, parse_json(attributes["sha256"]))
             corpus = cls(path.parent, attributes, splits)
             for split in splits.values():
                 split.check((len(corpus.source_vocabulary), len(corpus.target_vocabulary)))
@@ -251,24 +248,15 @@ def _check_format(path: Path, attributes: dict[str, Any]) -> dict[str, Any]:
     return attributes
 
 
-def _texts(attributes: Mapping[str, Any], name: str) -> dict[str, str]:
-    """The JSON object of an attribute whose values are texts."""
-    found = parse_json(attributes[name])
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError(f"its attribute {name!r} is not an object of texts")
-    return found
-
-
 def _split(path: Path, name: str, datasets: Mapping[str, h5py.Dataset]) -> Split:
-    def mapped_side(side: str) -> SplitSide:
-        parts = ("ids", "offsets", "unknown", "unknown_at", *(() if name == "train" else ("text", "text_offsets")))
-        return SplitSide(*(_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts))
-
-    split = Split(name, mapped_side("source"), mapped_side("target"))
+    parts = ("ids", "offsets", "unknown", "unknown_at", *(() if name == "train" else ("text", "text_offsets")))
+    source, target = (
+        SplitSide(*(_mapped(path, datasets[f"{name}/{side}/{part}"]) for part in parts)) for side in SIDES
+    )
     if name != "train":
-        return split
+        return Split(name, source, target)
     line = datasets["train/line"]
-    return replace(split, lines=_mapped(path, line), text_lines=int(plain_attributes(line)["total"]))
+    return Split(name, source, target, _mapped(path, line), int(plain_attributes(line)["total"]))
 
 
 def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
@@ -283,11 +271,11 @@ def _mapped(path: Path, dataset: h5py.Dataset) -> npt.NDArray[Any]:
     return np.memmap(path, mode="r", dtype=dataset.dtype, offset=start, shape=dataset.shape).view(np.ndarray)
 
 
-def _check_files(folder: Path, hashes: Mapping[str, str]) -> None:
-    if not {*VOCABULARY_FILES, TOKENIZER_FILE} <= hashes.keys() <= _FILES:
+def _check_files(folder: Path, hashes: Any) -> None:
+    if not isinstance(hashes, dict) or not {*VOCABULARY_FILES, TOKENIZER_FILE} <= hashes.keys() <= _FILES:
         raise ValueError("it does not name the files beside it")
     for name, expected in hashes.items():
-        file = folder / Path(name).name  # a name from a file never leads out of the folder
+        file = folder / name
         if not file.is_file():
             raise FormatError(f"{file}: missing, but {CORPUS_FILE} needs it; run nmtalign prep again")
         if sha256_of(file) != expected:

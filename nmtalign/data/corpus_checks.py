@@ -9,9 +9,19 @@ from nmtalign.data.corpus import SIDES
 from nmtalign.data.corpus_writer import Summary, Vocabularies
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.workspace import PathPair
-from nmtalign.text.direction import MOST_UNKNOWN, TextFit, exchanged, not_raw, other_language, traces, unknown_words
-from nmtalign.text.languages import has_no_spaces, is_unspaced, suffix_language
+from nmtalign.settings.definition import PathPair
+from nmtalign.text.languages import (
+    MOST_UNKNOWN,
+    TextFit,
+    exchanged,
+    has_no_spaces,
+    is_unspaced,
+    not_raw,
+    other_language,
+    suffix_language,
+    traces,
+    unknown_words,
+)
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import Tokenizers, has_rules
 
@@ -23,17 +33,11 @@ _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usua
 _FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translations of other text"}
 
 
-def with_vocabulary(config: PrepConfig, languages: tuple[str, str]) -> PrepConfig:
-    """The settings with `auto` replaced: unigram if a language has no spaces between words, else word."""
-    if config.vocabulary != "auto":
-        return config
-    return dataclasses.replace(config, vocabulary="unigram" if any(map(has_no_spaces, languages)) else "word")
-
-
 class CorpusChecks:
     """Checks the texts of a corpus while they are read; `notes` are lines for the user.
 
-    A note on a likely mistake begins with "warning: ". With `force`, certain mistakes are notes, too.
+    A note on a likely mistake begins with "warning: ". With `force`, certain mistakes are notes, too. In `config` the
+    vocabulary `auto` is replaced: unigram if a language has no spaces between words, else word.
     """
 
     def __init__(
@@ -43,14 +47,15 @@ class CorpusChecks:
         self.notes: list[str] = []
         # The file of each side, which is the same file for a TSV or TMX file.
         self._texts = {name: (source, target or source) for name, (source, target) in texts.items()}
-        self._languages, self._force = languages, force
-        self._config = with_vocabulary(config, languages)
+        self._languages, self._force, self.config = languages, force, config
         self._samples: dict[str, list[tuple[str, str]]] = {name: [] for name in texts}
         self._held_out: dict[str, Counter[int]] = {name: Counter() for name in texts if name != "train"}
         self._seen: set[int] = set()
-        self._words_chosen = config.vocabulary == "auto" and self._config.vocabulary == "word"
-        if config.vocabulary == "auto" and not self._words_chosen:
-            unspaced = next(filter(has_no_spaces, languages))
+        unspaced = next(filter(has_no_spaces, languages), None)
+        self._words_chosen = config.vocabulary == "auto" and unspaced is None
+        if config.vocabulary == "auto":
+            self.config = dataclasses.replace(config, vocabulary="word" if unspaced is None else "unigram")
+        if config.vocabulary == "auto" and unspaced is not None:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))
         if texts["train"][1] == files[0]:
@@ -62,7 +67,7 @@ class CorpusChecks:
             )
             self._mistake(UsageError(message))
         for side, path, language in zip(SIDES, files, languages, strict=True):
-            if self._config.vocabulary == "word" and not has_rules(language):
+            if self.config.vocabulary == "word" and not has_rules(language):
                 used = f"those for English are used (--{side}-language CODE)"
                 self.notes.append(f"{shown(path)}: no Moses rules for language '{language}': {used}")
 
@@ -101,15 +106,9 @@ class CorpusChecks:
         for name, files in self._texts.items():
             self._check_direction(name, tokenizers, vocabularies)
             split = summary.splits[name]
-            parts = zip(
-                files,
-                self._languages,
-                (split.source, split.target),
-                zip(*self._samples[name], strict=True),
-                strict=False,
-            )
-            for path, language, side, lines in parts:
-                if self._config.vocabulary == "word" and is_unspaced(lines):
+            sides, columns = (split.source, split.target), zip(*self._samples[name], strict=True)
+            for path, language, side, lines in zip(files, self._languages, sides, columns, strict=False):
+                if self.config.vocabulary == "word" and is_unspaced(lines):
                     self.notes.append(
                         f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; "
                         "give --vocabulary unigram"
@@ -118,9 +117,9 @@ class CorpusChecks:
                     self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
                 of_side = f" ({language})" if files[0] == files[1] else ""
                 found.append((f"{shown(path)}{of_side}", traces(lines, markup=True)))
-        if self._config.vocabulary != "none":
+        if self.config.vocabulary != "none":
             self.notes += not_raw(found, ", or --vocabulary none, which takes its words as they are")
-        for name, pairs in self._held_out.items() if not self._config.clean else ():  # which drops these pairs
+        for name, pairs in self._held_out.items() if not self.config.clean else ():  # which drops these pairs
             both = sum(count for key, count in pairs.items() if key in self._seen)
             if both > _OVERLAP * pairs.total():
                 self.notes.append(
@@ -130,7 +129,7 @@ class CorpusChecks:
         self._check_lines(summary)
         kept = summary.splits["train"].kept
         expected = next((text for most, text in _FEW_PAIRS.items() if kept < most), "")
-        if expected and not self._config.vocabulary_from:  # a model that is adapted needs fewer pairs
+        if expected and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs
             self.notes.append(f"{kept:,} training pairs are few for a translation model: {expected}")
         if "dev" not in summary.splits:
             self.notes.append(
@@ -139,7 +138,7 @@ class CorpusChecks:
             )
 
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
-        if name == "train" and not self._config.vocabulary_from:
+        if name == "train" and not self.config.vocabulary_from:
             return
         fits = [TextFit(tokenizers, vocabularies, side) for side in (0, 1)]
         for pair in self._samples[name]:
@@ -167,7 +166,7 @@ class CorpusChecks:
             if long > _PARAGRAPHS * len(lines):
                 self.notes.append(
                     f"warning: {shown(path)}: {long / len(lines):.0%} of the lines are paragraphs and not sentences; "
-                    f"max_length = {self._config.max_length} drops {train.dropped['too long']:,} of {train.pairs:,} "
+                    f"max_length = {self.config.max_length} drops {train.dropped['too long']:,} of {train.pairs:,} "
                     "pairs: split both texts into one sentence per line with a sentence aligner, or raise max_length"
                 )
                 return

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nmtalign.data.batches import Batch
+from nmtalign.core.model import Batch
 from nmtalign.data.corpus import Corpus, SplitSide
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
@@ -88,10 +88,8 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     train = corpus.splits["train"]
     begins: tuple[Begins, Begins] = None, None
     if isinstance(corpus.tokenizers.source, Subwords):
-        source, target = (
-            np.array([word.startswith(WORD_START) for word in vocabulary.words])
-            for vocabulary in (corpus.source_vocabulary, corpus.target_vocabulary)
-        )
+        words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
+        source, target = (np.array([word.startswith(WORD_START) for word in side]) for side in words)
         begins = source, target
     longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
@@ -179,11 +177,9 @@ def _read(path: Path, raw: Sequence[bytes], first: int, wanted: npt.NDArray[np.i
         )
     numbers = text.replace(b"-", b" ").strip()  # NumPy would read a number from only white space
     links = (np.fromstring(numbers, dtype=np.int64, sep=" ") if numbers else np.empty(0, np.int64)).reshape(-1, 2)
-    characters = np.frombuffer(text, dtype=np.uint8)
-    lines = np.searchsorted(np.flatnonzero(characters == ord("\n")), np.flatnonzero(characters == ord("-")))
     places = np.full(len(raw), -1)
     places[wanted] = np.arange(len(wanted))
-    pairs = places[lines]
+    pairs = np.repeat(places, [line.count(b"-") for line in raw])
     return links[pairs >= 0], pairs[pairs >= 0]
 
 
@@ -194,6 +190,5 @@ def _word_counts(side: SplitSide, begins: Begins, low: int, high: int) -> Number
         return np.asarray(np.diff(bounds))
     places = bounds - bounds[0]
     marks = begins[side.ids[bounds[0] : bounds[-1]]]
-    marks[places[:-1]] = True  # no training sentence is empty
-    total: Numbers = np.concatenate(([0], np.cumsum(marks, dtype=np.int64)))
-    return np.asarray(np.diff(total[places]))
+    marks[places[:-1]] = True
+    return np.asarray(np.add.reduceat(marks, places[:-1], dtype=np.int64))  # no training sentence is empty

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -72,7 +72,7 @@ class Side(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Tokenised pairs: those kept, by position in the chunk, and the numbers of those dropped."""
+    """Tokenised pairs: those kept, by position in the block, and the numbers of those dropped."""
 
     kept: list[int]
     source: Side
@@ -113,8 +113,8 @@ def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, st
 
 def tokenize_pairs(
     tokenizers: Tokenizers, longest: int | None, blocks: Iterator[Pairs], workers: int, spacing: bool = False
-) -> Iterator[tuple[Pairs, Chunk]]:
-    """Yields each block of raw pairs with its chunk, in order; the number of workers does not change the result.
+) -> Iterator[Chunk]:
+    """Yields the chunk of each block of raw pairs, in order; the number of workers does not change the result.
 
     With `spacing` the positions of spaces are counted: in all lines at first, then in a few. A small corpus, or any
     corpus with one worker, is tokenised in this process.
@@ -124,31 +124,29 @@ def tokenize_pairs(
     work = zip(itertools.chain(head, blocks), steps if spacing else itertools.repeat(0), strict=False)
     if len(head) < PARALLEL_FROM:
         for block, step in work:
-            yield block, tokenize_chunk(tokenizers, longest, block, step)
+            yield tokenize_chunk(tokenizers, longest, block, step)
         return
-    waiting: deque[tuple[Pairs, Future[Chunk]]] = deque()
+    waiting: deque[Future[Chunk]] = deque()
     with process_pool(workers, tokenizers, longest) as pool:
         for block, step in work:
-            waiting.append((block, pool.submit(_work, block, step)))
+            waiting.append(pool.submit(_work, block, step))
             if len(waiting) >= _IN_FLIGHT * workers:
-                done, future = waiting.popleft()
-                yield done, future.result()
-        for done, future in waiting:
-            yield done, future.result()
+                yield waiting.popleft().result()
+        for future in waiting:
+            yield future.result()
 
 
 @contextlib.contextmanager
-def process_pool(
-    workers: int, tokenizers: Tokenizers | None = None, longest: int | None = None, killed: str = _KILLED
-) -> Iterator[ProcessPoolExecutor]:
+def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
 
-    An error or an interruption ends them at once. Raises ResourceError with the message `killed` if one was killed.
+    `shared` are the tokenisers and the most tokens for `tokenize_pairs`. An error or an interruption ends the processes
+    at once. Raises ResourceError with the message `killed` if one was killed.
     """
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=(tokenizers, longest)) as pool:
+    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=shared) as pool:
         try:
             yield pool
         except BaseException as error:
@@ -161,14 +159,13 @@ def process_pool(
             raise
 
 
-_worker: dict[str, tuple[Tokenizers, int | None]] = {}
+_shared: list[Any] = []
 
 
-def _start(tokenizers: Tokenizers | None, longest: int | None) -> None:
+def _start(*shared: Any) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent handles Ctrl-C, with one line
     threading.Thread(target=_end_with_parent, daemon=True).start()
-    if tokenizers is not None:
-        _worker["settings"] = (tokenizers, longest)
+    _shared.extend(shared)
 
 
 def _end_with_parent() -> None:
@@ -180,4 +177,4 @@ def _end_with_parent() -> None:
 
 
 def _work(pairs: Pairs, step: int) -> Chunk:
-    return tokenize_chunk(*_worker["settings"], pairs, step)
+    return tokenize_chunk(_shared[0], _shared[1], pairs, step)

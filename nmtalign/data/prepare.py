@@ -1,5 +1,6 @@
 """From text files to a prepared corpus: read, drop, tokenise, count, choose the vocabularies, write."""
 
+import contextlib
 import dataclasses
 import io
 import itertools
@@ -7,21 +8,17 @@ import json
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
-from nmtalign.data.corpus_checks import CorpusChecks, with_vocabulary
+from nmtalign.data.corpus_checks import CorpusChecks
 from nmtalign.data.corpus_writer import (
     PairSpool,
+    SideSummary,
     SplitSummary,
     Summary,
     Vocabularies,
     check_replaced,
-    check_same,
-    check_texts,
-    publish,
     text_names,
     work_folder,
     write_files,
@@ -32,18 +29,27 @@ from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG, disk_errors
 from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import SettingError, pair_of_sizes, resolve, select
-from nmtalign.settings.workspace import PathPair
+from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import Counts, SentencePieces, Subwords, Tokenizers, blanks_to_spaces
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary, load_vocabularies
+from nmtalign.text.tokenizer import (
+    EOS,
+    UNK,
+    Counts,
+    SentencePieces,
+    Subwords,
+    Tokenizers,
+    Vocabulary,
+    blanks_to_spaces,
+    load_vocabularies,
+)
 
 # Text per side from which subword pieces are learned: more changes the pieces little, and both sides together must fit
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
+_Given = tuple[Tokenizers, Vocabularies]  # what `vocabulary_from` gives
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
 
 
@@ -74,148 +80,129 @@ def prepare(
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
     regions, languages = languages, (language_code(languages[0]), language_code(languages[1]))
-    words = GivenWords.read(Path(config.vocabulary_from)) if config.vocabulary_from else None
-    if words:
-        words.check(folder, languages)
-        config = words.adopted_by(config)
-    given = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
+    given: _Given | None = None
+    if config.vocabulary_from:
+        given, config = _given_words(config, folder, languages)
+    texts = {name: pair for name, pair in (("train", train), ("dev", dev), ("test", test)) if pair is not None}
     aside = {name: lines for name, lines in (("dev", config.dev_lines), ("test", config.test_lines)) if lines}
-    for name in aside.keys() & given.keys():
+    for name in aside.keys() & texts.keys():
         rule = f"there is a {name} text, too; leave out one of the two"
         raise SettingError(rule, **{f"{name}_lines": aside[name]})
-    written = [name for name, pair in given.items() if name != "train" and pair[1] is None]
-    names = text_names([*aside, *written], languages)
-    check_texts(folder, names, itertools.chain.from_iterable(given.values()))
-    checks, config = CorpusChecks(given, config, languages, force), with_vocabulary(config, languages)
+    written = [*aside, *(name for name, pair in texts.items() if name != "train" and pair[1] is None)]
+    names = text_names(folder, written, languages, [path for pair in texts.values() for path in pair])
+    checks = CorpusChecks(texts, config, languages, force)
     if not force:
-        settings = json.dumps(config.identity(), sort_keys=True)
+        settings = json.dumps(checks.config.identity(), sort_keys=True)
         known = {"source_language": languages[0], "target_language": languages[1], "settings": settings}
-        check_replaced(folder, known, {*given, *aside})
-    with disk_errors(folder), work_folder(folder) as work:
-        texts = {name: ParallelText(*pair, regions, config.columns) for name, pair in given.items()}
-        preparation = _Preparation(work, config, languages, texts, aside, words, checks, progress, notify)
-        summary = preparation.run(names)
-        if not force:
-            check_same(work, folder)
-        publish(work, folder)
-    return summary
+        check_replaced(folder, known, {*texts, *aside})
+    with disk_errors(folder), work_folder(folder, force) as work:
+        parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
+        return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
 
 
-@dataclass(frozen=True)
-class GivenWords:
-    """What `prep --vocabulary-from` takes from a model directory or from a prepared corpus."""
+def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -> tuple[_Given, PrepConfig]:
+    """What `config.vocabulary_from`, a model directory or a prepared corpus, gives, and the settings with its own.
 
-    folder: Path
-    languages: tuple[str, str]
-    tokenizers: Tokenizers
-    vocabularies: Vocabularies
-    settings: Mapping[str, Any]  # those of the `prep` that chose the vocabularies
-
-    @classmethod
-    def read(cls, folder: Path) -> "GivenWords":
-        """Reads a folder after checking its files; raises FormatError if it is missing, foreign or damaged."""
-        if (folder / CONFIG).exists():
-            settings = read_settings(folder)
-            check_files(folder, settings)
-            words = load_vocabularies(folder, model_config(folder, settings))
-            languages = settings["source_language"], settings["target_language"]
-            return cls(folder, languages, Tokenizers.load(folder), words, settings.get("prep", {}))
-        if not folder.is_file() and not (folder / CORPUS_FILE).exists():
-            raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
+    Raises FormatError if it is missing, foreign or damaged, UsageError if its languages are others, or if the corpus in
+    the folder `output` would replace its files.
+    """
+    folder = Path(config.vocabulary_from)
+    if output.resolve() == (folder.parent if folder.is_file() else folder).resolve():
+        rule = "the new corpus would replace files of this folder; give another one with -o"
+        raise SettingError(rule, vocabulary_from=str(folder))
+    if (folder / CONFIG).exists():
+        model = read_settings(folder)
+        check_files(folder, model)
+        known = model["source_language"], model["target_language"]
+        given = Tokenizers.load(folder), load_vocabularies(folder, model_config(folder, model))
+        recorded = model.get("prep", {})
+    elif folder.is_file() or (folder / CORPUS_FILE).exists():
         corpus = Corpus.open(folder)
-        languages = corpus.source_language, corpus.target_language
-        words = corpus.source_vocabulary, corpus.target_vocabulary
-        return cls(folder, languages, corpus.tokenizers, words, corpus.settings)
-
-    def check(self, output: Path, languages: tuple[str, str]) -> None:
-        """Raises UsageError if texts of these languages cannot be prepared with these words in the folder `output`."""
-        if output.resolve() == (self.folder.parent if self.folder.is_file() else self.folder).resolve():
-            raise SettingError(
-                "the new corpus would replace files of this folder; give another one with -o",
-                vocabulary_from=str(self.folder),
-            )
-        if languages != self.languages:
-            raise UsageError(
-                f"{self.folder}: its words are those of {'-'.join(self.languages)}, and the texts are "
-                f"{'-'.join(languages)}; give texts in {' and '.join(self.languages)}, in this order, or correct "
-                "--source-language and --target-language"
-            )
-
-    def adopted_by(self, config: PrepConfig) -> PrepConfig:
-        """The settings with those that chose these vocabularies; raises FormatError if they are damaged."""
-        names = select(PrepConfig, lambda one: one.of_vocabulary)
-        there = {name: self.settings[name] for name in names if name in self.settings}
-        try:
-            chosen = vars(resolve(PrepConfig, (f"{self.folder}: prep", there)))
-        except UsageError as error:
-            raise FormatError(str(error)) from None
-        return dataclasses.replace(config, **{name: chosen[name] for name in names})
+        known = corpus.source_language, corpus.target_language
+        given, recorded = (corpus.tokenizers, (corpus.source_vocabulary, corpus.target_vocabulary)), corpus.settings
+    else:
+        raise FormatError(f"{folder}: contains neither a model ({CONFIG}) nor a prepared corpus ({CORPUS_FILE})")
+    if languages != known:
+        raise UsageError(
+            f"{folder}: its words are those of {'-'.join(known)}, and the texts are {'-'.join(languages)}; give texts "
+            f"in {' and '.join(known)}, in this order, or correct --source-language and --target-language"
+        )
+    names = select(PrepConfig, lambda one: one.of_vocabulary)
+    try:
+        layer = f"{folder}: prep", {name: recorded[name] for name in names if name in recorded}
+        chosen = vars(resolve(PrepConfig, layer))
+    except UsageError as error:
+        raise FormatError(str(error)) from None
+    return given, dataclasses.replace(config, **{name: chosen[name] for name in names})
 
 
-@dataclass
 class _Preparation:
-    """One `prepare`: the arguments of all steps, and the raw texts of the sets."""
+    """The steps of one `prepare`, from the texts to all files in the work folder."""
 
-    work: Path
-    config: PrepConfig
-    languages: tuple[str, str]
-    texts: Mapping[str, ParallelText]
-    aside: Mapping[str, int]  # the sizes of the sets that are set aside from the training text
-    words: GivenWords | None
-    checks: CorpusChecks
-    progress: Callable[[int], None]
-    notify: Callable[[str], None]
+    def __init__(
+        self,
+        work: Path,
+        languages: tuple[str, str],
+        texts: Mapping[str, ParallelText],
+        checks: CorpusChecks,
+        progress: Callable[[int], None],
+        notify: Callable[[str], None],
+    ) -> None:
+        self.work, self.languages, self.texts, self.checks = work, languages, texts, checks
+        self.config, self.progress, self.notify = checks.config, progress, notify
+        self.workers = worker_count(self.config.workers)
 
-    def run(self, names: Mapping[str, tuple[str, str]]) -> Summary:
-        """Writes all files into the work folder; `names` are those of the text files that it gets, by set."""
+    def run(self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]) -> Summary:
+        """Writes all files into the work folder.
+
+        `aside` are the sizes of the sets that are set aside from the training text, `names` the names of the text files
+        that the corpus gets, by set.
+        """
+        # Read the pairs, and drop those that are no training pairs.
         raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
         others = OtherSets(self.config)
         for other in raw.values() if self.config.clean else ():
             others.add(other)
         screening = Screening(self.config, self.languages, others)
         blocks = screening.kept(self._read("train"))
-        if self.aside:
-            drawn, blocks = screening.set_aside(blocks, self.aside, self.work)
+        if aside:
+            drawn, blocks = screening.set_aside(blocks, aside, self.work)
             raw |= drawn
-        tokenizers, blocks = self._tokenizers(blocks, screening)
+        # Tokenise them.
+        tokenizers, blocks = (given[0], blocks) if given else self._tokenizers(blocks, screening)
         spools, spacing, read = {"train": PairSpool(self.work, "train")}, Counts(), 0
         longest = tokenizers.most_tokens(self.config.max_length)
-        for block, chunk in tokenize_pairs(tokenizers, longest, blocks, self._workers, spacing=True):
+        for chunk in tokenize_pairs(tokenizers, longest, blocks, self.workers, spacing=True):
             spacing.update(chunk.spacing)
             screening.dropped["empty"] += chunk.empty
             screening.dropped["too long"] += chunk.too_long
-            spools["train"].append(block, chunk, screening.lines[read : read + len(block)])
-            read += len(block)
+            size = len(chunk.kept) + chunk.empty + chunk.too_long
+            spools["train"].append(chunk, screening.lines[read : read + size])
+            read += size
             self.progress(read)
         if not spools["train"].size:
             raise self._nothing_kept(screening)
-        if not self.words:
-            tokenizers = tokenizers.with_spacing(spacing)
+        tokenizers = tokenizers if given else tokenizers.with_spacing(spacing)
         for name in (name for name in SPLITS if name in raw):
             spools[name] = PairSpool(self.work, name)
-            for block, chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self._workers):
-                spools[name].append(block, chunk)
+            for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
+                spools[name].append(chunk)
             if not spools[name].size:
                 raise InputError(f"{self.texts[name].name}: no lines; give files with text")
+        # Choose the vocabularies, and write.
         self.notify("choosing the vocabularies")
-        vocabularies = self.words.vocabularies if self.words else self._vocabularies(tokenizers, spools["train"])
-        pairs = {name: spool.size for name, spool in spools.items()} | {"train": screening.pairs}
-        dropped = {name: dict.fromkeys(ALWAYS, 0) for name in spools} | {"train": dict(screening.dropped)}
-        for name, text in self.texts.items():
-            if text.skipped:
-                pairs[name] += text.skipped
-                dropped[name][NO_TRANSLATION] = text.skipped
-        summary = Summary(
-            *self.languages,
-            len(vocabularies[0]),
-            len(vocabularies[1]),
-            self.config.identity(),
-            {
-                name: SplitSummary(pairs[name], dropped[name], *spool.summaries(vocabularies))
-                for name, spool in spools.items()
-            },
-            names,
-        )
+        vocabularies = given[1] if given else self._vocabularies(tokenizers, spools["train"])
+        splits = {}
+        for name, spool in spools.items():
+            pairs, dropped = spool.size, dict.fromkeys(ALWAYS, 0)
+            if name == "train":
+                pairs, dropped = screening.pairs, dict(screening.dropped)
+            if name in self.texts and (skipped := self.texts[name].skipped):
+                pairs, dropped[NO_TRANSLATION] = pairs + skipped, skipped
+            source, target = map(SideSummary.of, spool.counts, vocabularies)
+            splits[name] = SplitSummary(pairs, dropped, source, target, spool.size)
+        sizes = len(vocabularies[0]), len(vocabularies[1])
+        summary = Summary(*self.languages, *sizes, self.config.identity(), splits, names)
         self.checks.finish(summary, tokenizers, vocabularies)
         summary.notes.extend([*(text.note for text in self.texts.values() if text.note), *self.checks.notes])
         self.notify("writing the corpus")
@@ -223,19 +210,14 @@ class _Preparation:
         write_files(self.work, tokenizers, vocabularies, spools, paths, summary, screening.pairs)
         return summary
 
-    @property
-    def _workers(self) -> int:
-        return worker_count(self.config.workers)
-
     def _read(self, name: str) -> Iterator[Pairs]:
         self.notify(f"reading {name}")
         return blocks_of(self.checks.watch(name, self.texts[name]))
 
     def _tokenizers(self, blocks: Iterator[Pairs], screening: Screening) -> tuple[Tokenizers, Iterator[Pairs]]:
         """The tokenisers, which are trained first if necessary, and the training pairs to tokenise."""
-        if self.words:
-            return self.words.tokenizers, blocks
-        match self.config.vocabulary:
+        kind, sides = self.config.vocabulary, self.texts["train"]
+        match kind:
             case "word":
                 return Tokenizers.moses(*self.languages), blocks
             case "none":
@@ -246,42 +228,37 @@ class _Preparation:
         if not screening.lines:
             raise self._nothing_kept(screening)
         self.notify("learning subword pieces")
-        source, target = self._learn(spooled)
-        self.notify("reading train")
-        return Tokenizers(source, target, *self.languages), blocks_of(spooled)
-
-    def _learn(self, spooled: RawText) -> list[SentencePieces]:
-        kind, sizes, text = self.config.vocabulary, pair_of_sizes("size", self.config.size), self.texts["train"]
+        paths, names = spooled.paths, (shown(sides.source), shown(sides.target or sides.source))
         if self.config.joint:
             both = self.work / "train.both.raw"
             with both.open("wb") as stream:
-                for path in spooled.paths:
+                for path in paths:
                     with path.open("rb") as lines:
                         shutil.copyfileobj(lines, stream)
-            name = " and ".join((shown(text.source), shown(text.target or text.source)))
-            return [SentencePieces(_train_pieces(both, kind, sizes[0], name))] * 2
-        arguments = spooled.paths, (kind, kind), sizes, (shown(text.source), shown(text.target or text.source))
-        if self._workers == 1:
-            return [SentencePieces(model) for model in map(_train_pieces, *arguments)]
-        with process_pool(2) as pool:
-            return [SentencePieces(model) for model in pool.map(_train_pieces, *arguments)]
+            paths, names = (both,), (" and ".join(names),)  # type: ignore[assignment]
+        with process_pool(2) if self.workers > 1 and len(paths) > 1 else contextlib.nullcontext() as pool:
+            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.size), names
+            pieces = [SentencePieces(one) for one in (pool.map if pool else map)(_train_pieces, *arguments)]
+        self.notify("reading train")
+        return Tokenizers(pieces[0], pieces[-1], *self.languages), blocks_of(spooled)
 
     def _nothing_kept(self, screening: Screening) -> InputError:
-        name, pairs = self.texts["train"].name, screening.pairs + self.texts["train"].skipped
-        if not pairs:
+        name, skipped = self.texts["train"].name, self.texts["train"].skipped
+        if not screening.pairs + skipped:
             return InputError(f"{name}: no lines; give files with text")
-        dropped = screening.dropped | {NO_TRANSLATION: self.texts["train"].skipped}
+        dropped = screening.dropped | {NO_TRANSLATION: skipped}
         reasons = ", ".join(f"{count} {reason}" for reason, count in dropped.items() if count)
         fix = "; raise max_length (0 = no limit)" if screening.dropped["too long"] else ""
-        return InputError(f"{name}: none of the {pairs} pairs is left ({reasons}){fix}")
+        return InputError(f"{name}: none of the {screening.pairs + skipped} pairs is left ({reasons}){fix}")
 
     def _vocabularies(self, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
-        if isinstance(tokenizers.source, Subwords) and isinstance(tokenizers.target, Subwords):
-            return _pieces_vocabulary(tokenizers.source), _pieces_vocabulary(tokenizers.target)
+        """The most frequent words; of pieces `</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
         sizes = pair_of_sizes("shortlist", self.config.shortlist)
         source, target = (
-            Vocabulary.shortlist(counts.items(), size, self.config.min_count)
-            for counts, size in zip(spool.counts, sizes, strict=True)
+            Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
+            if isinstance(tokenizer, Subwords)
+            else Vocabulary.shortlist(counts.items(), size, self.config.min_count)
+            for tokenizer, counts, size in zip((tokenizers.source, tokenizers.target), spool.counts, sizes, strict=True)
         )
         return source, target
 
@@ -296,15 +273,17 @@ def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
     import sentencepiece
 
     step = max(1, -(-path.stat().st_size // SAMPLE_BYTES[kind]))
-    characters: set[str] = set()
-    for line in _sample(path, step):
-        characters.update(line)
+
+    def sample() -> Iterator[str]:
+        return map(blanks_to_spaces, itertools.islice(spooled_lines(path), 0, None, step))
+
+    characters = set(itertools.chain.from_iterable(sample()))
     if not characters:
         raise InputError(f"{name}: no text to learn subword pieces from")
     model = io.BytesIO()
     try:
         sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=_sample(path, step),
+            sentence_iterator=sample(),
             model_writer=model,
             model_type=kind,
             vocab_size=size - 1,
@@ -322,24 +301,11 @@ def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
             minloglevel=2,
         )
     except RuntimeError as error:
-        raise _size_error(str(error), name, size) from None
+        if most := re.search(r"value <= (\d+)", str(error)):
+            rule = f"too large for {name}: its text gives at most {int(most[1]) + 1}"
+        elif least := re.search(r"required_chars\D*\d+ vs (\d+)", str(error)):
+            rule = f"too small for {name}: its characters alone need {int(least[1]) + 1}"
+        else:
+            rule = f"sentencepiece cannot learn {size} pieces from {name}: {error}"
+        raise SettingError(rule, size=size) from None
     return model.getvalue()
-
-
-def _pieces_vocabulary(tokenizer: Subwords) -> Vocabulary:
-    """`</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
-    return Vocabulary([EOS, UNK, *(piece for piece in tokenizer.pieces() if piece not in (EOS, UNK))])
-
-
-def _sample(path: Path, step: int) -> Iterator[str]:
-    for number, line in enumerate(spooled_lines(path)):
-        if number % step == 0:
-            yield blanks_to_spaces(line)
-
-
-def _size_error(message: str, name: str, size: int) -> UsageError:
-    if found := re.search(r"value <= (\d+)", message):
-        return SettingError(f"too large for {name}: its text gives at most {int(found[1]) + 1}", size=size)
-    if found := re.search(r"required_chars\D*\d+ vs (\d+)", message):
-        return SettingError(f"too small for {name}: its characters alone need {int(found[1]) + 1}", size=size)
-    return UsageError(f"{name}: sentencepiece cannot learn {size} pieces: {message}")

@@ -6,6 +6,7 @@ pairs of the corpus. Nothing depends on chance.
 """
 
 import contextlib
+import functools
 import hashlib
 import itertools
 import random
@@ -65,17 +66,15 @@ class _BareLetters(dict[int, int | None]):
         return kept
 
 
-class _Scripts(dict[str, str]):
+@functools.cache
+def _script_of(letter: str) -> str:
     """The script of a letter, by its Unicode name; "" for letters of all scripts, such as modifiers."""
-
-    def __missing__(self, letter: str) -> str:
-        words = re.split("[ -]", unicodedata.name(letter, ""))
-        shared = unicodedata.category(letter) in ("Lm", "Mn", "Mc", "Me")
-        script = self[letter] = next((word for word in words if word in _SCRIPTS), "" if shared else words[0])
-        return script
+    words = re.split("[ -]", unicodedata.name(letter, ""))
+    shared = unicodedata.category(letter) in ("Lm", "Mn", "Mc", "Me")
+    return next((word for word in words if word in _SCRIPTS), "" if shared else words[0])
 
 
-_LETTERS, _SCRIPT_OF = _BareLetters(), _Scripts()
+_LETTERS = _BareLetters()
 
 
 def bare(line: str) -> str:
@@ -119,7 +118,7 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
     counts: Counter[str] = Counter()
     for line in lines:
         for letter, count in Counter(bare(line)).items():
-            counts[_SCRIPT_OF[letter]] += count
+            counts[_script_of(letter)] += count
     del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
         return known | {""}
@@ -130,7 +129,7 @@ def _foreign(letters: str, scripts: frozenset[str]) -> float:
     """The share of letters that are in other scripts."""
     if letters.isascii():
         return float("LATIN" not in scripts)
-    return sum(count for letter, count in Counter(letters).items() if _SCRIPT_OF[letter] not in scripts) / len(letters)
+    return sum(count for letter, count in Counter(letters).items() if _script_of(letter) not in scripts) / len(letters)
 
 
 def _markup(line: str) -> float:

@@ -26,7 +26,6 @@ from nmtalign.report.document import (
 )
 from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
-from nmtalign.reproduction.experiments import PAPER_MODELS
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import definitions, toml
@@ -64,14 +63,11 @@ _OF_PAPER = (
 
 def write_report(made: Reproduction) -> Path:
     """Writes both files from the last run, and returns the path of the Markdown file."""
-    is_of_paper = any(experiment in PAPER_MODELS for experiment in made.experiments)
+    title = "Systems of neural machine translation, compared"
+    if made.is_of_paper:
+        title = "Neural machine translation by jointly learning to align and translate, reproduced"
     blocks = [*_opening(made), *_tables(made), *_training(made), *_figures(made), *_commands(made)]
-    document = Document(
-        "Neural machine translation by jointly learning to align and translate, reproduced"
-        if is_of_paper
-        else "Systems of neural machine translation, compared",
-        blocks,
-    )
+    document = Document(title, blocks)
     for name, text in (("report.md", to_markdown(document)), ("report.html", to_page(document))):
         with atomic_text(made.folder / name) as stream:
             stream.write(text)
@@ -89,13 +85,9 @@ def _opening(made: Reproduction) -> Iterator[Block]:
         yield Heading("What failed")
         rows = [(Span(file), Span(problem)) for file, problem in made.failures.items() if problem]
         yield DataTable(("missing file", "reason"), rows, words=2)
-    changed = [experiment for experiment in made.experiments if experiment.changed]
-    if changed:
+    changed = [(one.name, [f"{key} = {toml(value)}" for key, value in one.changed.items()]) for one in made.experiments]
+    if rows := [(Span(name), Span(", ".join(settings))) for name, settings in changed if settings]:
         yield Heading("Systems")
-        rows = [
-            (Span(one.name), Span(", ".join(f"{name} = {toml(value)}" for name, value in one.changed.items())))
-            for one in changed
-        ]
         yield DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
 
 
@@ -118,7 +110,7 @@ def _p_value(scores: Scores, metric: str) -> str:
 
 def _tables(made: Reproduction) -> Iterator[Block]:
     """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
-    is_of_paper = any(experiment in PAPER_MODELS for experiment in made.experiments)
+    is_of_paper = made.is_of_paper
     yield Heading("Table 1: BLEU" if is_of_paper else "BLEU")
     yield Paragraph(
         "As in the paper, the models may write the word for unknown words (UNK, one wrong word), but not in the "
@@ -127,10 +119,8 @@ def _tables(made: Reproduction) -> Iterator[Block]:
     for test in made.tests:
         if not (everything := _json(made, f"scores/{test}.json")):
             continue
-        known = {
-            one["name"]: one["no_unk"]
-            for one in (_json(made, f"scores/{test}.known.json") or {"systems": []})["systems"]
-        }
+        of_known = (_json(made, f"scores/{test}.known.json") or {"systems": []})["systems"]
+        known = {one["name"]: one["no_unk"] for one in of_known}
         metrics = [metric for metric in everything["metrics"] if "bleu" in metric.lower()]
         systems, first = everything["systems"], everything["systems"][0]["name"]
         head = ["model", *(name for metric in metrics for name in (metric, f"{metric}, no unknown word"))]
@@ -141,26 +131,20 @@ def _tables(made: Reproduction) -> Iterator[Block]:
         for name in OTHERS if is_of_paper else ():
             rows.append([name, *[NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]
-        of_known = next(filter(None, known.values()), {"sentences": 0})["sentences"]
+        count = next(filter(None, known.values()), {"sentences": 0})["sentences"]
         caption = (
-            f"{test}: {everything['sentences']:,} sentences, {of_known:,} of them without an "
+            f"{test}: {everything['sentences']:,} sentences, {count:,} of them without an "
             "unknown word in source and reference; in brackets 95% intervals; p is that of a paired bootstrap test."
         )
         yield DataTable(head, rows, caption)
         yield from _seeds(made, test, metrics[-1])
         yield Heading(f"Figure 2: {metrics[0]} by length of the sentence, {test}", 3)
         yield _picture(made, f"figures/length-{test}.svg", f"{metrics[0]} by words of the source, {test}")
-        buckets = [label["label"] for label in systems[0]["by_length"] if label["sentences"]]
-        rows = [
-            [
-                label,
-                *(_score(part, metrics[0]) for one in systems for part in one["by_length"] if part["label"] == label),
-            ]
-            for label in buckets
-        ]
-        yield DataTable(
-            ["words", *(one["name"] for one in systems)], rows, f"{test}: {metrics[0]} by words of the source"
-        )
+        columns = [[_score(part, metrics[0]) for part in one["by_length"]] for one in systems]
+        labels = [part["label"] if part["sentences"] else "" for part in systems[0]["by_length"]]
+        rows = [row for row in zip(labels, *columns, strict=True) if row[0]]
+        head = ["words", *(one["name"] for one in systems)]
+        yield DataTable(head, rows, f"{test}: {metrics[0]} by words of the source")
         yield Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
 
 
@@ -176,11 +160,8 @@ def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[Block]:
         return
     rows = []
     for experiment in made.experiments:
-        values = [
-            one["scores"][metric]["value"]
-            for one in report["systems"]
-            if one["name"].rpartition(".seed-")[0] == experiment.name
-        ]
+        systems = [one for one in report["systems"] if one["name"].rpartition(".seed-")[0] == experiment.name]
+        values = [one["scores"][metric]["value"] for one in systems]
         if values:
             spread = f" ± {statistics.stdev(values):.2f}" if len(values) > 1 else ""
             each = ", ".join(map(_number, values))

@@ -28,6 +28,7 @@ from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
 from nmtalign.reproduction.experiments import (
     FLAGSHIP,
+    PAPER_MODELS,
     SCALES,
     EqualBudget,
     Experiment,
@@ -35,10 +36,9 @@ from nmtalign.reproduction.experiments import (
     chosen_experiments,
 )
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
-from nmtalign.settings.definition import SECTIONS, select, toml
+from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.settings.workspace import FILE_NAME, FilePair, Workspace
 from nmtalign.text.lines import reading
 
 NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]
@@ -69,7 +69,7 @@ class Model:
 
     experiment: Experiment
     seed: int
-    steps: Sequence[Step]
+    steps: list[Step]
 
     @property
     def name(self) -> str:
@@ -100,11 +100,11 @@ class Reproduction:
         self.workspace, self.settings, self.folder = workspace, settings, folder
         self.experiments = chosen_experiments(settings.models, settings.systems)
         self.scale = SCALES[settings.scale]
-        budgets = [
-            EqualBudget(unit, getattr(settings, unit) or 0)
-            for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
-        ]
-        self.budget = next((budget for budget in budgets if budget.amount), self.scale.budget)
+        amounts = {
+            unit: getattr(settings, unit) for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
+        }
+        self.budget = next((EqualBudget(*one) for one in amounts.items() if one[1]), self.scale.budget)
+        self.is_of_paper = any(experiment in PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
         self.lines = self._lines_to_draw()
@@ -181,21 +181,20 @@ class Reproduction:
 
     def _model(self, experiment: Experiment, seed: int, prepare: Step) -> Model:
         model = Model(experiment, seed, [])
-        config = f"--config settings/{experiment.name}.toml"
-        train = Step(
-            f"nmtalign train {config} -o {model.folder} --seed {seed}", f"{model.folder}/best.safetensors", [prepare]
-        )
-        steps = [train]
+        command = f"nmtalign train --config settings/{experiment.name}.toml -o {model.folder} --seed {seed}"
+        train = Step(command, f"{model.folder}/best.safetensors", [prepare])
+        model.steps.append(train)
         for test, (source, _) in self.tests.items():
             made = f"work/translations/{model.name}.{test}"
             search = f"-m {model.folder} < {self.shown(source)}"
             # For the first column of Table 1 the models may write <unk>, which counts as one wrong word.
             command = f"nmtalign translate --config settings/corpus.toml --set allow_unk=true {search} > {made}.raw"
-            steps.append(Step(f"{command} && sed 's/<unk>/UNK/g' {made}.raw > {made}.txt", f"{made}.txt", [train]))
+            command += f" && sed 's/<unk>/UNK/g' {made}.raw > {made}.txt"
+            model.steps.append(Step(command, f"{made}.txt", [train]))
             if seed == FIRST_SEED:
                 command = f"nmtalign translate --config settings/corpus.toml {search} > {made}.known.txt"
-                steps.append(Step(command, f"{made}.known.txt", [train]))
-        return Model(experiment, seed, steps)
+                model.steps.append(Step(command, f"{made}.known.txt", [train]))
+        return model
 
     def _evaluation(self, models: Sequence[Model]) -> Iterator[Step]:
         """Yields what scores the translations, compares links with gold links, and draws the figures."""
@@ -245,24 +244,22 @@ class Reproduction:
     def _write_settings(self, name: str, **changes: Settings) -> None:
         """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
         folder, workspace = self.folder / "settings", self.workspace
-        texts: dict[str, Any] = {
-            key: [_relative(path, folder) for path in pair] for key, pair in workspace.file_pairs.items()
-        }
-        texts |= {"gold": _relative(workspace.gold, folder)} if workspace.gold else {}
+        pairs = workspace.file_pairs.items()
+        texts: dict[str, Any] = {key: [_relative(path, folder) for path in pair] for key, pair in pairs}
+        if workspace.gold:
+            texts["gold"] = _relative(workspace.gold, folder)
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
         sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
         for section in ("prep", "translate", "score", "align", "train"):
-            values = workspace.sections.get(section, {}) if section != "train" else {}
-            paths = {
-                key: _relative(Path(value), folder)
-                for key, value in values.items()
-                if value and SECTIONS[section][key].is_path
-            }
-            sections[section] = {**values, **paths, **changes.get(section, {})}
+            values: dict[str, Any] = dict(workspace.sections.get(section, {})) if section != "train" else {}
+            for key, value in values.items():
+                if value and SECTIONS[section][key].is_path:
+                    values[key] = _relative(Path(value), folder)
+            sections[section] = values | dict(changes.get(section, {}))
         with atomic_text(folder / f"{name}.toml") as stream:
-            for section, values in sections.items():
-                rows = [f"{key} = {toml(value)}\n" for key, value in values.items() if value is not None]
+            for section, settings in sections.items():
+                rows = [f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None]
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
 
     def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
@@ -282,10 +279,8 @@ class Reproduction:
         updates = math.ceil(self.budget.amount)
         if self.budget.unit == "words":
             # The mean length of the pairs that are short enough, so that every model reads the same number of words.
-            train, longest = (
-                corpus.splits["train"],
-                corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"]),
-            )
+            train = corpus.splits["train"]
+            longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
             lengths = train.target_lengths[eligible(train, longest)]
             words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
             updates = math.ceil(self.budget.amount / words)

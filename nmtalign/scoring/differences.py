@@ -8,7 +8,6 @@ from typing import Literal
 
 import numpy as np
 
-from nmtalign.errors import UsageError
 from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 
 CHRF = "chrF2"
@@ -53,13 +52,8 @@ def most_different(
     """At most `n` sentences, those whose chrF differs most between the first two systems, in either direction.
 
     Equal differences are in the order of their lines; lines that are the same in both systems are left out.
-    `statistics` are those of each system, if they are known. Raises UsageError for fewer than two systems, or `n`
-    below 1.
+    `statistics` are those of each system, if they are known.
     """
-    if len(systems) < 2:
-        raise UsageError("the most different sentences are those of two systems; give two")
-    if n < 1:
-        raise UsageError(f"{n} most different sentences; give 1 or more")
     pair = systems[0], systems[1]
     lines = [line for line, (first, second) in enumerate(zip(*pair, strict=True)) if first != second]
     chrf = [one for table in statistics[:2] for one in table if one.name == CHRF]

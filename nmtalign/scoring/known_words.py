@@ -11,8 +11,7 @@ from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.model_directory import check_files, read_settings
 from nmtalign.scoring.metrics import Lines
 from nmtalign.scoring.report import Mask
-from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary, is_word
+from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
 
 
 @dataclass(frozen=True)

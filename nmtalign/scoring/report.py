@@ -84,10 +84,10 @@ def by_length(texts: Sequence[Lines], buckets: Sequence[Bucket], side: Side = "s
 def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     """Makes buckets of their upper ends: "10,20" is 0 (lines without a word), 1-10, 11-20 and >20.
 
-    "10,20,...,60" is every tenth number up to 60. Cumulative buckets are <=10, <=20 and all; each contains those before
-    it. Raises SettingError unless the ends are whole numbers that rise.
+    Cumulative buckets are <=10, <=20 and all; each contains those before it. Raises SettingError unless the ends are
+    whole numbers that rise.
     """
-    parts = _filled([part.strip() for part in text.split(",")])
+    parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingError("give the upper ends as whole numbers, as in 10,20,30", buckets=text)
     ends = [0, *map(int, parts)]
@@ -97,18 +97,6 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
         return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
-
-
-def _filled(parts: list[str]) -> list[str]:
-    """The ends with the numbers that `...` abbreviates: those between two numbers before it and the last one."""
-    match parts:
-        case [*before, first, second, "..." | "\N{HORIZONTAL ELLIPSIS}", last] if all(
-            re.fullmatch(r"[0-9]{1,3}", part) for part in (first, second, last)
-        ):
-            step = int(second) - int(first)
-            if step > 0 and int(second) < int(last) and (int(last) - int(second)) % step == 0:
-                return [*before, first, *map(str, range(int(second), int(last) + 1, step))]
-    return parts
 
 
 def word_counts(lines: Sequence[str]) -> NDArray[np.int64]:

@@ -181,7 +181,8 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
             tests = report.tests if place else ()
             columns += [[_p_name(report, test), *_p_values(test, 0, parts)] for test in tests]
         yield _table(columns)
-    ends = [end for parts in rows for part in parts for end in (part.values[0], *_high(part)) if end is not None]
+    shown = [part for parts in rows for part in parts]
+    ends = [part.values[0] or 0.0 for part in shown] + [one.high for part in shown if (one := part.interval(0))]
     top = max(ends, default=0.0)
     for system, parts in zip(report.systems, rows, strict=True):
         name = (", ", Span(system.name, "name")) if len(sections) > 1 else ()
@@ -195,11 +196,6 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
             columns.append(["length ratio", *(figure(part.length_ratio) for part in parts)])
         # Bars are aligned left; columns of figures are aligned right.
         yield _table([*columns, [report.metrics[0].ljust(BAR), *(bar(part, top).ljust(BAR) for part in parts)]])
-
-
-def _high(part: Part) -> list[float]:
-    interval = part.interval(0)
-    return [interval.high] if interval else []
 
 
 def _bounds(part: Part) -> str:

@@ -240,7 +240,7 @@ def translation_of(
 
     Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
     """
-    from nmtalign.text.direction import InputCheck, TextFit
+    from nmtalign.text.languages import InputCheck, TextFit
     from nmtalign.translating.translator import Translator, load_models
 
     settings = dataclasses.replace(

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.errors import FormatError
-from nmtalign.text.tokenizer import WORD_START
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary, read_entries
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, Vocabulary, read_entries
 
 _BLOCK = 1 << 16  # entries that are looked up together
 

@@ -29,13 +29,14 @@ from nmtalign.search.beam_search import (
     Hypothesis,
     Integers,
     Restrictions,
+    Scorer,
     SearchOptions,
+    Session,
     beam_search,
     largest,
 )
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.scorer import Scorer, Session
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
 _BEFORE = "\n"  # stands before the text of a translation

@@ -17,11 +17,13 @@ from nmtalign.search.beam_search import (
     Hypothesis,
     Integers,
     Restrictions,
+    Scorer,
     SearchOptions,
+    Session,
     largest,
+    no_finite_probability,
 )
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.scorer import Scorer, Session, no_finite_probability
 
 
 @dataclass(frozen=True)

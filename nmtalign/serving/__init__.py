@@ -1,6 +1,6 @@
 """An HTTP server for translation and alignment; requests of several clients are computed in one batch.
 
-Only `application`, `request_bodies` and `http_server` import Starlette and uvicorn.
+Only `application` imports Starlette and uvicorn.
 """
 
 from nmtalign.errors import UsageError

@@ -1,13 +1,17 @@
-"""The ASGI application of a server: LibreTranslate's addresses, JSON lines, alignments, health and a page to try it.
+"""The server: LibreTranslate's addresses, JSON lines, alignments, health and a page to try it, on uvicorn.
 
 docs/formats.md describes requests and responses. Settings are in the query, such as ?beam=5. The response to a
-wrong request is {"error": "one sentence"}.
+wrong request is {"error": "one sentence"}. Nothing in a request is trusted: its lines are counted before an object is
+made of each.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+import socket
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
+from urllib.parse import parse_qsl
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -17,28 +21,128 @@ from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
+from uvicorn import Config, Server
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.alignment.export_formats import json_line
+from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
-from nmtalign.serving.request_bodies import BodyLimits, json_body, libre_query, pair_of
-from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels, Settings
-from nmtalign.settings.command_settings import ServeConfig, host_names
-from nmtalign.settings.definition import seconds
-from nmtalign.translating.file_translation import make_request, one_line
+from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
+from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig, host_names
+from nmtalign.settings.definition import SettingError, byte_count, seconds
+from nmtalign.translating.file_translation import checked_text, make_request, one_line, parse_line
 from nmtalign.translating.requests import Request as Line
-from nmtalign.translating.translator import Translation
+from nmtalign.translating.translator import Translation, Translator, load_models
 from nmtalign.version import __version__
 from nmtalign.viewing.page import page, part
 
-Endpoint = Callable[[Request], Awaitable[Response]]
-
 _HEADERS = {"x-content-type-options": "nosniff", "referrer-policy": "no-referrer", "cache-control": "no-store"}
 _LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
-_ANY_ADDRESS = ("", "0.0.0.0", "::")  # noqa: S104 - names, and no address to listen on
+_ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - names, and no address to listen on
+_CONNECTIONS = 1000  # more are refused
+_DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
+_FORM = "application/x-www-form-urlencoded"
+_MOST_FIELDS = 10_000  # of a form
+_MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
+_MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
+_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and one for each phrase
+
+
+def run_server(
+    models: Sequence[str | Path],
+    config: ServeConfig,
+    translate: TranslateConfig,
+    align: AlignConfig,
+    notify: Callable[[str], None],
+    ready: Callable[[str, str], None],
+) -> None:
+    """Serves models, one per direction, until SIGINT or SIGTERM; `ready` gets the address and the directions.
+
+    The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
+    """
+    if (translate.lexicon or translate.glossary) and len(models) > 1:
+        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
+    with bind(config) as bound:
+        served = ServedModels([Translator(loaded, translate) for loaded in load_models(models, translate)], align)
+        for notice in served.notices():
+            notify(notice)
+        server = make_server(make_application(served, config, notify), config)
+        ready(url_of(bound), ", ".join(f"{one.source}-{one.target}" for one in served))
+        host = str(bound.getsockname()[0])
+        if not (host.startswith("127.") or host == "::1"):
+            notify("other machines can reach this server, and it has no password")
+        server.run([bound])
+
+
+def bind(config: ServeConfig) -> socket.socket:
+    """A socket that listens at the address of the settings; its connections wait until a server answers them.
+
+    Raises ResourceError if the port is taken or needs other rights, SettingError for a host that this machine has not.
+    """
+    try:
+        family, *_, address = socket.getaddrinfo(
+            config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        return socket.create_server(address[:2], family=family)
+    except (socket.gaierror, UnicodeError):
+        raise SettingError("there is no such address; give one of this machine", host=config.host) from None
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower().partition(" (while")[0]
+        raise ResourceError(
+            f"cannot listen on {config.host}, port {config.port}: {reason}; give another --port (0 chooses a free one) "
+            "or --host"
+        ) from None
+
+
+def url_of(bound: socket.socket) -> str:
+    """The address of the page; a server that listens on all addresses is named by that of this machine."""
+    address, port = bound.getsockname()[:2]
+    host = _ANY_ADDRESS.get(address, address)
+    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+
+
+class _TimedProtocol(H11Protocol):
+    """HTTP that closes a connection without a complete request header, or with an unread response, after a time."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._begin_to_wait()
+
+    def on_response_complete(self) -> None:
+        self._begin_to_wait()
+        super().on_response_complete()
+
+    def _begin_to_wait(self) -> None:
+        self.loop.call_later(self.config.timeout_keep_alive, self._expire, self.cycle)
+
+    def _expire(self, cycle: object) -> None:
+        if self.cycle is cycle:  # no further request has begun
+            self.transport.abort()
+
+
+def make_server(application: Starlette, config: ServeConfig) -> Server:
+    """uvicorn with the settings of section [serve]."""
+    return Server(
+        Config(
+            application,
+            http=_TimedProtocol,
+            ws="none",
+            loop="asyncio",
+            lifespan="on",
+            log_config=None,  # the application reports its errors itself
+            log_level="critical",
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            limit_concurrency=_CONNECTIONS,
+            timeout_keep_alive=max(1, round(seconds("time_limit", config.time_limit))),
+            timeout_graceful_shutdown=max(1, round(seconds("shutdown_time", config.shutdown_time))),
+        )
+    )
 
 
 def make_application(models: ServedModels, config: ServeConfig, notify: Callable[[str], None]) -> Starlette:
-    """The application; `notify` gets one line of text for an error inside the server."""
+    """The ASGI application; `notify` gets one line of text for an error inside the server."""
     for model in models:
         model.prepare()
     service = _Service(models, config)
@@ -63,8 +167,18 @@ def make_application(models: ServedModels, config: ServeConfig, notify: Callable
 
     hosts = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts)]
     hosts.append("*" if config.host in _ANY_ADDRESS else f"[{config.host}]" if ":" in config.host else config.host)
+    posts = {
+        "/translate": service.translate,
+        "/translate/json": service.translate_json,
+        "/detect": service.detect,
+        "/align": service.align,
+    }
+    gets = {"/languages": service.languages, "/health": service.health, "/": service.page}
     return Starlette(
-        routes=service.routes(),
+        routes=[
+            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
+            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+        ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
@@ -75,25 +189,10 @@ class _Service:
     """The endpoints: they check requests, and give the lines to the queue."""
 
     def __init__(self, models: ServedModels, config: ServeConfig) -> None:
-        self._models = models
-        self._queue, self._limits = BatchQueue(config.max_queue), BodyLimits(config)
-        self._seconds = seconds("time_limit", config.time_limit)
+        self._models, self._config, self._queue = models, config, BatchQueue(config.max_queue)
+        self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
         self._names = host_names("allowed_hosts", config.allowed_hosts)
-
-    def routes(self) -> list[Route]:
-        """The addresses."""
-        posts = {
-            "/translate": self.translate,
-            "/translate/json": self.translate_json,
-            "/detect": self.detect,
-            "/align": self.align,
-        }
-        gets: dict[str, Endpoint] = {"/languages": self.languages, "/health": self.health}
-        gets["/"] = _page()
-        return [
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
-        ]
+        self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
     async def lifespan(self, app: Starlette) -> AsyncIterator[None]:
@@ -102,6 +201,11 @@ class _Service:
             yield
         finally:
             self._queue.close()
+
+    async def page(self, request: Request) -> Response:
+        """GET /: the page, whose own policy runs only its script; no other site may frame it."""
+        headers = {**_HEADERS, "content-security-policy": "frame-ancestors 'none'"}
+        return Response(self._page, headers=headers, media_type="text/html")
 
     async def languages(self, request: Request) -> Response:
         """GET /languages."""
@@ -115,76 +219,166 @@ class _Service:
 
     async def translate(self, request: Request) -> Response:
         """POST /translate: LibreTranslate's format; each line of a text is translated as a separate sentence."""
-        query = await run_in_threadpool(libre_query, *await self._body(request), self._limits)
-        models, detected = await self._models_of(request, query.source, query.target, query.texts)
-        texts = [
+        texts, is_list, fields = await self._libre(request)
+        languages = [checked_text(fields.get(name, ""), f'"{name}"') for name in ("source", "target")]
+        if "" in languages:
+            raise InputError('"source" and "target" must be languages, such as "en" and "fr"')
+        (source, target), count = languages, _count(fields.get("alternatives"))
+        models, detected = await self._models_of(request, source, target, texts)
+        own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
-            for model, text in zip(models, query.texts, strict=True)
+            for model, text in zip(models, texts, strict=True)
         ]
-        lines = [line for text in texts for line in text]
-        found = iter([one for _, one in await self._translations(request, lines, query.alternatives)])
-        results = [[next(found) for _ in text] for text in texts]
-        best = [_joined(own, 0) if own else text for own, text in zip(results, query.texts, strict=True)]
-        answer = {"translatedText": query.answer(best)}
-        if query.alternatives:
-            answer["alternatives"] = query.answer([_alternatives(text, query.alternatives) for text in results])
-        if query.source == AUTO:
-            answer["detectedLanguage"] = query.answer(detected)
-        return _json(answer)
+        found = iter(
+            [one for _, one in await self._translations(request, [line for text in own for line in text], count)]
+        )
+        results = [[next(found) for _ in lines] for lines in own]
+        best = [_joined(lines, 0) if lines else text for lines, text in zip(results, texts, strict=True)]
+        answer: dict[str, Sequence[Any]] = {"translatedText": best}
+        if count:
+            others = [dict.fromkeys(_joined(lines, rank) for rank in range(count + 1)) for lines in results]
+            answer["alternatives"] = [list(one)[1:] for one in others]
+        if source == AUTO:
+            answer["detectedLanguage"] = detected
+        return _json(answer if is_list else {name: values[0] for name, values in answer.items()})
 
     async def translate_json(self, request: Request) -> Response:
         """POST /translate/json: the objects of `nmtalign translate --set input_format=json --format json`."""
-        _, body = await self._body(request)
-        given = await run_in_threadpool(json_body, body, self._limits, make_request)
+        given, is_list = await self._json_values(request, make_request)
         source, target = _direction(request)
         if source == AUTO:
-            texts = [line.text for line in given.values]
-            models = [model for model, _ in await self._detected(request, texts, target)]
+            models = [model for model, _ in await self._detected(request, [line.text for line in given], target)]
         else:
-            models = [self._models.only(source, target)] * len(given.values)
-        found = await self._translations(request, list(zip(models, given.values, strict=True)))
-        self._limits.check_weights(sum(translator.weights(one) for translator, one in found))
-        lines = await run_in_threadpool(
-            lambda: [translator.json_line(number, one) for number, (translator, one) in enumerate(found)]
+            models = [self._models.only(source, target)] * len(given)
+        found = await self._translations(request, list(zip(models, given, strict=True)))
+        _check_weights(sum(translator.weights(one) for translator, one in found))
+        return await run_in_threadpool(
+            lambda: _json_lines(
+                [translator.json_line(number, one) for number, (translator, one) in enumerate(found)], is_list
+            )
         )
-        return _json_text(given.answer(lines))
 
     async def align(self, request: Request) -> Response:
         """POST /align: the objects of `nmtalign export --format json` for the alignments of the pairs."""
-        _, body = await self._body(request)
-        given = await run_in_threadpool(json_body, body, self._limits, pair_of)
-        pairs = given.values
+        pairs, is_list = await self._json_values(request, _pair_of)
         for side in zip(*pairs, strict=True):
-            self._limits.check(enumerate(map(Line, side)))
+            self._check(enumerate(map(Line, side)))
         sizes = [max(map(len, pair)) for pair in pairs]
-        self._limits.check_cells(sum(size * size for size in sizes))
+        _check_weights(sum(size * size for size in sizes), _MOST_CELLS)
         model = self._models.only(*_direction(request))
         aligner = await run_in_threadpool(model.pairs, _settings(request))
         found = await self._done(request, aligner.align, list(enumerate(pairs)), [2 * size for size in sizes])
-        self._limits.check_weights(sum(record.weights.size for record in found))
-        return _json_text(given.answer(await run_in_threadpool(aligner.json_lines, found)))
+        _check_weights(sum(record.weights.size for record in found))
+        kind = aligner.config.alignment_type
+        return await run_in_threadpool(lambda: _json_lines([json_line(record, kind) for record in found], is_list))
 
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
-        query = await run_in_threadpool(libre_query, *await self._body(request), self._limits, only_text=True)
-        text, known = "\n".join(query.texts), dict[str, tuple[float, int]]()
-        found = [(model, (await self._fits(request, model, [text]))[0]) for model in self._models]
+        texts, _, _ = await self._libre(request)
+        known = dict[str, tuple[float, int]]()
+        found = [(model, (await self._fits(request, model, ["\n".join(texts)]))[0]) for model in self._models]
         of_sources = [(model.source, fit.source) for model, fit in found]
         for language, share in of_sources + [(model.target, fit.target) for model, fit in found]:
             known[language] = max(share, known.get(language, share))
         return _json([_detection(one, known[one]) for one in sorted(known, key=lambda one: known[one], reverse=True)])
 
-    async def _body(self, request: Request) -> tuple[str, bytes]:
-        """The type and the bytes of the body; refuses a client that sends it too slowly, and pages of other sites."""
+    # Bodies: read within limits, and parsed.
+
+    async def _body(self, request: Request) -> str:
+        """The body as text; refuses a client that sends it too slowly, a large body, and pages of other sites."""
         if _is_foreign(request, self._names):
             raise HTTPException(
                 403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
             )
+        body, size, most = bytearray(), 0, self._most_bytes
+        length = request.headers.get("content-length", "")[:18]
+        if length.isdecimal() and int(length) > most + _DISCARDED:
+            raise HTTPException(413, f"the body is larger than {most} bytes")
         try:
             async with asyncio.timeout(self._seconds):
-                return request.headers.get("content-type", ""), await self._limits.read(request)
+                async for chunk in request.stream():
+                    size += len(chunk)
+                    if size <= most:
+                        body += chunk
+                    elif size > most + _DISCARDED:
+                        break
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self._seconds:g} seconds") from None
+        if size > most:
+            raise HTTPException(413, f"the body is larger than {most} bytes")
+        try:
+            return body.decode("utf-8-sig")
+        except UnicodeDecodeError as error:
+            at = f"byte 0x{body[error.start]:02x} at position {error.start}"
+            raise InputError(f"the body is not UTF-8: {at}") from None
+
+    async def _libre(self, request: Request) -> tuple[list[str], bool, Mapping[str, Any]]:
+        """The texts of a body of LibreTranslate, JSON or a form; whether they are a list; and all fields."""
+        text, kind = await self._body(request), request.headers.get("content-type", "")
+        if kind.startswith("multipart/"):
+            raise HTTPException(415, f"multipart forms are not read: send application/json or {_FORM}")
+        if kind.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
+            self._check_count(text.lower().count("%0a"))  # line breaks, without which a form has at least one line
+            fields = _form(text)
+        else:
+            fields = await run_in_threadpool(parse_line, text, "the body")
+        if not isinstance(fields, dict):
+            raise InputError('the body: not an object; write {"q": "...", "source": "en", "target": "fr"}')
+        if "q" not in fields:
+            raise InputError('"q" is missing: give the text, or a list of texts (/translate/json reads "text")')
+        if fields.get("format") not in (None, "", "text"):
+            raise InputError('"format" must be "text": markup is not translated')
+        is_list = isinstance(fields["q"], list)
+        given = fields["q"] if is_list else [fields["q"]]
+        self._check_count(len(given))
+        texts = [checked_text(text, '"q"') for text in given]
+        self._check_count(sum(text.count("\n") + 1 for text in texts))
+        return texts, is_list, fields
+
+    async def _json_values(self, request: Request, make: Callable[[Any, str], Any]) -> tuple[list[Any], bool]:
+        """The values of a list in JSON, or of one value per line, and whether they are a list.
+
+        `make` turns a value into what the caller needs; it gets the place for messages, too. A blank line is a blank
+        text. One value may extend over several lines.
+        """
+        text = (await self._body(request)).removesuffix("\n")
+        lines, is_list = text.split("\n"), text.lstrip().startswith("[")
+        if not text.strip():
+            raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
+        try:
+            if text != text.strip() and not is_list:  # a blank line at an end is a line
+                raise InputError("several lines")
+            value = await run_in_threadpool(parse_line, text, "the body" if len(lines) > 1 else "line 1")
+        except InputError:
+            if len(lines) == 1 or is_list:
+                raise
+            self._check_count(len(lines))
+            places = [(f"line {number}", line) for number, line in enumerate(lines, 1)]
+            values = [(place, parse_line(line, place) if line.strip() else {"text": ""}) for place, line in places]
+        else:
+            self._check_count(len(value) if is_list else 1)
+            values = [(f"entry {n}", one) for n, one in enumerate(value, 1)] if is_list else [("line 1", value)]
+        return [make(one, place) for place, one in values], is_list
+
+    def _check_count(self, lines: int) -> None:
+        if lines > self._config.max_lines:
+            raise HTTPException(413, f"{lines} lines: send at most {self._config.max_lines} in one request")
+
+    def _check(self, lines: Any, work: float = 1.0) -> None:
+        """Refuses a numbered line that is too long, or requires too many words.
+
+        With a search that does `work` times as much as usual, a line may have fewer characters by this factor.
+        """
+        most = int(self._config.max_characters / work)
+        for number, line in lines:
+            if len(line.text) > most:
+                cause = ", the most with so wide a search" if work > 1 else ""
+                raise HTTPException(413, f"line {number + 1}: longer than {most} characters{cause}")
+            if len(line.prefix) + sum(len(phrase) + 1 for phrase in line.phrases) > _MOST_REQUIRED:
+                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters"
+                raise HTTPException(413, f"line {number + 1}: {rule}")
+
+    # Lines and models: what the queue does.
 
     async def _models_of(
         self, request: Request, source: str, target: str, texts: Sequence[str]
@@ -221,9 +415,9 @@ class _Service:
             settings = _settings(request)
             settings = model.alternatives(settings, alternatives) if alternatives else settings
             translator = await run_in_threadpool(model.lines, settings)
-            self._limits.check(own, translator.work)
+            self._check(own, translator.work)
             sizes = [len(line.text) for _, line in own]
-            self._limits.check_cells(translator.matrices * sum(size * size for size in sizes))
+            _check_weights(translator.matrices * sum(size * size for size in sizes), _MOST_CELLS)
             work = [round(size * translator.work) for size in sizes]
             done = await self._done(request, translator.translate, own, work)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
@@ -268,6 +462,38 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
+def _check_weights(count: int, most: int = _MOST_WEIGHTS) -> None:
+    """Refuses alignments with too many weights; with `_MOST_CELLS` those that could have too many."""
+    if count > most:
+        raise HTTPException(413, "the alignments would be too large; send fewer or shorter lines")
+
+
+def _pair_of(value: Any, where: str) -> tuple[str, str]:
+    """The lines of a pair to align; raises InputError, which begins with `where`."""
+    if not isinstance(value, dict) or "source" not in value or "target" not in value:
+        raise InputError(f'{where}: not a pair; write {{"source": "...", "target": "..."}}')
+    return checked_text(value["source"], f'{where}: "source"'), checked_text(value["target"], f'{where}: "target"')
+
+
+def _form(text: str) -> dict[str, Any]:
+    """The fields of a form, of which a repeated text is a list."""
+    try:
+        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+    except ValueError as error:
+        raise InputError(f"the form is not readable: {error}") from None
+    texts = [value for name, value in pairs if name == "q"]
+    return {**dict(pairs), "q": texts} if len(texts) > 1 else dict(pairs)
+
+
+def _count(value: Any) -> int:
+    """The number of alternatives, which is a text in a form."""
+    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4:
+        value = int(value)
+    if type(value or 0) is not int or (value or 0) < 0 or value is False:
+        raise InputError('"alternatives" must be a number such as 3')
+    return value or 0
+
+
 def _detection(language: str, known: tuple[float, int]) -> Mapping[str, Any]:
     """A detected language in the format of LibreTranslate."""
     return {"confidence": round(100 * known[0], 1), "language": language}
@@ -278,10 +504,11 @@ def _direction(request: Request) -> tuple[str | None, str | None]:
     return request.query_params.get("source"), request.query_params.get("target")
 
 
-def _settings(request: Request) -> Settings:
-    """The settings in the query."""
-    found = dict(request.query_params)
-    return tuple(sorted((name, value) for name, value in found.items() if name not in ("source", "target")))
+def _settings(request: Request) -> tuple[tuple[str, str], ...]:
+    """The settings in the query, sorted."""
+    return tuple(
+        sorted((name, value) for name, value in dict(request.query_params).items() if name not in ("source", "target"))
+    )
 
 
 def _joined(lines: Sequence[Translation], rank: int) -> str:
@@ -289,26 +516,11 @@ def _joined(lines: Sequence[Translation], rank: int) -> str:
     return "\n".join(line.n_best[rank if rank < len(line.n_best) else 0].text for line in lines)
 
 
-def _alternatives(lines: Sequence[Translation], count: int) -> list[str]:
-    """Other translations of a text, all different."""
-    found = dict.fromkeys(_joined(lines, rank) for rank in range(count + 1))
-    return list(found)[1:]
-
-
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-    return _json_text(one_line(value) + "\n", status, headers)
+    return Response(one_line(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
 
 
-def _json_text(text: str, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-    return Response(text, status, {**_HEADERS, **headers}, "application/json")
-
-
-def _page() -> Endpoint:
-    """An endpoint that answers with the page, whose own policy runs only its script; no other site may frame it."""
-    text = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
-
-    async def answer(request: Request) -> Response:
-        headers = {**_HEADERS, "content-security-policy": "frame-ancestors 'none'"}
-        return Response(text, headers=headers, media_type="text/html")
-
-    return answer
+def _json_lines(lines: Sequence[str], is_list: bool) -> Response:
+    """Values as a list, or one per line, as the client gave them."""
+    text = f"[{', '.join(lines)}]\n" if is_list else "".join(f"{line}\n" for line in lines)
+    return Response(text, 200, _HEADERS, "application/json")

@@ -6,16 +6,15 @@ need the same work.
 
 import contextlib
 import threading
-import time
-from collections import deque
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from itertools import accumulate
 from typing import Any
 
-from nmtalign.errors import Abandoned, NmtalignError, abandoned_if
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import NmtalignError
 
 _LINES, _CHARACTERS = 128, 20_000  # in a batch: a small request waits for no more than this part of a large one
-_PATIENCE = 10  # the time of a batch, as a multiple of the time to wait for the next requests of its clients
 
 Work = Callable[[Sequence[Any]], Sequence[Any]]  # one result per item; equal functions are called once for all
 
@@ -90,52 +89,32 @@ class BatchQueue:
             self._changed.notify()
 
     def _run(self) -> None:
-        patience, count = 0.0, 0
-        while batch := self._next(patience, count):
-            begun, count = time.monotonic(), len(batch)
+        while batch := self._next():
             _work_on(batch)
-            patience = (time.monotonic() - begun) / _PATIENCE
 
-    def _next(self, patience: float, count: int) -> list[tuple[_QueuedLines, Sequence[Any]]]:
+    def _next(self) -> list[tuple[_QueuedLines, Sequence[Any]]]:
         """Waits for jobs, and returns the items of the next batch by job; an empty list when the queue is closed.
 
-        After a batch of `count` jobs, their clients have their results and may send more at once. A batch of the first
-        of them would make the others wait, so it waits `patience` seconds for this number of jobs.
+        The batch has equal shares of the oldest job and of all others with the same work; other work comes next. An
+        item that does not fit waits until its job is the oldest, so that the clients of small ones do not wait for it.
         """
         with self._changed:
-            while not (jobs := self._pending()):
-                if self._closed:
-                    return []
-                self._changed.wait_for(lambda: self._closed or self._pending())
-                if count > 1:
-                    self._changed.wait_for(lambda: self._closed or len(self._pending()) >= count, patience)
-            # The oldest job and others with the same work; other work comes next.
+            self._changed.wait_for(lambda: self._closed or self._pending())
+            jobs = self._pending()
             same = [job for job in jobs if job.work == jobs[0].work]
-            self._jobs = [*(job for job in jobs if job.work != jobs[0].work), *same]
-            return _shared(same)
+            self._jobs = [*(job for job in jobs if job not in same), *same]
+            batch, lines, room = list[tuple[_QueuedLines, Sequence[Any]]](), _LINES, _CHARACTERS
+            for number, job in enumerate(same[:_LINES]):
+                done, others = len(job.results), len(same) - number
+                sizes = accumulate(job.sizes[done : done + max(1, lines // others)])
+                fitting = [total for total in sizes if total <= room // others] or ([room] if not batch else [])
+                if fitting:
+                    batch.append((job, job.items[done : done + len(fitting)]))
+                    lines, room = lines - len(fitting), room - fitting[-1]
+            return batch
 
     def _pending(self) -> list[_QueuedLines]:
         return [job for job in self._jobs if not job.future.done()]
-
-
-def _shared(jobs: Sequence[_QueuedLines]) -> list[tuple[_QueuedLines, Sequence[Any]]]:
-    """The items of a batch: one of each job in turn, until the batch is full.
-
-    An item that would not fit waits for a batch of its own, so that the clients of small ones do not wait for it.
-    """
-    counts, room, turns = dict.fromkeys(jobs, 0), _CHARACTERS, deque(jobs)
-    for _ in range(_LINES):
-        if not turns or room <= 0:
-            break
-        job = turns.popleft()
-        size = job.sizes[len(job.results) + counts[job]]
-        if size > room < _CHARACTERS:
-            continue
-        room -= size
-        counts[job] += 1
-        if counts[job] < job.left():
-            turns.append(job)
-    return [(job, job.items[len(job.results) :][:count]) for job, count in counts.items() if count]
 
 
 def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:

@@ -1,19 +1,17 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
 import contextlib
-import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from itertools import groupby
 from typing import Any, NamedTuple
 
 from nmtalign.alignment.aligning import align
-from nmtalign.alignment.export_formats import json_line
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.errors import InputError, UsageError
+from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
-from nmtalign.settings.definition import resolve, select
-from nmtalign.settings.workspace import check_keys
+from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request
@@ -45,7 +43,7 @@ class LineTranslator:
         """`usual_beam` is that of the server."""
         config = translator.config
         self._translator, self._soft = translator, config.alignment == "soft"
-        self._format = OutputFormat(config, translator.loaded.tokenizers)
+        self.json_line = OutputFormat(config, translator.loaded.tokenizers).json_line  # of a numbered translation
         self.matrices = config.n_best if translator.alignments else 0  # of weights, per line
         rows, usual = config.n_best if config.sample else config.beam, TranslateConfig().beam
         self.work = max(1.0, rows / max(usual, usual_beam))  # of a search, as a multiple of the usual one
@@ -54,41 +52,25 @@ class LineTranslator:
         """One translation per numbered line; samples depend on the number of the line in its request."""
         if not self._translator.config.sample:
             return list(self._translator.translate([line for _, line in lines]))
-        found = list[Translation]()
-        for _, group in groupby(enumerate(lines), lambda placed: placed[1][0] - placed[0]):  # consecutive numbers
-            numbers, run = zip(*(numbered for _, numbered in group), strict=True)
-            found += self._translator.translate_numbered(run, numbers[0])
-        return found
+        return [next(self._translator.translate_numbered([line], number)) for number, line in lines]
 
     def weights(self, translation: Translation) -> int:
         """The number of weights in the JSON of a translation, which contains the best one twice."""
         entries = (*translation.n_best[:1], *translation.n_best) if self._soft else ()
         return sum(each.alignment.size for each in entries if each.alignment is not None)
 
-    def json_line(self, number: int, translation: Translation) -> str:
-        """The translation of a line of a request as `nmtalign translate --format json` prints it."""
-        return self._format.json_line(number, translation)
 
-
+@dataclass(frozen=True)
 class PairAligner:
     """Aligns the pairs of requests that have the same settings."""
 
-    def __init__(self, translator: Translator, config: AlignConfig) -> None:
-        """Raises UsageError for a model without attention."""
-        self._loaded, self._config = translator.loaded, dataclasses.replace(config, threads=translator.config.threads)
-        if not translator.alignments:
-            raise UsageError("this model has no attention, so it cannot align")
+    loaded: LoadedModel
+    config: AlignConfig
 
     def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
         """One record per numbered pair."""
-        records = align([self._loaded], [lines for _, lines in pairs], self._config)
-        return [
-            dataclasses.replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)
-        ]
-
-    def json_lines(self, records: Sequence[AlignmentRecord]) -> list[str]:
-        """The records as `nmtalign export --format json` writes them."""
-        return [json_line(record, self._config.alignment_type) for record in records]
+        records = align([self.loaded], [lines for _, lines in pairs], self.config)
+        return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
 
 
 class ServedModel:
@@ -97,7 +79,6 @@ class ServedModel:
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         self._translator, self._align_config = translator, align_config
         self.source, self.target = translator.loaded.source_language, translator.loaded.target_language
-        self.attends = translator.alignments
         self.lines = lru_cache(16)(self._lines)
         self.pairs = lru_cache(16)(self._pairs)
 
@@ -119,8 +100,10 @@ class ServedModel:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
         base, usual = self._align_config, AlignConfig()
         given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        changes = _REQUEST, _typed(settings, AlignConfig)
-        return PairAligner(self._translator, resolve(AlignConfig, ("align", given), changes))
+        config = resolve(AlignConfig, ("align", given), (_REQUEST, _typed(settings, AlignConfig)))
+        if not self._translator.alignments:
+            raise UsageError("this model has no attention, so it cannot align")
+        return PairAligner(self._translator.loaded, replace(config, threads=self._translator.config.threads))
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
         """The settings with `count` more translations per line."""
@@ -132,13 +115,13 @@ class ServedModel:
 
     def fits(self, texts: Sequence[str]) -> list[LanguageFit]:
         """How well the model knows each text."""
-        return [self._fit(text[:_DETECTED]) for text in texts]
-
-    def _fit(self, text: str) -> LanguageFit:
-        fit = self._translator.loaded.text_fit()
-        fit.add(text)
-        source, target = ((1 - side.share, -side.tokens) for side in (fit.own, fit.other))
-        return LanguageFit(source, target, fit.fits_other(1))
+        found = []
+        for text in texts:
+            fit = self._translator.loaded.text_fit()
+            fit.add(text[:_DETECTED])
+            source, target = ((1 - side.share, -side.tokens) for side in (fit.own, fit.other))
+            found.append(LanguageFit(source, target, fit.fits_other(1)))
+        return found
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
@@ -146,8 +129,8 @@ class ServedModel:
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""
-        loaded = self._translator.loaded
-        return {"source": self.source, "target": self.target, "hash": loaded.hash, "alignments": self.attends}
+        loaded, attends = self._translator.loaded, self._translator.alignments
+        return {"source": self.source, "target": self.target, "hash": loaded.hash, "alignments": attends}
 
 
 class ServedModels:

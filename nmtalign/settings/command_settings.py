@@ -99,12 +99,18 @@ class PrepConfig(Settings, section="prep"):
     drop_duplicates: bool = setting(False, "Drop repeated training pairs.")
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        wordy = self.vocabulary in ("word", "none")
-        self.forbid(self.joint and wordy, "only subword pieces can be joint", "joint vocabulary")
-        two_sizes = len({*pair_of_sizes("size", self.size)}) > 1
-        self.forbid(self.joint and two_sizes, "joint pieces have one size", "joint size")
+    rules = (
+        (
+            "joint vocabulary",
+            "only subword pieces can be joint",
+            lambda own: own.joint and own.vocabulary in ("word", "none"),
+        ),
+        (
+            "joint size",
+            "joint pieces have one size",
+            lambda own: own.joint and len({*pair_of_sizes("size", own.size)}) > 1,
+        ),
+    )
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: neither how it is computed nor where its vocabularies are from.
@@ -194,19 +200,33 @@ class TranslateConfig(Settings, section="translate"):
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True, loading=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        rule = "the smallest ratio of lengths must not be above the largest"
-        wrong = self.min_length_ratio > self.max_length_ratio
-        self.forbid(wrong, rule, "min_length_ratio max_length_ratio")
-        rule = "a search finds at most as many translations as the beam is wide"
-        self.forbid(not self.sample and self.n_best > self.beam, rule, "n_best beam")
-        rule = "tokenised text is not split; give raw text"
-        self.forbid(self.split_sentences and self.tokenized, rule, "split_sentences tokenized")
-        rule = "a sample cannot be made to contain given phrases"
-        self.forbid(self.sample and bool(self.glossary), rule, "glossary sample")
-        rule = "needs a lexicon, too (`nmtalign link` makes one)"
-        self.forbid(self.candidates > 0 and not self.lexicon, rule, "candidates")
+    rules = (
+        (
+            "min_length_ratio max_length_ratio",
+            "the smallest ratio of lengths must not be above the largest",
+            lambda own: own.min_length_ratio > own.max_length_ratio,
+        ),
+        (
+            "n_best beam",
+            "a search finds at most as many translations as the beam is wide",
+            lambda own: not own.sample and own.n_best > own.beam,
+        ),
+        (
+            "split_sentences tokenized",
+            "tokenised text is not split; give raw text",
+            lambda own: own.split_sentences and own.tokenized,
+        ),
+        (
+            "glossary sample",
+            "a sample cannot be made to contain given phrases",
+            lambda own: own.sample and bool(own.glossary),
+        ),
+        (
+            "candidates",
+            "needs a lexicon, too (`nmtalign link` makes one)",
+            lambda own: own.candidates > 0 and not own.lexicon,
+        ),
+    )
 
 
 class ScoreConfig(Settings, section="score"):
@@ -327,10 +347,13 @@ class AerConfig(Settings, section="aer"):
     )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        both = self.threshold is not None and self.links == "argmax"
-        self.forbid(both, "argmax has no threshold; leave one of them out", "threshold links")
+    rules = (
+        (
+            "threshold links",
+            "argmax has no threshold; leave one of them out",
+            lambda own: own.threshold is not None and own.links == "argmax",
+        ),
+    )
 
 
 class ViewConfig(Settings, section="view"):
@@ -378,7 +401,9 @@ class ReproduceConfig(Settings, section="reproduce"):
     def __post_init__(self) -> None:
         super().__post_init__()
         budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
-        self.forbid(len(budgets) > 1, "give one budget, the same for every model", " ".join(budgets))
+        if len(budgets) > 1:
+            values = {name: getattr(self, name) for name in budgets}
+            raise SettingError("give one budget, the same for every model", **values)
 
 
 class ServeConfig(Settings, section="serve"):

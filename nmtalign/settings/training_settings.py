@@ -1,12 +1,13 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     PRECISION_HELP,
     Device,
+    Need,
     Precision,
     Settings,
     common,
@@ -43,6 +44,35 @@ def _units(default: int, help: str, **details: Any) -> int:  # noqa: A002
 
 def _words(default: int, help: str) -> int:  # noqa: A002
     return setting(default, help, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
+
+
+_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
+_LUONG = ("update-look-generate",)
+_NEEDS: Sequence[Need] = (
+    ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
+    ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
+    ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
+    # The word must depend on the context through the readout, and the weights must be the factors of the context.
+    (
+        "attention_kind",
+        ("marginal", "hard"),
+        {
+            "attention": _ATTENDING,
+            "architecture": ("recurrent",),
+            "attention_span": ("global",),
+            "readout": ("maxout",),
+        },
+    ),
+    ("reverse_source", (True,), {"bidirectional": (False,)}),
+    ("readout", ("attentional",), {"attention": _ATTENDING}),
+    ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
+    (
+        "architecture",
+        ("transformer",),
+        {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
+    ),
+    ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
+)
 
 
 class ModelConfig(Settings, section="train"):
@@ -114,67 +144,58 @@ class ModelConfig(Settings, section="train"):
     dropout: float = setting(0.0, "Share of units set to 0.", below=1, adaptable=True)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", adaptable=True)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        for name, values, needed in _NEEDS:
-            for other, allowed in needed.items() if getattr(self, name) in values else ():
-                rule = f"needs {other} = {' or '.join(map(str, allowed))}".replace("True", "true").replace(
-                    "False", "false"
+    needs = _NEEDS
+    rules = (
+        (
+            "attention_window attention_span",
+            "global attention has no window",
+            lambda own: own.attention_window != 10 and own.attention_span == "global",
+        ),
+        (
+            "attention_positions attention_kind",
+            "soft attention sums over all positions",
+            lambda own: own.attention_positions != 6 and own.attention_kind == "soft",
+        ),
+        (
+            "layers order",
+            "the orders of the paper have one layer",
+            lambda own: own.layers > 1 and own.order != "update-look-generate" and own.architecture == "recurrent",
+        ),
+        (
+            "input_feeding attention_layer",
+            "attentional vectors are fed where the last layer attends",
+            lambda own: own.layers > 1 and own.input_feeding == "attentional" and own.attention_layer == "first",
+        ),
+        (
+            "shared_embeddings embedding",
+            "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
+            lambda own: (
+                own.shared_embeddings
+                and own.embedding
+                != (
+                    own.output_rank
+                    or {"maxout": own.maxout}.get(
+                        own.readout, own.embedding if own.architecture == "transformer" else own.hidden
+                    )
                 )
-                self.forbid(getattr(self, other) not in allowed, rule, f"{name} {other}")
-        windowed, positioned = self.attention_window != 10, self.attention_positions != 6
-        rule = "global attention has no window"
-        self.forbid(windowed and self.attention_span == "global", rule, "attention_window attention_span")
-        rule = "soft attention sums over all positions"
-        self.forbid(positioned and self.attention_kind == "soft", rule, "attention_positions attention_kind")
-        stacked, fed = self.layers > 1, self.input_feeding == "attentional"
-        in_luongs_order = self.order == "update-look-generate" or self.architecture == "transformer"
-        self.forbid(stacked and not in_luongs_order, "the orders of the paper have one layer", "layers order")
-        rule = "attentional vectors are fed where the last layer attends"
-        self.forbid(fed and stacked and self.attention_layer == "first", rule, "input_feeding attention_layer")
-        size = self.softmax_size
-        rule = f"the softmax has vectors of {size} units; output_rank = {self.embedding} makes them equal"
-        self.forbid(self.shared_embeddings and size != self.embedding, rule, "shared_embeddings embedding")
-        if self.architecture == "transformer":
-            self.forbid(self.embedding % self.heads > 0, "the heads must divide the embedding", "heads embedding")
-            self.forbid(self.alignment_layer > self.layers, "there is no such layer", "alignment_layer layers")
-            self.forbid(self.alignment_head > self.heads, "there is no such head", "alignment_head heads")
-
-    @property
-    def softmax_size(self) -> int:
-        """The size of the vectors that the softmax receives."""
-        state_size = self.embedding if self.architecture == "transformer" else self.hidden
-        return self.output_rank or (self.maxout if self.readout == "maxout" else state_size)
-
-
-_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
-_LUONG = ("update-look-generate",)
-# A setting, its values, and the values that other settings need then.
-_NEEDS: tuple[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]], ...] = (
-    ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
-    ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
-    ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
-    # The word must depend on the context through the readout, and the weights must be the factors of the context.
-    (
-        "attention_kind",
-        ("marginal", "hard"),
-        {
-            "attention": _ATTENDING,
-            "architecture": ("recurrent",),
-            "attention_span": ("global",),
-            "readout": ("maxout",),
-        },
-    ),
-    ("reverse_source", (True,), {"bidirectional": (False,)}),
-    ("readout", ("attentional",), {"attention": _ATTENDING}),
-    ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
-    (
-        "architecture",
-        ("transformer",),
-        {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
-    ),
-    ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
-)
+            ),
+        ),
+        (
+            "heads embedding",
+            "the heads must divide the embedding",
+            lambda own: own.architecture == "transformer" and own.embedding % own.heads > 0,
+        ),
+        (
+            "alignment_layer layers",
+            "there is no such layer",
+            lambda own: own.architecture == "transformer" and own.alignment_layer > own.layers,
+        ),
+        (
+            "alignment_head heads",
+            "there is no such head",
+            lambda own: own.architecture == "transformer" and own.alignment_head > own.heads,
+        ),
+    )
 
 
 class TrainingConfig(Settings, section="train"):

@@ -1,11 +1,30 @@
-"""Names of languages: `German`, `deu` and `de_DE` mean `de`. The language in a file name. Scripts without spaces."""
+"""Languages: their names, and whether texts are in the language that a model or a corpus expects, and are raw text.
+
+`German`, `deu` and `de_DE` mean `de`. Every text has many of the most frequent words of its language. So it is in the
+language of that side whose vocabulary begins with its words. Names, numbers and words that are frequent on both sides
+decide nothing.
+"""
 
 import re
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
+from itertools import chain, islice
 from pathlib import Path
 
 from nmtalign.errors import UsageError
+from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.text.lines import shown
+from nmtalign.text.tokenizer import (
+    WORD_START,
+    MosesWords,
+    SentencePieces,
+    TextBytes,
+    Tokenizer,
+    Tokenizers,
+    Vocabulary,
+    bare,
+)
 
 # The code of a language in ISO 639-1, then those of ISO 639-2 and 639-3, and its English name.
 _TABLE = """
@@ -175,3 +194,290 @@ def is_unspaced(lines: Iterable[str]) -> bool:
     letters = sum(map(str.isalpha, text))
     whole = sum(count == 1 and len(line) > _LONG_WORD for count, line in zip(words, lines, strict=True))
     return in_unspaced_script(text) and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))
+
+
+Notify = Callable[[str], object]
+MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
+_SAMPLE = 400  # words by which a text is judged
+_LINES = 100  # pairs by which two texts are judged
+_ENOUGH, _FEW = 20, 5  # words that are needed to judge a text, and if the names of the files say the same
+_FREQUENT = 200  # first words of a vocabulary, among which are those that every text has
+# Share of the words of a text that are frequent on one side only, and how many times as many as on the other side.
+_COMMON, _TIMES = 0.12, 4
+_MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
+
+# What another program leaves in a text: a pattern, and the share of the lines that must have it.
+SPACED_MARKS = "spaces before punctuation"
+_ESCAPES = "escapes of Moses or XML"
+_TRACES = {
+    _ESCAPES: (re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
+    "pieces of words": (
+        re.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
+        0.03,
+    ),
+    "unknown words": (re.compile(r"<unk>", re.IGNORECASE), 0.03),
+    "HTML tags": (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
+}
+_OF_TRAINING = ("unknown words", "HTML tags")  # a model may have to translate them
+_IN_VOCABULARY = frozenset(("apos", "quot", "&apos;", "&quot;", "@", "@@", "@-@"))
+# French writes spaces before ? ! : ; but no language does before these marks.
+_SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
+_FEWEST, _FEWEST_SPACED = 3, 5  # lines
+
+Traces = Mapping[str, str]  # the name of each trace: the name with examples, such as "escapes (&apos;)"
+
+
+def traces(lines: Iterable[str], markup: bool = False) -> Traces:
+    """What shows that a text is not raw; with `markup` also <unk> and HTML tags."""
+    texts = [line for line in lines if line and not line.isspace()]
+    found = {}
+    for name, (pattern, share) in _TRACES.items():
+        having = [line for line in texts if pattern.search(line)] if markup or name not in _OF_TRAINING else []
+        if len(having) >= max(_FEWEST, share * len(texts)):
+            examples = Counter(match[0] for line in having[:100] for match in pattern.finditer(line))
+            two = " ".join(one for one, _ in examples.most_common(2) if len(one) <= 25)
+            found[name] = f"{name}{f' ({two})' if two else ''}"
+    spaced, joined = (sum(mark.search(line) is not None for line in texts) for mark in (_SPACED, _JOINED))
+    if spaced >= max(_FEWEST_SPACED, joined, 0.03 * len(texts)):
+        found[SPACED_MARKS] = SPACED_MARKS
+    return found
+
+
+def not_raw(texts: Iterable[tuple[str, Traces]], instead: str = "") -> Iterator[str]:
+    """Warnings that texts, (name, traces), are not raw: one for all texts that have the same traces.
+
+    `instead` is what else to do with such a text.
+    """
+    groups: dict[tuple[str, ...], dict[str, Traces]] = {}
+    for name, found in texts:
+        groups.setdefault(tuple(found), {})[name] = found
+    for kinds, group in groups.items():
+        if kinds:
+            what = " and ".join(next(iter(group.values())).values())
+            yield f"warning: {' and '.join(group)}: not raw text, but text with {what}; give the raw text{instead}"
+
+
+class _SideFit:
+    """How well a text fits the tokeniser and the vocabulary of one side."""
+
+    def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
+        self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
+        self.tokens = self.words = self.unknown = self.common = 0  # `words` and `unknown` of them have letters
+        in_pieces = tokenizer.kind == SentencePieces.kind
+        self._unspaced = in_pieces and has_no_spaces(language)
+        start = WORD_START if in_pieces and not self._unspaced else ""
+        first = (word.removeprefix(start) for word in vocabulary.words[2:_FREQUENT] if word.startswith(start))
+        self.frequent = {word for word in first if len(word) > (not self._unspaced) and bare(word).isalpha()}
+
+    def add(self, line: str) -> None:
+        """Counts a line."""
+        tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
+        words, unknown = self._vocabulary.count_words(tokens)
+        self.tokens, self.words, self.unknown = self.tokens + len(tokens), self.words + words, self.unknown + unknown
+        parts = tokens if self._unspaced else self._tokenizer.words(tokens)
+        self.common += sum(word in self.frequent for word in parts)
+
+    @property
+    def share(self) -> float:
+        """The share of words that are unknown."""
+        return self.unknown / max(self.words, 1)
+
+
+class TextFit:
+    """Compares a text with the side that should read it, and with the other side."""
+
+    def __init__(
+        self,
+        tokenizers: Tokenizers,
+        vocabularies: tuple[Vocabulary, Vocabulary],
+        side: int = 0,
+        tokenized: bool = False,
+    ) -> None:
+        """`side` is 0 for a text that should be in the source language, 1 for the target language."""
+        self.kind = tokenizers.kind
+        used = Tokenizers.spaced() if tokenized else tokenizers
+        languages = tokenizers.source_language, tokenizers.target_language
+        sides = list(map(_SideFit, languages, (used.source, used.target), vocabularies))
+        shared = sides[0].frequent & sides[1].frequent
+        for one in sides:
+            one.frequent -= shared
+        self.own, self.other = sides[side], sides[1 - side]
+        words = {word.removeprefix(WORD_START) for word in vocabularies[side].words[: 10 * _FREQUENT]}
+        raw = used.kind in (MosesWords.kind, SentencePieces.kind, TextBytes.kind)
+        self._trained_raw = raw and _IN_VOCABULARY.isdisjoint(words)
+        marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
+        self._joins_marks = (
+            used.kind == SentencePieces.kind and not marks
+        )  # Moses words are the same without the spaces
+        self._lines = list[str]()
+        self.words = 0
+
+    @classmethod
+    def load(cls, folder: Path, side: int = 0, tokenized: bool = False) -> "TextFit":
+        """Reads the tokenisers and vocabularies of a model directory or a prepared corpus."""
+        vocabularies = Vocabulary.load(folder / SOURCE_VOCABULARY), Vocabulary.load(folder / TARGET_VOCABULARY)
+        return cls(Tokenizers.load(folder), vocabularies, side, tokenized)
+
+    def add(self, line: str) -> None:
+        """Counts a line of the text."""
+        self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
+        self._lines.append(line)
+        self.own.add(line)
+        self.other.add(line)
+
+    @property
+    def full(self) -> bool:
+        """Whether enough words were counted to judge the text."""
+        return self.words >= _SAMPLE
+
+    def fits_other(self, enough: int = _ENOUGH) -> bool:
+        """Whether the text is clearly in the language of the other side."""
+        return self.words >= enough and self._fits(self.other, self.own)
+
+    def fits_own(self) -> bool:
+        """Whether the text is clearly in the language of its side."""
+        return self.words >= _FEW and self._fits(self.own, self.other)
+
+    def _fits(self, side: _SideFit, other: _SideFit) -> bool:
+        frequent = side.common >= max(1, _COMMON * self.words, _TIMES * other.common)
+        return frequent or other.share - side.share > _MORE_KNOWN
+
+    def traces(self) -> Traces:
+        """What shows that the text is not raw; nothing if the training text was the same."""
+        found = traces(self._lines) if self._trained_raw else {}
+        return {name: text for name, text in found.items() if name != SPACED_MARKS or self._joins_marks}
+
+    def evidence(self) -> str:
+        """The numbers that show in which language the text is."""
+        own, other = (f"{min(1, side.common / max(self.words, 1)):.0%}" for side in (self.own, self.other))
+        return f"{own} of its words are frequent in {self.own.language}, {other} in {self.other.language}"
+
+
+class InputCheck:
+    """Warns once if the text that a model translates is in its target language, or has many unknown words."""
+
+    def __init__(self, fit: TextFit, name: str, notify: Notify) -> None:
+        self._fit, self._name, self._notify = fit, name, notify
+        self._judged = self._warned = False
+
+    def add(self, line: str) -> None:
+        """Counts a line that has been translated; judges the text as soon as enough is known."""
+        if not self._judged:
+            self._fit.add(line)
+            if self._fit.full:
+                self._judge(_ENOUGH)
+
+    def add_all(self, lines: Iterable[str]) -> None:
+        """Judges a text by its first lines, without waiting for their translations."""
+        for line in lines:
+            self.add(line)
+            if self._judged:
+                break
+        self.finish(self._fit.own.words, self._fit.own.unknown)
+
+    def finish(self, words: int, unknown: int) -> None:
+        """Judges a short text at its end; `words` and `unknown` are counted over all lines."""
+        many = unknown > MOST_UNKNOWN * words
+        if not self._judged:
+            self._judge(1 if many else _ENOUGH)
+        if many and not self._warned:
+            self._notify(unknown_words(self._name, unknown / words, self._fit.own.language))
+
+    def _judge(self, enough: int) -> None:
+        self._judged = True
+        _report_traces([self._name], [self._fit], self._notify)
+        if self._fit.fits_other(enough):
+            self._warned = True
+            own, other = self._fit.own.language, self._fit.other.language
+            self._notify(
+                f"warning: {self._name}: seems to be {other}, and the model translates {own} to {other}: "
+                f"{self._fit.evidence()}; give a text in {own}, or with -m a model that translates {other} to {own}"
+            )
+
+
+def unknown_words(name: str, share: float, language: str) -> str:
+    """The warning that many words of a text are unknown."""
+    return (
+        f"warning: {name}: {share:.0%} of the words are unknown: is the text in {language or 'the right language'}, "
+        "and tokenised and cased like the training text?"
+    )
+
+
+def other_language(name: str, fit: TextFit) -> str:
+    """The warning that a text is in the language of the other side."""
+    return f"warning: {name}: seems to be {fit.other.language}, not {fit.own.language}: {fit.evidence()}"
+
+
+def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], notify: Notify) -> None:
+    """Warns of a text without spaces between words, given its first pairs: links of words cannot be found in it."""
+    for name, lines in zip(names, zip(*pairs, strict=True), strict=False):
+        if is_unspaced(lines):
+            notify(
+                f"warning: {shown(name)}: has no spaces between words, so links join whole lines; split it into words "
+                "with a segmenter first, or into characters, for example with sed 's/./& /g'"
+            )
+
+
+def check_pairs(
+    pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, ahead: bool
+) -> Iterator[tuple[str, str]]:
+    """Yields the pairs of two texts, and reports if the texts are exchanged, or one of them is in the other language.
+
+    `ahead` reads the first pairs before it yields one, and raises UsageError if both the names and the words of the
+    files say that they are exchanged. Without it, the pairs are never delayed, and there are only warnings.
+    """
+    pairs = iter(pairs)
+    first = list(islice(pairs, _LINES if ahead else 0))
+    for fit, lines in zip(fits, zip(*first, strict=True), strict=False):
+        for line in lines:
+            fit.add(line)
+    if ahead:
+        _report_pairs(names, fits, notify, stop=True)
+        if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
+            check_spaces(names, first, notify)
+    judged = ahead
+    for pair in chain(first, pairs):
+        yield pair
+        if not judged:
+            for fit, line in zip(fits, pair, strict=True):
+                fit.add(line)
+            if judged := fits[0].full:
+                _report_pairs(names, fits, notify)
+    if not judged:
+        _report_pairs(names, fits, notify)
+
+
+def _report_pairs(names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, stop: bool = False) -> None:
+    problem, words_agree, names_agree = exchanged(names, fits)
+    if words_agree and names_agree and stop:
+        raise UsageError(f"{problem}; give the two files in the other order")
+    if problem:
+        notify(f"warning: {problem}; if so, give the two files in the other order")
+        return
+    _report_traces(list(map(shown, names)), fits, notify)
+    for name, fit in zip(map(shown, names), fits, strict=True):
+        if fit.fits_other():
+            notify(other_language(name, fit))
+        elif fit.own.share > MOST_UNKNOWN:
+            notify(unknown_words(name, fit.own.share, fit.own.language))
+
+
+def _report_traces(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> None:
+    instead = ", or give --tokenized if these are the tokens of the model" if fits[0].kind == MosesWords.kind else ""
+    for warning in not_raw([(name, fit.traces()) for name, fit in zip(names, fits, strict=True)], instead):
+        notify(warning)
+
+
+def exchanged(names: tuple[Path, Path], fits: Sequence[TextFit]) -> tuple[str, bool, bool]:
+    """Why source and target seem to be exchanged ("" if they do not), whether the words say so, and the names."""
+    languages = fits[0].own.language, fits[1].own.language
+    found = suffix_language(names[0]), suffix_language(names[1])
+    named = found == languages[::-1] != languages
+    if any(fit.fits_own() for fit in fits) or languages[0] == languages[1]:
+        return "", False, False
+    worded = all(fit.fits_other(_FEW if named else _ENOUGH) for fit in fits)
+    if not (named or worded):
+        return "", False, False
+    texts = f"{shown(names[0])} and {shown(names[1])}"
+    problem = f"{texts} seem to be {languages[1]} and {languages[0]}, and {'-'.join(languages)} is expected"
+    return f"{problem} ({fits[0].evidence()})" if worded else f"{problem}, by their names", worded, named

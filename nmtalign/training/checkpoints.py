@@ -37,25 +37,25 @@ from nmtalign.model_directory import (
     BEST,
     CALIBRATION,
     LAST,
-    PREVIOUS_BEST,
     PREVIOUS_STATE,
     STATE,
     check_files,
+    check_tensors,
     find_weights,
+    load_tensors,
     model_config,
+    read_metadata,
     read_settings,
+    save_tensors,
     write_settings,
 )
 from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import check_tensors, load_tensors, read_metadata, save_tensors
-from nmtalign.text.tokenizer import MODEL_FILES
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
 
 _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it
 _FILES = {*select(TrainingConfig, lambda one: one.is_path)}  # the content of these files is compared
-_WEIGHTS = (STATE, PREVIOUS_STATE, PREVIOUS_BEST, BEST, LAST)
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
@@ -138,8 +138,8 @@ def create_run(
         raise SettingError(rule, init_from=config.init_from)
     make_folder(folder)
     with disk_errors(folder):
-        for name in _WEIGHTS if restart else (STATE, PREVIOUS_STATE, PREVIOUS_BEST):
-            (folder / name).unlink(missing_ok=True)
+        for path in folder.glob("*.safetensors" if restart else "training_state*.safetensors"):
+            path.unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
     hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
@@ -187,7 +187,7 @@ def find_run(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
             "another folder with -o, or replace it with --force"
         )
-    checkpoint = find_checkpoint(folder, fingerprint)
+    checkpoint = find_checkpoint(folder)
     owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
     if owner is None or (checkpoint is None and owner == fingerprint):
         return None  # it ended before its first checkpoint, so nothing can be lost
@@ -206,7 +206,7 @@ def find_run(
 
 def _run_of_weights(folder: Path) -> str | None:
     """The fingerprint of the run whose weights a folder contains; "" if unknown, None if there are no weights."""
-    for name in (BEST, PREVIOUS_BEST, LAST):
+    for name in (BEST, LAST):
         with contextlib.suppress(FormatError):
             return read_metadata(folder / name).get("fingerprint", "")
     return None
@@ -248,67 +248,44 @@ def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary
             yield name, old, new
 
 
-def find_checkpoint(folder: Path, fingerprint: str | None) -> Checkpoint | None:
+def find_checkpoint(folder: Path) -> Checkpoint | None:
     """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
 
-    Checkpoints with this `fingerprint` come before those of other runs; None accepts any run. Raises FormatError if all
-    checkpoints are damaged.
+    Raises FormatError if all checkpoints are damaged.
     """
-    wrong, others = list[str](), list[Checkpoint]()
+    wrong = list[str]()
     for path in filter(Path.exists, (folder / STATE, folder / PREVIOUS_STATE)):
         try:
             metadata, _ = check_tensors(path)
             known = field_names(Position)  # other versions may have stored others
             values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
-            position = resolve(Position, (str(path), values))
+            return Checkpoint(
+                path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""), "; ".join(wrong)
+            )
         except FormatError as error:
             wrong.append(str(error))
-            continue
         except (AttributeError, KeyError, UsageError, ValueError):
             wrong.append(f"{path}: not a checkpoint of a training")
-            continue
-        checkpoint = Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
-        if fingerprint in (checkpoint.fingerprint, None):
-            return checkpoint
-        others.append(checkpoint)
-        wrong.append(f"{path}: belongs to another run")
-    if wrong and not others:
+    if wrong:
         raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
-    return others[0] if others else None
+    return None
 
 
-def restore_folder(folder: Path, checkpoint: Checkpoint) -> None:
-    """Restores the files of a folder to their state when the checkpoint was written.
+def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
+    """Removes incomplete files of killed processes, and a newer checkpoint than this one, which is damaged.
 
-    Removes incomplete files of killed processes, and a newer checkpoint that is damaged, because the next save would
-    otherwise keep it instead of the complete one. If the best weights are of an update after the checkpoint, the
-    previous best weights replace them.
+    The next save would otherwise keep the damaged one instead of the complete one.
     """
     sweep(folder)
-    with disk_errors(folder):
-        if checkpoint.path.name != STATE:
+    if checkpoint.path.name != STATE:
+        with disk_errors(folder):
             (folder / STATE).unlink(missing_ok=True)
-        best, before, update = folder / BEST, folder / PREVIOUS_BEST, checkpoint.position.update
-        last = update - checkpoint.position.validation_due  # a validation that is made again writes its weights again
-        if not 0 <= _update_of(best) <= last:
-            if 0 <= _update_of(before) <= last:
-                before.replace(best)
-            elif checkpoint.position.best is None:
-                best.unlink(missing_ok=True)
-
-
-def _update_of(path: Path) -> int:
-    """The update of the weights in a file; -1 if it cannot be read."""
-    try:
-        return int(read_metadata(path)["update"])
-    except (FormatError, KeyError, ValueError):
-        return -1
 
 
 def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
     """Restores weights and optimiser; returns the position."""
     weights, values = dict[str, Tensor](), defaultdict[int, dict[str, Tensor]](dict)
-    try:
+    with _fitting(checkpoint.path):
         for name, tensor in load_tensors(checkpoint.path)[0].items():
             part, _, key = name.partition(".")
             if part == "optimizer":
@@ -318,33 +295,38 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optim
                 weights[key] = tensor
         model.load_state_dict(weights)
         optimizer.restore(values)
-    except (ValueError, RuntimeError) as error:
-        reason = " ".join(str(error).split())[:200]
-        raise FormatError(f"{checkpoint.path}: does not fit this model: {reason}") from None
     return replace(checkpoint.position)
 
 
-def save_state(
-    folder: Path, model: TranslationModel, optimizer: Optimizer, position: Position, fingerprint: str
-) -> Path:
-    """Writes a complete checkpoint or none, and keeps the one before it; `fingerprint` identifies the run."""
+def load_first_weights(path: Path, model: TranslationModel) -> None:
+    """Gives a model the weights of another one; raises FormatError if they do not fit."""
+    with _fitting(path):
+        model.load_state_dict(load_tensors(path)[0])
+
+
+@contextlib.contextmanager
+def _fitting(path: Path) -> Iterator[None]:
+    """Raises FormatError if tensors of a file do not fit the model."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
+
+
+def save_state(folder: Path, model: TranslationModel, optimizer: Optimizer, position: Position, run: str) -> Path:
+    """Writes a complete checkpoint or none, and keeps the one before it; `run` is the fingerprint."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, values in optimizer.values().items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
-    metadata = {"position": json.dumps(asdict(position)), "fingerprint": fingerprint}
+    metadata = {"position": json.dumps(asdict(position)), "fingerprint": run}
     _save(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
     return folder / STATE
 
 
-def save_last(folder: Path, model: TranslationModel, update: int, fingerprint: str) -> None:
-    """Writes the current weights."""
-    _save(folder / LAST, model.state_dict(), {"update": str(update), "fingerprint": fingerprint})
-
-
-def save_best(folder: Path, model: TranslationModel, update: int, fingerprint: str, calibration: str = "") -> None:
-    """Writes the weights of the best validation and their calibration; keeps the previous ones (`restore_folder`)."""
-    metadata = {"update": str(update), "fingerprint": fingerprint} | ({CALIBRATION: calibration} if calibration else {})
-    _save(folder / BEST, model.state_dict(), metadata, keep=folder / PREVIOUS_BEST)
+def save_weights(path: Path, model: TranslationModel, update: int, run: str, calibration: str = "") -> None:
+    """Writes the weights of the last update or of the best validation, which may have a calibration."""
+    metadata = {"update": str(update), "fingerprint": run} | ({CALIBRATION: calibration} if calibration else {})
+    _save(path, model.state_dict(), metadata)
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None) -> None:
@@ -364,9 +346,8 @@ def check_space(folder: Path, model: TranslationModel) -> None:
     """
     weights = sum(tensor.nbytes for tensor in model.state_dict().values())
     state = weights + VALUES_PER_WEIGHT * sum(weight.nbytes for weight in model.parameters())
-    # The last weights, the best and the previous best ones, and three checkpoints while one is written.
-    needed = 3 * weights + 3 * state + 6 * _OVERHEAD
-    needed -= sum((folder / name).stat().st_size for name in _WEIGHTS if (folder / name).is_file())
+    # The last weights, the best ones, and three checkpoints while one is written.
+    needed = 2 * weights + 3 * state + 5 * _OVERHEAD - sum(path.stat().st_size for path in folder.glob("*.safetensors"))
     free = free_space(folder)
     if free is not None and free < needed:
         raise ResourceError(
@@ -395,11 +376,3 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
             f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
         )
     return find_weights(folder, "best")
-
-
-def load_first_weights(path: Path, model: TranslationModel) -> None:
-    """Gives a model the weights of another one; raises FormatError if they do not fit."""
-    try:
-        model.load_state_dict(load_tensors(path)[0])
-    except RuntimeError as error:
-        raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None

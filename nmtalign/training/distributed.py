@@ -16,13 +16,13 @@ import socket
 import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import torch
 from torch import distributed, nn
 
-from nmtalign.core.devices import pick_device
-from nmtalign.data.batches import Indices
+from nmtalign.core.model import Indices
+from nmtalign.core.numerics import pick_device
 from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
@@ -53,7 +53,7 @@ class World:
         """`store` is that of torchrun; it tells whether another process has failed. Without it nothing is sent."""
         self.device, self.rank, self.size, self._store = device, rank, size, store
         self.is_main = rank == 0  # this process writes files and emits events
-        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)
+        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)  # the update is named in messages
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
@@ -89,26 +89,19 @@ class World:
         """Every `size`-th row of a minibatch, so that all processes have equally many short and long sentences."""
         return indices[self.rank :: self.size]
 
+    def all_reduce(self, values: Sequence[float], operation: Literal["sum", "max"]) -> list[float]:
+        """The sums, or the highest values, over the processes."""
+        numbers = torch.tensor(list(values), dtype=torch.float64)
+        if self._store is not None:
+            with self._connected():
+                distributed.all_reduce(numbers, getattr(distributed.ReduceOp, operation.upper()))
+        return numbers.tolist()
+
     def begin(self, update: int) -> None:
         """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
         self.update = update
         if self._store is not None and os.getppid() != self._parent:
             os.kill(os.getpid(), signal.SIGTERM)
-
-    def all_reduce_sum(self, values: Sequence[float]) -> list[float]:
-        """The sums over the processes."""
-        return self._all_reduce(values, distributed.ReduceOp.SUM)
-
-    def all_reduce_max(self, values: Sequence[float]) -> list[float]:
-        """The highest values over the processes."""
-        return self._all_reduce(values, distributed.ReduceOp.MAX)
-
-    def _all_reduce(self, values: Sequence[float], operation: Any) -> list[float]:
-        numbers = torch.tensor(list(values), dtype=torch.float64)
-        if self._store is not None:
-            with self._connected():
-                distributed.all_reduce(numbers, operation)
-        return numbers.tolist()
 
     def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""
@@ -123,26 +116,15 @@ class World:
         """Gives all processes the weights and the optimiser state of rank 0."""
         if self._store is None:
             return
-        # The state of an optimiser is made when it is first needed: the others make theirs like that of rank 0.
-        own = {
-            number: {name: (value.device.type == "cpu", value.to("meta")) for name, value in values.items()}
-            for number, values in optimizer.values().items()
-        }
-        first = self.all_gather(own)[0]
-        if not self.is_main:
-            optimizer.restore(
-                {
-                    number: {
-                        name: torch.zeros_like(value, device="cpu" if on_cpu else self.device)
-                        for name, (on_cpu, value) in values.items()
-                    }
-                    for number, values in first.items()
-                }
-            )
-        kept = [value for _, values in sorted(optimizer.values().items()) for _, value in sorted(values.items())]
+        state: list[Any] = [
+            {name: weight.cpu() for name, weight in model.state_dict().items()},
+            {n: {name: x.cpu() for name, x in values.items()} for n, values in optimizer.values().items()},
+        ]
         with self._connected():
-            for tensor in [*model.state_dict().values(), *kept]:
-                distributed.broadcast(tensor, 0)
+            distributed.broadcast_object_list(state, 0)
+        if not self.is_main:
+            model.load_state_dict(state[0])
+            optimizer.restore(state[1])
 
     def reduce_gradients(self, parameters: Sequence[nn.Parameter]) -> None:
         """Sums the gradients over the processes in one operation; a process without gradients adds zeros."""
@@ -177,14 +159,11 @@ class World:
         """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
         try:
             yield
-        except FailedElsewhereError:
-            raise
         except BaseException as error:
-            if self._store is None:
+            if self._store is None or isinstance(error, FailedElsewhereError):
                 raise
-            code = 130 if isinstance(error, KeyboardInterrupt) else getattr(error, "exit_code", 1)
-            if isinstance(error, SystemExit):
-                code = error.code if isinstance(error.code, int) else 1
+            others = {KeyboardInterrupt: 130, SystemExit: getattr(error, "code", 1)}
+            code = getattr(error, "exit_code", others.get(type(error), 1))
             if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
             if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):

@@ -10,13 +10,12 @@ from statistics import median_high
 
 import torch
 
-from nmtalign.core.devices import keeping_generators
-from nmtalign.data.batches import Indices, load_batches
+from nmtalign.core.model import Indices
+from nmtalign.core.numerics import keeping_generators
 from nmtalign.processor import lines_of
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
 from nmtalign.training.checkpoints import Position, load_state
 from nmtalign.training.trainer import TrainingSetup
-from nmtalign.training.updates import cut_groups
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
@@ -120,17 +119,15 @@ def _process_peak() -> int:
 def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float) -> list[float]:
     """The seconds of each of some updates."""
     times, end = list[float](), time.perf_counter() + seconds
-    for group in cut_groups(setup.pairs, plan, setup.config.accumulate):
+    for group in setup.groups(plan):
         began = time.perf_counter()
-        _update(setup, group.plan)
+        _update(setup, group)
         times.append(time.perf_counter() - began)
         if time.perf_counter() > end:
             break
     return times[len(times) // 2 :]  # the first updates of each shape are slow
 
 
-def _update(setup: TrainingSetup, plan: Sequence[Indices]) -> None:
+def _update(setup: TrainingSetup, group: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
-    (group,) = cut_groups(setup.pairs, plan, len(plan))
-    batches = load_batches(setup.pairs, plan, setup.device.type == "cuda", setup.complete)
-    _ = setup.updater.update(group, batches, 0.0).norm  # waits for a GPU
+    setup.updater.update(group, setup.batches(group), 0.0)

@@ -9,13 +9,13 @@ sum the gradients after the replay.
 
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from nmtalign.data.batches import Batch
+from nmtalign.core.model import Batch
 
 # From the inputs of a batch to (objective, sums over its real words, the negative log-likelihood first).
 Objective = Callable[..., tuple[Tensor, Tensor]]
@@ -26,39 +26,33 @@ LIMIT = 128  # graphs that are kept, some 10 MB each; the least recently used on
 TOLERANCE = 1e-2  # relative distance between the results of a graph and those of the same operations; for sums in bf16
 
 
-@dataclass(frozen=True)
-class BatchBucket:
-    """The shape that batches are padded to."""
-
-    rows: int
-    source: int
-    target: int
-
-    @classmethod
-    def of(cls, batch: Batch) -> "BatchBucket":
-        """The smallest bucket into which the batch fits."""
-        sizes = (len(batch.source), ROWS), (batch.source.shape[1], LENGTHS), (batch.target.shape[1], LENGTHS)
-        return cls(*(-(-size // multiple) * multiple for size, multiple in sizes))
-
-    def pad(self, batch: Batch) -> Batch:
-        """The batch padded to this shape; a row of padding has one real source word, `</s>`, and no target word."""
-        more = self.rows - len(batch.source)
-        source, source_mask = (_pad(x, self.source, more) for x in (batch.source, batch.source_mask))
-        target, target_mask = (_pad(x, self.target, more) for x in (batch.target, batch.target_mask))
-        if more:
-            source_mask[len(batch.source) :, 0] = True
-        guide, copies = batch.guide, batch.copies
-        if guide is not None:
-            guide = F.pad(guide, (0, self.source - guide.shape[2], 0, self.target - guide.shape[1], 0, more))
-        copies = None if copies is None else _pad(copies, self.source, more)
-        padded = {"source": source, "source_mask": source_mask, "target": target, "target_mask": target_mask}
-        return replace(batch, **padded, guide=guide, copies=copies)  # type: ignore[arg-type]
+Bucket = tuple[int, int, int]  # rows, and lengths of source and target: the shape that batches are padded to
 
 
-def _pad(tensor: Tensor, length: int, rows: int) -> Tensor:
-    """Adds zeros (`</s>`, False) to the right and below."""
-    columns = length - tensor.shape[1]
-    return F.pad(tensor, (0, columns, 0, rows)) if columns or rows else tensor
+def bucket_of(batch: Batch) -> Bucket:
+    """The smallest bucket into which the batch fits."""
+    rows, source, target = len(batch.source), batch.source.shape[1], batch.target.shape[1]
+    return -(-rows // ROWS) * ROWS, -(-source // LENGTHS) * LENGTHS, -(-target // LENGTHS) * LENGTHS
+
+
+def padded(batch: Batch, bucket: Bucket) -> Batch:
+    """The batch padded to a bucket; a row of padding has one real source word, `</s>`, and no target word."""
+    rows = bucket[0] - len(batch.source)
+    right, end = bucket[1] - batch.source.shape[1], bucket[2] - batch.target.shape[1]
+    source, source_mask = (F.pad(tensor, (0, right, 0, rows)) for tensor in (batch.source, batch.source_mask))
+    source_mask[len(batch.source) :, 0] = True
+    target, target_mask = (F.pad(tensor, (0, end, 0, rows)) for tensor in (batch.target, batch.target_mask))
+    guide = None if batch.guide is None else F.pad(batch.guide, (0, right, 0, end, 0, rows))
+    copies = None if batch.copies is None else F.pad(batch.copies, (0, right, 0, rows))
+    return replace(
+        batch,
+        source=source,
+        source_mask=source_mask,
+        target=target,
+        target_mask=target_mask,
+        guide=guide,
+        copies=copies,
+    )
 
 
 class CudaRecorder:
@@ -107,8 +101,8 @@ class GraphedLoss:
         self._recorder, self._generator = recorder or CudaRecorder(self._device), torch.default_generator
         if self._device.type == "cuda":
             self._generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        self._recordings = OrderedDict[tuple[BatchBucket, bool], tuple[Sequence[Tensor], Callable[[], None]]]()
-        self._met: set[tuple[BatchBucket, bool]] = set()
+        self._recordings = OrderedDict[Bucket, tuple[Sequence[Tensor], Callable[[], None]]]()
+        self._met = set[Bucket]()
         self._given_up = False
         self._weight = torch.ones((), device=self._device, dtype=self._parameters[0].dtype)
         # The tensors that all graphs write: the sums, and the gradient of each parameter (None = no part in the loss).
@@ -117,28 +111,26 @@ class GraphedLoss:
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
         """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss."""
-        bucket = BatchBucket.of(batch)
-        key = bucket, self._model.training
-        if recording := self._recordings.get(key):
-            self._recordings.move_to_end(key)
+        bucket = bucket_of(batch)
+        if recording := self._recordings.get(bucket):
+            self._recordings.move_to_end(bucket)
             inputs, replay = recording
-            for kept, new in zip(inputs, bucket.pad(batch).inputs(), strict=True):
-                unpinned = kept.is_cuda and not new.is_cuda and not new.is_pinned()
-                kept.copy_(new.pin_memory() if unpinned else new, non_blocking=True)
+            for kept, new in zip(inputs, padded(batch, bucket).inputs(), strict=True):
+                kept.copy_(new.pin_memory() if kept.is_cuda and not new.is_cuda else new, non_blocking=True)
             self._weight.fill_(weight)
             self._share_gradients()
             replay()
             return self._sums.clone()
-        first_time = key not in self._met  # a bucket that never comes again is not worth a graph
-        self._met.add(key)
+        first_time = bucket not in self._met  # a bucket that never comes again is not worth a graph
+        self._met.add(bucket)
         accumulates = any(parameter.grad is not None for parameter in self._parameters)
-        if first_time or accumulates or self._given_up or not self._record(key, batch, weight):
+        if first_time or accumulates or self._given_up or not self._record(bucket, batch, weight):
             return self._eager(batch, weight)
         return self._sums.clone()
 
-    def _record(self, key: tuple[BatchBucket, bool], batch: Batch, weight: float) -> bool:
+    def _record(self, bucket: Bucket, batch: Batch, weight: float) -> bool:
         """Records a graph and replays it for the batch, or gives graphs up and returns False."""
-        inputs = tuple(tensor.to(self._device, copy=True) for tensor in key[0].pad(batch).inputs())
+        inputs = tuple(tensor.to(self._device, copy=True) for tensor in padded(batch, bucket).inputs())
         self._weight.fill_(weight)
         self._share_gradients()
         drawn = self._generator.get_state()
@@ -161,7 +153,7 @@ class GraphedLoss:
             self._notice(f"CUDA graphs are off: {problem}; training continues without them, slower")
             return False
         if all(bool(part.isfinite().all()) for part in expected):  # else nothing was compared
-            self._recordings[key] = inputs, replay
+            self._recordings[bucket] = inputs, replay
             if len(self._recordings) > LIMIT:
                 self._recordings.popitem(last=False)
         return True

@@ -4,7 +4,7 @@ import contextlib
 import functools
 import math
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,14 +12,14 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from nmtalign.core.devices import keeping_generators, pick_device, picks_bf16, precision_notices
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, BatchPolicy, CopyIds, Indices, eligible, load_batches, plan_epoch
+from nmtalign.core.model import Batch, Indices, TranslationModel
+from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
+from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
-from nmtalign.errors import Abandoned, FormatError, InputError, TrainingError, UsageError
+from nmtalign.errors import FormatError, InputError, TrainingError, UsageError
 from nmtalign.files import CONFIG, folder_lock, sha256_of
-from nmtalign.model_directory import recorded_weights
+from nmtalign.model_directory import BEST, LAST, recorded_weights
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import checkpoints, events
@@ -38,7 +38,7 @@ from nmtalign.training.events import (
     Working,
 )
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import MinibatchGroup, UpdateOutcome, Updater, cut_groups, seed_dropout
+from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
@@ -66,7 +66,21 @@ class TrainingSetup:
             target_vocabulary_size=len(target),
             one_embedding=model_config.shared_embeddings and source == target,
         )
-        self._read_files()
+        # The SHA-256 of the links and of the first weights: a run resumes only with the same files.
+        self.files = dict[str, str]()
+        self.guide: Guide | None = None
+        if config.guided_alignment:
+            if model_config.attention == "none":
+                rule, links = "links can guide only a model with attention", config.guided_alignment
+                raise SettingError(rule, guided_alignment=links, attention=model_config.attention)
+            self.guide = read_guide(Path(config.guided_alignment), corpus)
+            self.files["guided_alignment"] = self.guide.hash
+        self._first_weights: Path | None = None  # if the model with the first weights is gone, a run can only resume
+        if config.init_from and (recorded := recorded_weights(folder, Path(config.init_from))):
+            self.files["init_from"] = recorded
+        elif config.init_from:
+            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus, self.model_config)
+            self.files["init_from"] = sha256_of(self._first_weights)
         self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, self.files)
         self.pairs = corpus.splits["train"]
         self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
@@ -80,27 +94,6 @@ class TrainingSetup:
 
         # Adds the guide, and the ids of a copying model, to each batch; None if there is nothing to add.
         self.complete = complete if additions else None
-
-    def _read_files(self) -> None:
-        """Reads the links and finds the weights with which the training begins; both must fit corpus and model.
-
-        `files` are their SHA-256 by setting: a run resumes only with the same files. If the model with the first
-        weights is gone, the training can only resume.
-        """
-        config, self.files = self.config, dict[str, str]()
-        self.guide: Guide | None = None
-        self._first_weights: Path | None = None
-        if config.guided_alignment:
-            if self.model_config.attention == "none":
-                rule, links = "links can guide only a model with attention", config.guided_alignment
-                raise SettingError(rule, guided_alignment=links, attention=self.model_config.attention)
-            self.guide = read_guide(Path(config.guided_alignment), self.corpus)
-            self.files["guided_alignment"] = self.guide.hash
-        if config.init_from and (recorded := recorded_weights(self.folder, Path(config.init_from))):
-            self.files["init_from"] = recorded
-        elif config.init_from:
-            self._first_weights = checkpoints.first_weights(Path(config.init_from), self.corpus, self.model_config)
-            self.files["init_from"] = sha256_of(self._first_weights)
 
     def find_run(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes.
@@ -130,7 +123,7 @@ class TrainingSetup:
         self.model.to(self.device)
         self.dtype = torch.bfloat16 if self.bf16 else None
         self.optimizer = make_optimizer(self.model.parameters(), self.config)
-        self.updater = Updater(self.model, self.optimizer, self.config, self._world, notice, self.dtype)
+        self.updater = Updater(self.model, self.optimizer, self.config, self.pairs, self._world, notice, self.dtype)
 
     def describe_divergence(self, position: Position) -> str:
         """Reports that a training has diverged, and what to do, in one line."""
@@ -147,6 +140,16 @@ class TrainingSetup:
         config = self.config
         policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
         return plan_epoch(self.pairs, self.chosen, policy, epoch)
+
+    def groups(self, plan: Sequence[Indices]) -> Iterator[Sequence[Indices]]:
+        """The minibatches of each update; the last group has the rest."""
+        size = self.config.accumulate
+        return (plan[start : start + size] for start in range(0, len(plan), size))
+
+    def batches(self, plan: Iterable[Indices]) -> Iterator[Batch]:
+        """The rows of the planned minibatches that this process computes."""
+        shares = self.updater.shares(plan)
+        return load_batches(self.pairs, shares, self.device.type == "cuda", self.complete)
 
 
 class Trainer:
@@ -175,7 +178,6 @@ class Trainer:
         self._log: EventLog | None = None
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
-        self.lag = int(self.device.type == "cuda")  # updates whose outcome the host does not wait for
         self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
         with contextlib.ExitStack() as lock:
             if self.world.is_main:
@@ -202,7 +204,7 @@ class Trainer:
         if world.is_main:
             checkpoints.check_space(self.folder, self.model)
         if checkpoint:
-            checkpoints.restore_folder(self.folder, checkpoint)
+            checkpoints.clean_folder(self.folder, checkpoint)
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
             setup.create_run(preset, restart)
@@ -220,7 +222,6 @@ class Trainer:
         asked, work = (lambda: self._stop_asked is not None), functools.partial(self._emit, Working, "validating")
         parts = self.model, self.corpus, self.config, setup.dtype, world, asked, work
         self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
-        self._uncounted: list[tuple[int, UpdateOutcome]] = []  # by the number of the update
 
     @property
     def _updates_in_epoch(self) -> int:
@@ -269,13 +270,12 @@ class Trainer:
         for notice in [*precision_notices(self.config.precision, self.device), *guide_note]:
             self._emit(Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
-        self._measured_from = position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self._displays = Every("displays", "1s", -math.inf)
         self._emit(Working, "computing the first update")
         self.model.train()
-        self._meters = Meter(Progressed), Meter(Underway)
+        self._meters: dict[type[Figures], Meter] = {Progressed: Meter(), Underway: Meter()}
 
     def _train_epoch(self) -> str | None:
         """Trains on the rest of the current epoch; returns the reason to end, if there is one."""
@@ -286,37 +286,42 @@ class Trainer:
             self._plan, self._planned = setup.plan(position.epoch), position.epoch
             self._pause(began)
         left = self._plan[position.batch :]
-        batches = load_batches(setup.pairs, setup.updater.shares(left), self.device.type == "cuda", setup.complete)
-        for group in cut_groups(setup.pairs, left, self.config.accumulate):
+        batches = setup.batches(left)
+        for group in setup.groups(left):
             self._update(group, batches)
-            position.batch += len(group.plan)
+            position.batch += len(group)
             if ended := position.batch == len(self._plan):
                 position.epoch, position.batch = position.epoch + 1, 0
+            position.seconds = time.perf_counter() - self._clock
+            if position.bad_in_a_row:
+                self._skip(group)
             if reason := self._after_update(ended):
                 return reason
         return None
 
-    def _update(self, group: MinibatchGroup, batches: Iterator[Batch]) -> None:
+    def _update(self, group: Sequence[Indices], batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
         position, done = self.position, self._done()
         position.update += 1
         self.world.begin(position.update)
         self._updates_done += 1
-        if self._updates_done == 2:  # the first one takes longer: it is left out as soon as there is another
-            self._measured_from = position.seconds
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
-        after = self.budget.done(position.update, self._epochs(len(group.plan)), position.seconds)
+        after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)
         position.rise = max(position.rise, warm_up(self.config, position.update, after))
         self._rate = learning_rate(self.config, position.update, done, position.rise)
-        self._uncounted.append((position.update, self.setup.updater.update(group, batches, self._rate)))
+        norm, minibatches = self.setup.updater.update(group, batches, self._rate)
+        if math.isfinite(norm):
+            position.bad_in_a_row = 0
+            for meter in self._meters.values():
+                meter.add(norm, minibatches)
+        else:
+            position.bad_in_a_row += 1
+            position.skipped += 1
 
     def _after_update(self, epoch_ended: bool) -> str | None:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position = self.position
-        position.seconds = time.perf_counter() - self._clock
-        self._count(self.lag)
         if position.update % self.config.log_every == 0:
-            self._count()
             self._report(Progressed)
         self._synchronise()
         self._advise()
@@ -331,29 +336,15 @@ class Trainer:
             self._save()
         return reason
 
-    def _count(self, lag: int = 0) -> None:
-        """Counts the updates except the last `lag`, which a GPU may still be computing."""
-        while len(self._uncounted) > lag:
-            update, outcome = self._uncounted.pop(0)
-            if math.isfinite(outcome.norm):
-                self.position.bad_in_a_row = 0
-                for meter in self._meters:
-                    meter.add(outcome.norm, outcome.minibatches)
-            else:
-                self._skip(update, outcome.group)
-
-    def _skip(self, update: int, group: MinibatchGroup) -> None:
-        """Counts an update that was left out; raises TrainingError after too many in a row."""
+    def _skip(self, group: Sequence[Indices]) -> None:
+        """Reports an update that was left out; raises TrainingError after too many in a row."""
         position = self.position
-        position.skipped += 1
-        position.bad_in_a_row += 1
-        self._emit(events.Skipped, position.bad_in_a_row, update=update)
+        self._emit(events.Skipped, position.bad_in_a_row)
         if position.bad_in_a_row >= BAD_IN_A_ROW:
             position.bad_in_a_row = 0
-            self._uncounted.clear()
             self._save()  # the weights are those of the last good update
-            pairs = ", ".join(str(index) for index in group.plan[0][:5])
-            where = f"the last time at update {update} with the minibatch of training pairs {pairs}, ..."
+            pairs = ", ".join(str(index) for index in group[0][:5])
+            where = f"the last time at update {position.update} with the minibatch of training pairs {pairs}, ..."
             kept = f"the last good weights are kept; {self.setup.describe_divergence(position)}"
             raise TrainingError(
                 f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
@@ -362,7 +353,7 @@ class Trainer:
     def _synchronise(self) -> None:
         """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
         elapsed = time.perf_counter() - self._clock
-        self.position.seconds, stop = self.world.all_reduce_max([elapsed, self._stop_asked is not None])
+        self.position.seconds, stop = self.world.all_reduce([elapsed, self._stop_asked is not None], "max")
         if stop:
             self._stop = next(reason for reason in self.world.all_gather(self._stop_asked) if reason)
 
@@ -386,7 +377,6 @@ class Trainer:
 
         A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
         """
-        self._count()
         position, result = self.position, None
         if not position.validation_due:
             position.validation_due = True
@@ -405,7 +395,8 @@ class Trainer:
         event = result.judge(position, self.config, when) if result else None
         if self.world.is_main and (event is None or event.best):
             calibration = result.calibration() if result else ""
-            checkpoints.save_best(self.folder, self.model, position.update, self.setup.fingerprint, calibration)
+            path = self.folder / BEST
+            checkpoints.save_weights(path, self.model, position.update, self.setup.fingerprint, calibration)
         if event:
             self._advice.add_loss(event.loss, on_dev=True)
             self._publish(event)
@@ -415,21 +406,18 @@ class Trainer:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
         began = time.perf_counter()
         self._emit(Working, "saving a checkpoint")
-        self._count()
         self._synchronise()
         if self.world.is_main:
-            checkpoints.save_last(self.folder, self.model, self.position.update, self.setup.fingerprint)
-            path = checkpoints.save_state(
-                self.folder, self.model, self.optimizer, self.position, self.setup.fingerprint
-            )
+            position, run = self.position, self.setup.fingerprint
+            checkpoints.save_weights(self.folder / LAST, self.model, position.update, run)
+            path = checkpoints.save_state(self.folder, self.model, self.optimizer, position, run)
             self._emit(events.Saved, str(path))
-        self.world.all_reduce_max([0.0])  # waits for rank 0
+        self.world.all_reduce([0.0], "max")  # waits for rank 0
         self._pause(began)
 
     def _finish(self, reason: str) -> Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
         position, ended_before = self.position, self.position.finished is not None
-        self._count()
         self._report(Progressed)
         self._report(Underway)
         if self._stop is None and not ended_before and position.validated != position.update:
@@ -450,7 +438,7 @@ class Trainer:
 
     def _report(self, kind: type[Figures]) -> None:
         """Reports the means since the last event of this kind, unless all updates since then were left out."""
-        at, meter = self.position, next(meter for meter in self._meters if meter.kind is kind)
+        at, meter = self.position, self._meters[kind]
         if not meter.updates:
             return
         means = meter.means(self.world)
@@ -468,12 +456,12 @@ class Trainer:
 
     def _pause(self, began: float) -> None:
         """Excludes the time since `began`, of a validation or of a checkpoint, from the rates of the meters."""
-        for meter in self._meters:
+        for meter in self._meters.values():
             meter.paused += time.perf_counter() - began
 
     def _pace(self) -> float:
         """The seconds per update of this run, with the validations and checkpoints between the updates; 0 = unknown."""
-        return (self.position.seconds - self._measured_from) / max(1, self._updates_done - 1)
+        return (self.position.seconds - self._began_at) / self._updates_done if self._updates_done else 0.0
 
     def _done(self) -> float:
         return self.budget.done(self.position.update, self._epochs(), self.position.seconds)
@@ -485,10 +473,9 @@ class Trainer:
     def _when(self) -> tuple[int, float, float]:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
-    def _emit(self, kind: type[Event], *values: Any, update: int | None = None, **named: Any) -> None:
-        """Publishes an event at the present update, or at an earlier one."""
-        now = self._when()
-        self._publish(kind(now[0] if update is None else update, *now[1:], *values, **named))
+    def _emit(self, kind: type[Event], *values: Any, **named: Any) -> None:
+        """Publishes an event at the present update."""
+        self._publish(kind(*self._when(), *values, **named))
 
     def _publish(self, event: Event) -> None:
         if self._log is not None and event.recorded:
@@ -500,9 +487,7 @@ class Trainer:
 class Meter:
     """Sums over the updates since the last report; the losses stay on their device until the report."""
 
-    def __init__(self, kind: type[Figures]) -> None:
-        """`kind` is the event that reports the means."""
-        self.kind = kind
+    def __init__(self) -> None:
         self._reset()
 
     def _reset(self) -> None:
@@ -529,7 +514,7 @@ class Meter:
         """The means over all processes, by the names of `Figures`; starts again at zero."""
         spent = max(1e-9, time.perf_counter() - self._started - self.paused)
         sums = [0.0] if self._sums is None else self._sums.reshape(-1).tolist()
-        totals = world.all_reduce_sum([*(*sums, 0.0)[:2], *self._counts])
+        totals = world.all_reduce([*(*sums, 0.0)[:2], *self._counts], "sum")
         nll, guided, source_words, words, linked, positions, sentences = totals
         means = {
             "loss": nll / words,

@@ -9,8 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, Indices
+from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
@@ -31,17 +30,14 @@ def guidance(weights: Tensor, guide: Tensor) -> Tensor:
     return -(weights.clamp_min(LEAST).log() * shares.to(weights.dtype)).sum()
 
 
+@dataclass(frozen=True)
 class BatchLoss:
     """The loss of a model over a batch, and with a guide the loss of its attention weights."""
 
-    def __init__(
-        self,
-        model: TranslationModel,
-        label_smoothing: float,
-        guided_weight: float = 0.0,
-        dtype: torch.dtype | None = None,
-    ) -> None:
-        self.model, self.label_smoothing, self.guided_weight, self.dtype = model, label_smoothing, guided_weight, dtype
+    model: TranslationModel
+    label_smoothing: float
+    guided_weight: float = 0.0
+    dtype: torch.dtype | None = None
 
     def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
         """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
@@ -67,56 +63,24 @@ def add_gradient(loss: Objective, device: torch.device, batch: Batch, weight: fl
     return sums.detach()
 
 
-@dataclass(frozen=True)
-class MinibatchGroup:
-    """The minibatches of one update, as indices of pairs, with the counts of their union."""
-
-    plan: Sequence[Indices]
-    words: int  # target words, `</s>` counted
-    sentences: int
-
-
-def cut_groups(pairs: Split, plan: Sequence[Indices], size: int) -> Iterator[MinibatchGroup]:
-    """Groups of `size` minibatches; the last group has the rest. The counts need only the lengths of the pairs."""
-    for start in range(0, len(plan), size):
-        part = plan[start : start + size]
-        words = sum(int(pairs.target_lengths[indices].sum()) + len(indices) for indices in part)
-        yield MinibatchGroup(part, words, sum(map(len, part)))
-
-
-class UpdateOutcome:
-    """An update, and the norm of its gradient, which a GPU copies to the host later; reading `norm` waits for it."""
-
-    def __init__(self, group: MinibatchGroup, minibatches: Sequence[tuple[Batch, Tensor]], norm: Tensor) -> None:
-        """`minibatches` are those of this process, each with the sums of its loss."""
-        self.group, self.minibatches, self._norm, self._copied = group, minibatches, norm, None
-        if norm.is_cuda:
-            self._norm = torch.empty(norm.shape, dtype=norm.dtype, pin_memory=True).copy_(norm, non_blocking=True)
-            self._copied = torch.cuda.Event()
-            self._copied.record()
-
-    @property
-    def norm(self) -> float:
-        """The norm before clipping; if it is not finite, the update changed nothing."""
-        if self._copied is not None:
-            self._copied.synchronize()
-        return float(self._norm)
-
-
 class Updater:
-    """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would."""
+    """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would.
+
+    A group is a part of a plan: each of its minibatches is an array of the indices of `pairs`.
+    """
 
     def __init__(
         self,
         model: TranslationModel,
         optimizer: Optimizer,
         config: TrainingConfig,
+        pairs: Split,
         world: World,
         notice: Callable[[str], None],
         dtype: torch.dtype | None = None,
     ) -> None:
         """`notice` is called with one line if training is slower than it could be."""
-        self._optimizer, self._config, self._world = optimizer, config, world
+        self._optimizer, self._config, self._pairs, self._world = optimizer, config, pairs, world
         self._parameters = list(model.parameters())
         loss = BatchLoss(model, config.label_smoothing, config.guided_weight, dtype)
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
@@ -130,16 +94,23 @@ class Updater:
         """
         return filter(len, map(self._world.share, plan))
 
-    def update(self, group: MinibatchGroup, batches: Iterator[Batch], rate: float) -> UpdateOutcome:
-        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite."""
-        minibatches = self.gradient(group, batches)
-        return UpdateOutcome(group, minibatches, descend(self._optimizer, rate, self._config.clip_norm))
+    def update(
+        self, group: Sequence[Indices], batches: Iterator[Batch], rate: float
+    ) -> tuple[float, Sequence[tuple[Batch, Tensor]]]:
+        """Makes an update with the next minibatches, those of the group, unless its gradient is not finite.
 
-    def gradient(self, group: MinibatchGroup, batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
+        Returns the norm of the gradient before clipping, and the minibatches of this process with their sums.
+        """
+        minibatches = self.gradient(group, batches)
+        norm = descend(self._optimizer, rate, self._config.clip_norm)
+        return float(norm), minibatches  # a GPU has the whole update to do when the host waits for the norm
+
+    def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""
-        counts = {"sentences": group.sentences, "tokens": group.words, "sum": 1}
-        weight = 1 / counts[self._config.loss_normalization]
-        own = sum(len(indices) > self._world.rank for indices in group.plan)  # minibatches with rows for this process
+        sentences = sum(map(len, group))
+        words = sentences + sum(int(self._pairs.target_lengths[indices].sum()) for indices in group)  # with `</s>`
+        weight = 1 / {"sentences": sentences, "tokens": words, "sum": 1}[self._config.loss_normalization]
+        own = sum(len(indices) > self._world.rank for indices in group)  # minibatches with rows for this process
         minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, own)]
         if self._world.size > 1:
             self._world.reduce_gradients(self._parameters)

@@ -10,15 +10,14 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import BatchPolicy, CopyIds, Ids, Indices, eligible, load_batches, make_source, plan_epoch
+from nmtalign.core.model import Ids, Indices, TranslationModel, make_source
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.errors import Abandoned, abandoned_if
 from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
-from nmtalign.search.beam_search import SearchOptions, beam_search
-from nmtalign.search.scorer import ModelScorer
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.text.vocabulary import pair_ids
+from nmtalign.text.tokenizer import pair_ids
 from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
@@ -107,7 +106,7 @@ class Validator:
         share = len(dev) / (len(dev) + AS_SLOW * count)  # of the loss in the work
         self._progress(0.0)
         self._model.eval()
-        nll, words, sentences = self._world.all_reduce_sum(self._loss(share))
+        nll, words, sentences = self._world.all_reduce(self._loss(share), "sum")
         # A model that has diverged has no best word; the training loop notices this itself.
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
@@ -127,8 +126,8 @@ class Validator:
         Raises Abandoned in all of them if one was asked to stop. They may have different numbers of parts.
         """
         rest = iter(parts)
-        for number in range(int(self._world.all_reduce_max([count])[0]) + 1):
-            if self._world.all_reduce_max([self._asked()])[0]:
+        for number in range(int(self._world.all_reduce([count], "max")[0]) + 1):
+            if self._world.all_reduce([self._asked()], "max")[0]:
                 raise Abandoned
             if number < count:
                 yield next(rest)

@@ -19,13 +19,12 @@ import shutil
 import stat
 import sys
 import time
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, NoReturn
+from typing import Any, BinaryIO, Literal, NoReturn, cast
 
 import numpy as np
 
@@ -47,7 +46,7 @@ from nmtalign.files import (
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.direction import InputCheck
+from nmtalign.text.languages import InputCheck
 from nmtalign.text.lines import (
     STDIN,
     Shard,
@@ -60,12 +59,10 @@ from nmtalign.text.lines import (
     reading,
     shown,
 )
-from nmtalign.text.tokenizer import Subwords, Tokenizers
-from nmtalign.text.vocabulary import lexicon_file
+from nmtalign.text.tokenizer import Subwords, Tokenizers, lexicon_file
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 
-_BUG = "this is a bug of nmtalign"
 _BLOCK = 1 << 20  # bytes
 _MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
@@ -337,13 +334,11 @@ class FileTranslation:
                 source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    if entry.alignment is None:
-                        raise NmtalignError(f"the search kept no weights; {_BUG}")
                     target_index = tokenizers.target.word_index(entry.tokens)
                     writer.append(
                         source_words,
                         tokenizers.target.words(entry.tokens),
-                        merge_pieces(entry.alignment, source_index, target_index),
+                        merge_pieces(cast(Array, entry.alignment), source_index, target_index),  # it has attention
                         entry.log_prob if source else math.nan,
                         number,
                         token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index)
@@ -358,13 +353,11 @@ class FileTranslation:
     def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
         """The lines that are left, in order and without a gap, with their translations and the text to write."""
         output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
-        read = deque[InputRequest]()
 
         def requests() -> Iterator[InputRequest]:
             count = 0
             for count, request in enumerate(self._inputs, 1):
                 if count > self.done:
-                    read.append(request)
                     yield request
             if count < self.done:
                 raise InputError(
@@ -372,11 +365,8 @@ class FileTranslation:
                     "belongs to it, or leave out --resume to start again"
                 )
 
-        available = self._inputs.at_hand
-        for translation in translator.translate_numbered(requests(), first + self.done, available):
-            request = read.popleft() if read else None
-            if request is None or translation.request is not request:
-                raise NmtalignError(f"line {self.lines + self.done + 1} of the input has no translation; {_BUG}")
+        for translation in translator.translate_numbered(requests(), first + self.done, self._inputs.at_hand):
+            request = cast(InputRequest, translation.request)
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
             if translation.pieces > translation.sentences:
@@ -387,8 +377,6 @@ class FileTranslation:
                     f"translated in {translation.pieces} pieces"
                 )
             yield request, translation, output.lines(request.index, translation).encode()
-        if read:
-            raise NmtalignError(f"{len(read)} lines were read, but not translated; {_BUG}")
 
 
 class ResumableOutput(PartialFile):

@@ -19,8 +19,7 @@ from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import count_unspaced, has_no_spaces
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]

@@ -6,24 +6,22 @@ import re
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, BinaryIO
 
-import numpy as np
 import torch
 
-from nmtalign.core.devices import in_halves
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
+from nmtalign.core.numerics import in_halves
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.search.beam_search import Array
-from nmtalign.search.scorer import force
+from nmtalign.search.beam_search import force
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.direction import check_pairs
+from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import SpacedWords
-from nmtalign.text.vocabulary import EOS, UNK_ID
+from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
 from nmtalign.translating.file_translation import are_files, fixed, one_line
 from nmtalign.translating.translator import Translator, Workers, windows
 
@@ -59,28 +57,7 @@ class ScoredPair:
         return not (self.source_tokens or self.target_tokens)
 
 
-@dataclass(frozen=True)
-class _TokenizedPair:
-    """A pair of lines; the ids are without `</s>`."""
-
-    number: int
-    texts: Pair
-    tokens: tuple[tuple[str, ...], tuple[str, ...]]
-    source: Sequence[int]
-    target: Sequence[int]
-    copies: Sequence[int]  # of a copying model
-
-    def scored(self, log_probs: Array, score: float) -> ScoredPair:
-        """The result, given the log-probabilities (Ty + 1,) of the target tokens and `</s>`."""
-        unknown = list(self.source).count(UNK_ID), list(self.target).count(UNK_ID)
-        token_log_probs = tuple(log_probs.tolist())
-        return ScoredPair(
-            self.number, *self.texts, *self.tokens, *unknown, float(log_probs.sum()), score, token_log_probs
-        )
-
-    def too_much(self) -> str:
-        sizes = f"{len(self.source)} and {len(self.target)} tokens"
-        return f"line {self.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
+_Ids = tuple[Sequence[int], Sequence[int], Sequence[int]]  # source, target and copied ids without `</s>`
 
 
 def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool = False) -> Iterator[ScoredPair]:
@@ -95,59 +72,56 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
     loaded, available, numbers = translator.loaded, available or isinstance(pairs, Sequence), itertools.count()
-    tokenizers = (
-        [SpacedWords()] * 2 if translator.config.tokenized else (loaded.tokenizers.source, loaded.tokenizers.target)
-    )
-    sides = list(zip((loaded.source_vocabulary, loaded.target_vocabulary), tokenizers, strict=True))
+    sides = (loaded.source_vocabulary, loaded.tokenizers.source), (loaded.target_vocabulary, loaded.tokenizers.target)
+    split = [SpacedWords().tokenize if translator.config.tokenized else side.tokenize for _, side in sides]
     limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
-
-    def read(texts: Pair) -> _TokenizedPair:
-        source, target = (
-            tuple(words.known_tokens(text, side.tokenize)) for text, (words, side) in zip(texts, sides, strict=True)
-        )
-        return _TokenizedPair(next(numbers), texts, (source, target), *loaded.ids(source, target))
-
-    def force_all(batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
-        return in_halves(lambda part: _force(translator, part), batch, _TokenizedPair.too_much)
-
-    def window(lines: Sequence[Pair]) -> Iterator[ScoredPair]:
-        """Starts the work on a window at once; the iterator then waits for its results."""
-        tokenized = [read(texts) for texts in lines]
-        with_tokens = [pair for pair in tokenized if any(pair.tokens)]
-        lengths = [max(len(pair.source), len(pair.target)) + 1 for pair in with_tokens]
-        forced = workers.run(force_all, with_tokens, lengths, limits)
-        return (next(forced) if any(pair.tokens) else pair.scored(np.zeros(1), 0.0) for pair in tokenized)
-
     words = limits.words * _WINDOW_BATCHES
-    with Workers(loaded.device, available, translator.config.threads) as workers:
-        cut = windows(
-            checked_pairs(pairs),
-            max(1, words // 4),
-            words * _PAIR_CHARACTERS,
-            lambda pair: sum(map(len, pair)),
-            available,
+
+    def read(texts: Pair) -> tuple[ScoredPair, Sequence[tuple[ScoredPair, _Ids]]]:
+        source, target = (
+            tuple(words.known_tokens(text, tokenize))
+            for text, (words, _), tokenize in zip(texts, sides, split, strict=True)
         )
-        for results in workers.read_ahead(map(window, cut)):
-            yield from results
+        ids = loaded.ids(source, target)
+        unknown, missing = (list(side).count(UNK_ID) for side in ids[:2])
+        pair = ScoredPair(next(numbers), *texts, source, target, unknown, missing, 0.0, 0.0, (0.0,))
+        return pair, [] if pair.blank else [(pair, ids)]
+
+    def work(batch: Sequence[tuple[ScoredPair, _Ids]]) -> list[ScoredPair]:
+        return in_halves(partial(_force, translator), batch, _too_much)
+
+    with Workers(loaded.device, available, translator.config.threads) as workers:
+        characters = words * _PAIR_CHARACTERS
+        cut = windows(checked_pairs(pairs), max(1, words // 4), characters, lambda pair: sum(map(len, pair)), available)
+        for pair, scored in workers.in_windows(cut, read, work, lambda one: max(map(len, one[1][:2])) + 1, limits):
+            yield scored[0] if scored else pair
+
+
+def _too_much(one: tuple[ScoredPair, _Ids]) -> str:
+    pair, (source, target, _) = one
+    sizes = f"{len(source)} and {len(target)} tokens"
+    return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
 @torch.inference_mode()
-def _force(translator: Translator, batch: Sequence[_TokenizedPair]) -> list[ScoredPair]:
+def _force(translator: Translator, batch: Sequence[tuple[ScoredPair, _Ids]]) -> list[ScoredPair]:
     """Forces the targets of a batch, sorted by decreasing length for `force`."""
-    order = sorted(range(len(batch)), key=lambda place: -len(batch[place].target))
-    pairs, device = [batch[place] for place in order], translator.loaded.device
-    source, mask = (part.to(device) for part in make_source([pair.source for pair in pairs]))
-    target, _ = (part.to(device) for part in make_source([pair.target for pair in pairs]))
-    copies = None
-    if translator.loaded.model.config.copy:  # also for sources without any token, which consist of `</s>`
-        copies = make_source([pair.copies for pair in pairs])[0].to(device)
-    lengths = [len(pair.target) + 1 for pair in pairs]
-    log_probs, coverage = force(translator.scorer, source, mask, target, lengths, copies)
-    scored: dict[int, ScoredPair] = {}
-    for row, (place, pair) in enumerate(zip(order, pairs, strict=True)):
-        gains = log_probs[row, : len(pair.target) + 1]
-        covered = None if coverage is None else coverage[row, : len(pair.source)]
-        scored[place] = pair.scored(gains, translator.scoring.score(float(gains.sum()), len(gains), covered))
+    order = sorted(range(len(batch)), key=lambda place: -len(batch[place][1][1]))
+    sources, targets, copied = zip(*(batch[place][1] for place in order), strict=True)
+    device = translator.loaded.device
+    source, mask = (part.to(device) for part in make_source(sources))
+    target = make_source(targets)[0].to(device)
+    # A copying model also copies from sources without any token, which consist of `</s>`.
+    copies = make_source(copied)[0].to(device) if translator.loaded.model.config.copy else None
+    log_probs, coverage = force(translator.scorer, source, mask, target, [len(ids) + 1 for ids in targets], copies)
+    scored = dict[int, ScoredPair]()
+    for row, place in enumerate(order):
+        gains = log_probs[row, : len(targets[row]) + 1]
+        covered = None if coverage is None else coverage[row, : len(sources[row])]
+        score = translator.scoring.score(float(gains.sum()), len(gains), covered)
+        scored[place] = replace(
+            batch[place][0], log_prob=float(gains.sum()), score=score, token_log_probs=tuple(gains.tolist())
+        )
     return [scored[place] for place in range(len(batch))]
 
 

@@ -5,10 +5,12 @@ sorted by length into batches, which several threads search at the same time. Th
 are joined, and its tokens become text.
 """
 
+import contextlib
 import dataclasses
 import itertools
 import json
 import math
+import queue
 import threading
 import time
 from collections import deque
@@ -25,24 +27,32 @@ import numpy as np
 import psutil
 import torch
 
-from nmtalign.core.devices import in_halves, inference_precision, precision_notices, using_threads
 from nmtalign.core.inference import Inference
-from nmtalign.core.int8 import in_int8
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
+from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
 from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
-from nmtalign.search.beam_search import Array, Hypothesis, Scoring, SearchOptions, beam_search
+from nmtalign.search.beam_search import (
+    Array,
+    Ensemble,
+    Hypothesis,
+    ModelScorer,
+    Scorer,
+    Scoring,
+    SearchOptions,
+    beam_search,
+)
 from nmtalign.search.candidates import CandidateLists, Candidates
 from nmtalign.search.phrases import Phrases, phrase_search
 from nmtalign.search.sampling import Draws, sample
-from nmtalign.search.scorer import Ensemble, ModelScorer, Scorer
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
     Layer,
     SettingError,
     byte_count,
+    check_keys,
     field_names,
     naming,
     resolve,
@@ -50,15 +60,15 @@ from nmtalign.settings.definition import (
     with_implied,
 )
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.settings.workspace import check_keys
 from nmtalign.text.sentences import separator
-from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TextBytes
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
+S = TypeVar("S")
 T = TypeVar("T")
 R = TypeVar("R")
+Line = TypeVar("Line")
 
 _WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
 _WORD_CHARACTERS = 6
@@ -295,25 +305,21 @@ class Translator:
         Lines that are `available` without waiting, such as those of a file, are read in large windows.
         """
         words, used, numbers = self._limits.words * _WINDOW_BATCHES, 0, itertools.count(first)
-        at_hand = available or isinstance(lines, Sequence)
-        with Workers(self.loaded.device, at_hand, self.config.threads) as workers:
-            read = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
-            started = (
-                self._window([self._reader.read(next(numbers), line) for line in window], workers) for window in read
-            )
-            for translations in workers.read_ahead(started):
-                for translation in translations:
-                    yield translation
-                    used += len(translation.source_tokens) + 1
+
+        def read(request: str | Request) -> tuple[TokenizedLine, Sequence[Piece]]:
+            line = self._reader.read(next(numbers), request)
+            return line, line.pieces
+
+        with Workers(self.loaded.device, available or isinstance(lines, Sequence), self.config.threads) as workers:
+            cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
+            for line, found in workers.in_windows(
+                cut, read, self.search, lambda piece: len(piece.source) + 1, self._limits
+            ):
+                yield self._translation(line, found)
+                used += len(line.tokens) + 1
                 if used >= self._limits.words:  # rarely, so that allocating the memory again costs little
                     return_memory()
                     used = 0
-
-    def _window(self, lines: Sequence[TokenizedLine], workers: "Workers") -> Iterator[Translation]:
-        """Starts the search of a window at once; the iterator then waits for its translations."""
-        pieces = [piece for line in lines for piece in line.pieces]
-        found = workers.run(self.search, pieces, [len(piece.source) + 1 for piece in pieces], self._limits)
-        return (self._translation(line, list(islice(found, len(line.pieces)))) for line in lines)
 
     def search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
         """The hypotheses of each piece, best first, or samples in the order in which they were drawn.
@@ -569,110 +575,84 @@ def _join_weights(parts: Sequence[Array]) -> Array:
 
 _PATIENCE = 0.003  # seconds to wait for the next line of a burst; a single line is delayed by no more than this
 _LIMIT = 0.03  # seconds after which the first line of a burst is translated, even if more lines arrive
+_READ_AHEAD = 1000  # lines
 _PARTS = (8, 4, 2)  # the first window is 1/8 of a full one, so that results appear soon; the next ones are larger
 
 
 def windows(
-    lines: Iterable[T], count: int, characters: int, size: Callable[[T], int], available: bool = False
+    lines: Iterable[T], count: int, characters: float, size: Callable[[T], float], available: bool = False
 ) -> Iterator[list[T]]:
     """Cuts lines into windows of 1 to `count` lines; a window ends with the line that brings it to `characters`.
 
     `size` gives the number of characters of a line. A sequence is cut into full windows. So are lines that are
     `available` without waiting, such as those of a file, but the first windows are smaller. Any other iterable is read
-    by a separate thread, at most one window ahead; a window contains the lines that are ready: it waits for its first
-    line and hardly for others. An error of the iterable is raised here, after the lines before it.
+    by a separate thread; a window contains the lines that are ready: it waits for its first line and hardly for others.
+    An error of the iterable is raised here, after the lines before it.
     """
     parts = itertools.chain(() if isinstance(lines, Sequence) else _PARTS, itertools.repeat(1))
-    limits = ((-(-count // part), -(-characters // part)) for part in parts)
-    if available or isinstance(lines, Sequence):
-        yield from _full_windows(lines, limits, size)
-        return
-    reader = _LineReader(lines, count, characters, size)
+    iterator, reader = iter(lines), None
+    if not (available or isinstance(lines, Sequence)):
+        reader = _LineReader(iterator, min(count, _READ_AHEAD))
+    error: Exception | None = None
     try:
-        while window := reader.take(*next(limits)):
-            yield window
+        for part in parts:
+            window, total, deadline = list[T](), 0.0, math.inf
+            try:
+                while len(window) < -(-count // part) and total < -(-characters // part):
+                    patience = max(0, min(_PATIENCE, deadline - time.monotonic())) if window else None
+                    window.append(reader.take(patience) if reader else next(iterator))
+                    total += size(window[-1])
+                    deadline = min(deadline, time.monotonic() + _LIMIT)
+            except queue.Empty:
+                pass
+            except Exception as ended:
+                error = ended
+            if window:
+                yield window
+            if isinstance(error, StopIteration):
+                return
+            if error is not None:
+                raise error
     finally:
-        reader.close()
-    if reader.failure is not None:
-        raise reader.failure
-
-
-def _full_windows(lines: Iterable[T], limits: Iterator[tuple[int, int]], size: Callable[[T], int]) -> Iterator[list[T]]:
-    source, failure = iter(lines), None
-    while failure is None:
-        count, characters = next(limits)
-        window, total = list[T](), 0
-        try:
-            while len(window) < count and total < characters:
-                window.append(next(source))
-                total += size(window[-1])
-        except Exception as error:
-            failure = error
-        if window:
-            yield window
-    if not isinstance(failure, StopIteration):
-        raise failure
+        if reader is not None:
+            reader.close()
 
 
 class _LineReader(Generic[T]):
-    """Reads lines in a separate thread, at most one window ahead of the thread that takes them.
+    """Reads lines in a separate thread, at most `count` lines ahead of the thread that takes them.
 
     It is a daemon thread, since it may wait for its next line forever.
     """
 
-    def __init__(self, lines: Iterable[T], count: int, characters: int, size: Callable[[T], int]) -> None:
-        self.failure: Exception | None = None  # the error that ended the reading
-        self._limits = count, characters
-        self._lines, self._total = deque[tuple[T, int]](), 0
-        self._ended = False
-        self._changed = threading.Condition()
-        threading.Thread(target=self._read, args=(lines, size), name="nmtalign-input", daemon=True).start()
+    def __init__(self, lines: Iterator[T], count: int) -> None:
+        self._queue: queue.Queue[Any] = queue.Queue(count)  # (line, None), and (None, error) at the end
+        self._closed = False
+        threading.Thread(target=self._read, args=(lines,), name="nmtalign-input", daemon=True).start()
 
-    def take(self, count: int, characters: int) -> list[T]:
-        """A window: waits for its first line, and for others only while they keep arriving; empty at the end."""
-        with self._changed:
-            self._changed.wait_for(lambda: self._lines or self._ended)
-            deadline = time.monotonic() + _LIMIT
-            while not (self._full(count, characters) or self._ended):
-                patience = min(_PATIENCE, deadline - time.monotonic())
-                if patience <= 0 or not self._changed.wait(patience):
-                    break
-            window, total = list[T](), 0
-            while self._lines and len(window) < count and total < characters:
-                line, size = self._lines.popleft()
-                window.append(line)
-                total += size
-            self._total -= total
-            self._changed.notify_all()
-        return window
+    def take(self, patience: float | None) -> T:
+        """The next line; raises queue.Empty after this number of seconds, and the error that ended the reading."""
+        line, error = self._queue.get(timeout=patience)
+        if error is not None:
+            raise error
+        return line  # type: ignore[no-any-return]
 
     def close(self) -> None:
         """Takes no more lines, so that the reading ends."""
-        with self._changed:
-            self._ended = True
-            self._lines.clear()
-            self._changed.notify_all()
+        self._closed = True
+        with contextlib.suppress(queue.Empty):
+            while True:
+                self._queue.get_nowait()
 
-    def _read(self, lines: Iterable[T], size: Callable[[T], int]) -> None:
-        failure = None
+    def _read(self, lines: Iterator[T]) -> None:
+        error: Exception = StopIteration()
         try:
             for line in lines:
-                characters = size(line)
-                with self._changed:
-                    self._changed.wait_for(lambda: self._ended or not self._full(*self._limits))
-                    if self._ended:
-                        return
-                    self._lines.append((line, characters))
-                    self._total += characters
-                    self._changed.notify_all()
-        except Exception as error:
-            failure = error
-        with self._changed:
-            self.failure, self._ended = failure, True
-            self._changed.notify_all()
-
-    def _full(self, count: int, characters: int) -> bool:
-        return len(self._lines) >= count or self._total >= characters
+                self._queue.put((line, None))
+                if self._closed:
+                    return
+        except Exception as failure:
+            error = failure
+        self._queue.put((None, error))
 
 
 # Batches: which pieces are searched together, and the threads that search several batches at the same time.
@@ -833,21 +813,37 @@ class Workers:
         with using_threads(self._threads):
             return work(batch)
 
-    def read_ahead(self, windows: Iterable[Iterator[T]]) -> Iterator[Iterator[T]]:
-        """The windows in order; with `ahead`, the work on the next window begins before this one is finished.
+    def in_windows(
+        self,
+        windows: Iterable[Sequence[S]],
+        read: Callable[[S], tuple[Line, Sequence[T]]],
+        work: Callable[[list[T]], list[R]],
+        length: Callable[[T], int],
+        limits: BatchLimits,
+    ) -> Iterator[tuple[Line, list[R]]]:
+        """Yields each line with the results of its pieces; `read` makes a line and its pieces of an input.
 
-        An error that ends the reading is raised after the windows that were read before it.
+        With `ahead`, the work on the next window begins before this one is finished. An error that ends the reading is
+        raised after the windows that were read before it.
         """
-        waiting: deque[Iterator[T]] = deque()
-        try:
-            for window in windows:
-                waiting.append(window)
-                if not self._ahead or len(waiting) > 1:
-                    yield waiting.popleft()
-        except Exception:
-            yield from waiting
-            raise
-        yield from waiting
+
+        def start(window: Sequence[S]) -> Iterator[tuple[Line, list[R]]]:
+            lines = [read(each) for each in window]
+            pieces = [piece for _, own in lines for piece in own]
+            results = self.run(work, pieces, list(map(length, pieces)), limits)
+            return ((line, list(itertools.islice(results, len(own)))) for line, own in lines)
+
+        waiting, source, error = deque[Iterator[tuple[Line, list[R]]]](), iter(windows), None
+        while error is None:
+            try:
+                waiting.append(start(next(source)))
+            except Exception as ended:
+                error = ended
+            if waiting and (error is not None or not self._ahead or len(waiting) > 1):
+                yield from waiting.popleft()
+        yield from itertools.chain(*waiting)
+        if not isinstance(error, StopIteration):
+            raise error
 
 
 # The confidence: the quality that a model's translation of a line probably has.

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.text.vocabulary import UNK_ID, read_entries
+from nmtalign.text.tokenizer import UNK_ID, read_entries
 
 Weights = npt.NDArray[np.float32]
 

@@ -5,9 +5,9 @@ deflate) and written in base64.
 
 | block   | content                                                                                            |
 |---------|----------------------------------------------------------------------------------------------------|
-| words   | JSON, a list per column: `id` sentence, `rank`, `model`, `end` (1 if weights have the row and the  |
-|         | column of `</s>`), `log_prob`, `aer` (null without gold links), `source` and `target` (the words,  |
-|         | each followed by a line feed), `links`, `sure` and `possible` (flat: i, j, i, j ...)               |
+| words   | JSON, a list per column: `id` sentence, `rank`, `model`, `log_prob`, `aer` (null without gold      |
+|         | links), `source` and `target` (the words, each followed by a line feed), `links`, `sure` and       |
+|         | `possible` (flat: i, j, i, j ...)                                                                  |
 | weights | the matrices, one byte per weight, row by row; those of more than `MAX_CELLS` weights are left out |
 
 A byte b stands for the weight b / 255. The browser unpacks all words when it opens the page, so that they can be
@@ -181,7 +181,6 @@ def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tup
         "id": [record.sentence_id for record in records],
         "rank": [record.rank for record in records],
         "model": [model for model, _ in block],
-        "end": [int(record.end) for record in records],
         "log_prob": [round(value, 3) if np.isfinite(value := record.log_prob) else None for record in records],
         "aer": [
             None if pair is None else round(count_links(record.hard_links, pair).rates().aer, 4)

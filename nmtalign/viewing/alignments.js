@@ -22,7 +22,7 @@ function addBlock(columns, block) {
     for (const [name, values] of Object.entries(columns)) entry[name] = values[row];
     entry.words = { source: wordsOf(entry.source), target: wordsOf(entry.target) };
     entry.text = fold(`${entry.source}${entry.target}`).replaceAll("\n", " ");
-    entry.size = (entry.words.source.length + entry.end) * (entry.words.target.length + entry.end);
+    entry.size = (entry.words.source.length + 1) * (entry.words.target.length + 1);
     if (entry.size > about.largest) entry.size = 0;
     offset += entry.size;
     if (sentences.at(-1)?.[0].id === id) sentences.at(-1).push(entry);
@@ -105,16 +105,16 @@ async function pane(model, entries) {
 }
 
 async function alignment(entry) {
-  const tail = entry.end ? ["</s>"] : [], { source, target } = entry.words;
+  const { source, target } = entry.words;
   const facts = [`${source.length} source and ${target.length} target words`, `${entry.links.length / 2} links`];
   if (entry.log_prob !== null) facts.push(`log-probability ${fixed(entry.log_prob)}`);
   if (entry.aer !== null) facts.push(`AER ${fixed(entry.aer)}`);
   const parts = [make("p", { class: "quiet" }, facts.join(" · "))];
   if (!source.length || !target.length) return [...parts, "There is nothing to draw: one side has no words."];
   if (!entry.size) return [...parts, "This pair is too long for a heat map."];
-  const cells = await weightsOf(entry), words = [...source, ...tail];
+  const cells = await weightsOf(entry), words = [...source, "</s>"];
   const marks = { links: pairsOf(entry.links), sure: pairsOf(entry.sure), possible: pairsOf(entry.possible) };
-  return [...parts, attention(words, [...target, ...tail], (t, s) => cells[t * words.length + s] / 255, marks)];
+  return [...parts, attention(words, [...target, "</s>"], (t, s) => cells[t * words.length + s] / 255, marks)];
 }
 
 /* The sentence before or after in the list as it is ordered. */

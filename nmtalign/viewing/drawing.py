@@ -31,50 +31,32 @@ def draw_inputs(
 
     Returns the text for the terminal, "" if an output is written.
     """
-    if output is not None:
-        check_output(output)
+    if output and (output.suffix.lower().removeprefix(".") not in ("html", *FORMATS) or output.is_dir()):
+        raise UsageError(f"{output}: give the name of a file that ends in .html, .png, .svg or .pdf")
     models = {path.is_dir() or path.suffix == Path(LOG).suffix for _, path in files}
     if len(models) > 1:
         raise UsageError("alignment files and models are drawn differently; give either files or models")
     width = config.width or shutil.get_terminal_size().columns
-    if models == {False}:
-        return _draw_alignments(files, output, config, sentence, gold, title, width, colour, notify)
-    if sentence or gold or title:
-        raise UsageError(f"{files[0][1]}: a model has learning curves; leave out --sentence, --gold and --title")
-    curves, names = [read_curves(path) for _, path in files], [name for name, _ in files]
-    if output is None:
-        return render_curves(curves, names, width, config.x, colour)
-    if output.suffix.lower() == PAGE:
-        raise UsageError(f"{output}: learning curves are a figure: give a name that ends in .png, .svg or .pdf")
-    for note in (*draw_curves(curves, names, output, config.x), f"wrote {output}"):
-        notify(note)
-    return ""
+    page = output is not None and output.suffix.lower() == PAGE
+    if models == {True}:
+        if sentence or gold or title:
+            raise UsageError(f"{files[0][1]}: a model has learning curves; leave out --sentence, --gold and --title")
+        if page:
+            raise UsageError(f"{output}: learning curves are a figure: give a name that ends in .png, .svg or .pdf")
+        curves, names = [read_curves(path) for _, path in files], [name for name, _ in files]
+        if output is None:
+            return render_curves(curves, names, width, config.x, colour)
+        for note in (*draw_curves(curves, names, output, config.x), f"wrote {output}"):
+            notify(note)
+        return ""
 
-
-def check_output(output: Path) -> None:
-    """Raises UsageError for a name whose ending does not say what to write."""
-    if output.suffix.lower().removeprefix(".") not in ("html", *FORMATS) or output.is_dir():
-        raise UsageError(f"{output}: give the name of a file that ends in .html, .png, .svg or .pdf")
-
-
-def _draw_alignments(
-    files: Sequence[tuple[str, Path]],
-    output: Path | None,
-    config: ViewConfig,
-    sentence: str,
-    gold: Path | None,
-    title: str,
-    width: int,
-    colour: bool,
-    notify: Callable[[str], None],
-) -> str:
     from nmtalign.alignment.link_files import read_links
     from nmtalign.viewing.alignment_page import parse_numbers, write_page
     from nmtalign.viewing.heatmap import draw, legend, read_panels, render_text
 
     numbers = parse_numbers(sentence)
     links = read_links(gold, "gold", config.gold_base, config.reverse_gold) if gold else None
-    if output and output.suffix.lower() == PAGE:
+    if output and page:
         limit = _LIMIT if config.limit is None else config.limit
         summary = write_page(files, output, title=title, numbers=numbers, limit=limit, gold=links)
         if not summary.complete:
@@ -86,9 +68,8 @@ def _draw_alignments(
     across = len(files)
     if output:
         panels = [replace(panels[0], caption=title)] if len(panels) == 1 else panels
-        for note in draw(panels, output, across=across if across > 1 else None, end=config.end):
+        for note in (*draw(panels, output, across=across if across > 1 else None, end=config.end), f"wrote {output}"):
             notify(note)
-        notify(f"wrote {output}")
         return ""
     rows = [panels[start : start + across] for start in range(0, len(panels), across)]
     text = "\n".join(render_text(row, width, end=config.end, colour=colour) for row in rows)

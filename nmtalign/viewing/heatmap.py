@@ -25,8 +25,7 @@ from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib, save, usual_settings
 from nmtalign.text.text_table import cut
-from nmtalign.text.tokenizer import letters_of
-from nmtalign.text.vocabulary import EOS
+from nmtalign.text.tokenizer import EOS, letters_of
 
 _CELL = 0.22  # inches
 _SIDE = 40.0  # largest side in inches; cells and letters of larger pictures shrink
@@ -62,13 +61,8 @@ class Panel:
         return f"nothing to draw: {len(self.record.source)} source words, {len(self.record.target)} target words"
 
     def labels(self, *, end: bool = True) -> tuple[list[str], list[str], Matrix]:
-        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without.
-
-        They are never drawn if the record has none.
-        """
+        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without."""
         source, target = ([printable(word) for word in side] for side in (self.record.source, self.record.target))
-        if not self.record.end:
-            return source, target, self.record.weights
         if end:
             return [*source, EOS], [*target, EOS], self.record.weights
         return source, target, self.record.weights[:-1, :-1]

@@ -163,35 +163,9 @@ def test_ranks_follow_each_other(tmp_path: Path) -> None:
         for rank, sentence in ((1, None), (0, 7), (1, 8)):
             with pytest.raises(ValueError, match=f"entry {rank}") if rank else contextlib.nullcontext():
                 file.append([], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
+        with pytest.raises(ValueError, match="sentence 6 comes after sentence 7"):
+            file.append([], [], np.ones((1, 1)), 0.0, 6)
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1
-
-
-def test_sentences_in_any_order_are_found(tmp_path: Path) -> None:
-    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        for number in (7, 3, 3, 9):
-            file.append([str(number)], [], np.ones((1, 2)), 0.0, sentence_id=number, rank=0)
-    with AlignmentFile(tmp_path / "a.h5") as records:
-        assert not records.attributes["sentence_ids_rise"]
-        assert [len(records.sentence(number)) for number in (3, 7, 8, 9)] == [2, 1, 0, 1]
-
-
-def test_matrices_without_end(tmp_path: Path) -> None:
-    weights = np.array([[0.25, 0.75], [1, 0], [0, 0]], dtype=np.float32)
-    with AlignmentWriter(tmp_path / "a.h5", {}, end=False) as file:
-        file.append(["a", "b"], ["c", "d", "e"], weights, -1.0)
-        file.append([], [], np.zeros((0, 0)), -1.0)
-        with pytest.raises(ValueError, match=r"these words need \(1, 1\)"):
-            file.append(["a"], ["b"], np.zeros((2, 2)), 0.0)
-    with AlignmentFile(tmp_path / "a.h5") as records:
-        first, second = records
-        assert not first.end
-        assert first.weights.tolist() == weights.tolist()
-        assert first.links() == [(1, 0), (0, 1)]
-        assert second.weights.shape == (0, 0)
-        assert records.attributes["rows"] == "target words"
-        assert not records.attributes["end_of_sentence_column"]
-        with pytest.raises(ValueError, match="end = False"), AlignmentWriter(tmp_path / "b.h5", {}) as file:
-            file.add(first)
 
 
 def test_a_limit_of_sentences(tmp_path: Path) -> None:
@@ -233,7 +207,6 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         ({"options": '{"beam": 5}'}, {}, r"options\.beam = 12, and now it is 5"),
         ({"source_sha256": "01"}, {}, "source_sha256 = nothing, and now it is 01"),
         ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
-        ({}, {"end": False}, "begun with rows = target words, then </s>, and"),
     ):
         with (
             pytest.raises(UsageError, match=message),
@@ -336,24 +309,6 @@ def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
 
 
-def test_a_link_stays_and_the_file_behind_it_keeps_its_mode(tmp_path: Path) -> None:
-    there, link = tmp_path / "there", tmp_path / "link"
-    there.mkdir()
-    whole = written(there / "a.h5")
-    (there / "a.h5").chmod(0o600)
-    link.symlink_to("there/a.h5")
-    cut_off(link, 100, resume=False)
-    modes = {one.name: one.stat().st_mode & 0o777 for one in there.iterdir()}
-    assert modes == {"a.h5": 0o600, "a.h5.partial": 0o600}
-    (there / "a.h5").write_bytes(b"of before")
-    with resumed(link) as file:
-        assert file.sentences
-        feed(file)
-    assert link.is_symlink()
-    assert [(one.name, one.stat().st_mode & 0o777) for one in there.iterdir()] == [("a.h5", 0o600)]
-    assert (there / "a.h5").read_bytes() == whole
-
-
 @pytest.mark.parametrize(
     ("settings", "block"),
     [
@@ -381,12 +336,3 @@ def test_a_crafted_journal_is_refused(tmp_path: Path, settings: bytes | None, bl
     with pytest.raises(FormatError, match=r"a\.h5\.partial: damaged .*; move it away, or leave out --resume"):
         resumed(path).__enter__()
     assert partial.read_bytes() == journal
-
-
-def test_temporary_files_of_other_outputs_stay(tmp_path: Path) -> None:
-    other, own = tmp_path / ".a.h5.jsonl.4711.partial", tmp_path / ".a.h5.4711.partial"
-    for path in (other, own):
-        path.write_text("work")
-    with AlignmentWriter(tmp_path / "a.h5", {}) as writer:
-        writer.append(["the"], ["la"], np.eye(2), -1.0)
-    assert (other.exists(), own.exists()) == (True, False)

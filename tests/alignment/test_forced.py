@@ -10,21 +10,18 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align
+from nmtalign.alignment.aligning import STEPS_AHEAD, AlignmentRun, AlignmentSummary, align, force, window_size
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced import STEPS_AHEAD, SideReader, force, shifted, window_size
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
-from nmtalign.core.int8 import in_int8
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, make_batch
+from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.numerics import in_int8
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers, Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "sees", "red", "boats"])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "renard", "voit", "des", "bateaux", "rouges"])
@@ -185,21 +182,6 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
                 assert record.log_prob == pytest.approx(float(forced.log_probs.sum()), rel=1e-6)
 
 
-def test_long_pairs_come_in_smaller_batches(monkeypatch: pytest.MonkeyPatch) -> None:
-    sizes: list[tuple[int, ...]] = []
-    loaded = make_loaded()
-    force = loaded.model.force
-
-    def spy(source: torch.Tensor, *rest: torch.Tensor) -> Any:
-        sizes.append(tuple(source.shape))
-        return force(source, *rest)
-
-    monkeypatch.setattr(loaded.model, "force", spy)
-    pairs = [("the " * 3, "le")] * 4 + [("the " * 150, "le")] * 5 + [("the " * 500, "le")]
-    assert len(list(align([loaded], pairs, AlignConfig(batch_size=4)))) == 10
-    assert sizes == [(4, 4), (1, 151), (1, 151), (1, 151), (1, 151), (1, 151), (1, 501)]
-
-
 def test_pairs_are_read_a_window_at_a_time() -> None:
     config = AlignConfig(batch_size=2)
     taken = []
@@ -230,22 +212,6 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(loaded.model, "force", fail)
     with pytest.raises(ResourceError, match="line 1: out of memory with one pair of 5 and 6 tokens; leave it out"):
         list(align([loaded], PAIRS[2:3], AlignConfig()))
-
-
-def test_a_batch_that_is_too_large_is_halved(monkeypatch: pytest.MonkeyPatch) -> None:
-    loaded, sizes = make_loaded(), list[int]()
-    expected, force = list(align([loaded], PAIRS, AlignConfig())), loaded.model.force
-
-    def small_machine(source: torch.Tensor, *rest: torch.Tensor) -> Any:
-        sizes.append(len(source))
-        if len(source) > 2:
-            raise RuntimeError("DefaultCPUAllocator: can't allocate memory")
-        return force(source, *rest)
-
-    monkeypatch.setattr(loaded.model, "force", small_machine)
-    for left, right in zip(expected, align([loaded], PAIRS, AlignConfig()), strict=True):
-        np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
-    assert sizes == [4, 2, 2]
 
 
 @pytest.fixture(scope="module")
@@ -305,20 +271,6 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
 
 
-@pytest.mark.parametrize("line", ["the fox sees", "  a  boat ", "▁ boats", "fox▁es ▁▁ see", "é x", "", "\x01"])
-def test_a_side_has_the_tokeniser_s_words_and_places(pieces: SentencePieces, line: str) -> None:
-    side = SideReader(pieces, SOURCE, tokenized=False).read(line)
-    tokens = pieces.tokenize(line)
-    assert side.words == tuple(pieces.words(tokens))
-    assert side.ids == SOURCE.encode(tokens)
-    assert side.starts is not None
-    assert np.repeat(np.arange(len(side.words)), np.diff(side.starts)).tolist() == pieces.word_index(tokens)
-    assert side.starts[-1] == len(tokens)
-
-
-IDS = [([2, 3, 4], [2, 5]), ([4, 2], [3, 2, 5, 4]), ([5], [2])]
-
-
 def small_model(order: str) -> TranslationModel:
     torch.manual_seed(3)
     config = ModelConfig(
@@ -354,23 +306,3 @@ def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(ord
         # The weights of the step that writes the word do not depend on it.
         current = [force(model, make_batch([(source, each)]), "current").weights[0] for each in (words, changed)]
         assert torch.equal(current[0][place], current[1][place])
-
-
-@pytest.mark.parametrize("order", STEPS_AHEAD)
-def test_a_batch_gives_the_weights_of_its_pairs(order: str) -> None:
-    model = small_model(order)
-    for reading in ("current", "shifted", "posterior"):
-        together = force(model, make_batch(IDS), reading)
-        for row, pair in enumerate(IDS):
-            alone = force(model, make_batch([pair]), reading)
-            rows, columns = alone.weights.shape[1:]
-            torch.testing.assert_close(together.weights[row, :rows, :columns], alone.weights[0], atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(together.log_probs[row, :rows], alone.log_probs[0], atol=1e-5, rtol=1e-4)
-            torch.testing.assert_close(alone.weights[0].sum(1), torch.ones(rows))
-
-
-def test_steps_by_hand() -> None:
-    steps = torch.arange(5.0)[None, :, None].expand(2, 5, 1)
-    mask = torch.tensor([[True, True, True, True], [True, True, False, False]])
-    assert shifted(steps, mask, 2)[..., 0].tolist() == [[2, 3, 4, 3], [2, 1, 2, 3]]
-    assert shifted(steps[:, :4], mask, 1)[..., 0].tolist() == [[1, 2, 3, 3], [1, 1, 2, 3]]

@@ -81,30 +81,6 @@ def test_posteriors_are_those_of_all_alignments_also_in_a_padded_batch() -> None
     torch.testing.assert_close(found.jumps, expected_jumps)
 
 
-def test_posteriors_are_the_gradient_of_the_likelihood() -> None:
-    """d log p / d log t(f | e) is the posterior of the link, by central differences."""
-    translation, null, jumps = random_pair(3, 4, 7)
-    found = padded([(translation, null, jumps)], jumps)
-    for step, place in itertools.product(range(4), range(3)):
-        likelihoods = []
-        for factor in (1e-5, -1e-5):
-            changed = translation.clone()
-            changed[step, place] *= 1 + factor
-            likelihoods.append(float(padded([(changed, null, jumps)], jumps).log_probs.sum()))
-        assert (likelihoods[0] - likelihoods[1]) / 2e-5 == pytest.approx(float(found.links[0, step, place]), abs=1e-8)
-
-
-def test_expectation_maximisation_never_lowers_the_likelihood() -> None:
-    translation, null, jumps = random_pair(9, 12, 3)
-    translation /= translation.sum(0)
-    likelihoods = []
-    for _ in range(6):
-        found = padded([(translation, null, jumps)], jumps)
-        likelihoods.append(float(found.log_probs.sum()))
-        translation = found.links[0] / found.links[0].sum(0)  # each target word is another word
-    assert likelihoods == sorted(likelihoods)
-
-
 def test_long_pairs_of_unlikely_words_stay_finite() -> None:
     translation, null = torch.full((1, 300, 300), 1e-9), torch.full((1, 300), 1e-9)
     lengths = torch.tensor([300])

@@ -24,8 +24,8 @@ from bench.workload import Size
 from nmtalign.alignment.aligning import align
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.core.devices import use_threads
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
+from nmtalign.core.numerics import use_threads
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.processor import bf16_is_fast, keep_memory
 from nmtalign.settings.command_settings import AlignConfig

@@ -23,7 +23,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     """Returns processor or GPU, threads, versions, revision and date: all that is needed to reproduce a figure."""
     import torch
 
-    from nmtalign.core.devices import picks_bf16
+    from nmtalign.core.numerics import picks_bf16
     from nmtalign.machine import instructions
     from nmtalign.version import __version__
 

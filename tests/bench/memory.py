@@ -26,7 +26,7 @@ def run(given: dict[str, Any]) -> int:
 
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
-    from nmtalign.core.devices import use_threads
+    from nmtalign.core.numerics import use_threads
     from nmtalign.processor import keep_memory
     from nmtalign.training.optimizers import descend, make_optimizer
 

@@ -16,9 +16,8 @@ import torch
 from torch import Tensor
 
 from bench.naive import NaiveLoop
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_source
-from nmtalign.text.vocabulary import EOS_ID, UNK_ID
+from nmtalign.core.model import TranslationModel, make_source
+from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 
 @dataclass(frozen=True)

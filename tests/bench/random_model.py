@@ -11,10 +11,8 @@ from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
 from nmtalign.files import atomic_text
-from nmtalign.model_directory import BEST
-from nmtalign.tensor_file import save_tensors
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
+from nmtalign.model_directory import BEST, save_tensors
+from nmtalign.text.tokenizer import EOS, UNK, Tokenizers, Vocabulary
 from nmtalign.training.checkpoints import create_run
 
 SPREAD = 3.0  # standard deviation of the logits: some words are likely, as in a trained model, and few are even

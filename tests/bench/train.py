@@ -16,7 +16,7 @@ from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, steady, take_turns
 from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
-from nmtalign.core.devices import use_threads
+from nmtalign.core.numerics import use_threads
 from nmtalign.processor import keep_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}

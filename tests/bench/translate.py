@@ -23,7 +23,7 @@ from bench.search_products import SearchShape, search_products_of
 from bench.texts import PAIRS, random_texts
 from bench.timing import spread, steady, take_turns
 from bench.workload import SYSTEM_SIZES, Size
-from nmtalign.core.devices import inference_precision, pick_device, use_threads
+from nmtalign.core.numerics import inference_precision, pick_device, use_threads
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.text.tokenizer import Tokenizers

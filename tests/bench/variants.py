@@ -9,8 +9,7 @@ from torch import Tensor
 
 from bench.naive import NaiveLoop
 from bench.workload import Workload
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch
+from nmtalign.core.model import Batch, TranslationModel
 from nmtalign.errors import UsageError
 
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nmtalign.data.batches import Batch, BatchPolicy, Indices, eligible, make_batch, plan_epoch
+from nmtalign.core.model import Batch, Indices, make_batch
+from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Split
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.definition import resolve

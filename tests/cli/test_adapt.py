@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from helpers.commands import run
 
 import nmtalign as api
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import read_settings
-from nmtalign.tensor_file import load_tensors
+from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.training.events import Started
 
@@ -33,19 +33,19 @@ def write(folder, name, lines, times):
     return folder / f"{name}.en", folder / f"{name}.fr"
 
 
-@pytest.fixture(scope="module", params=["word", "bpe"])
-def base(request, tmp_path_factory):
+@pytest.fixture(scope="module")
+def base(tmp_path_factory):
     """A folder with the corpus `data`, the model `model` of it, and the texts of another domain."""
-    folder = tmp_path_factory.mktemp(request.param)
+    folder = tmp_path_factory.mktemp("base")
     texts = write(folder, "train", LINES, 20)
-    api.prepare(*texts, folder / "data", languages=("en", "fr"), vocabulary=request.param, size="60", workers=1)
+    api.prepare(*texts, folder / "data", languages=("en", "fr"), vocabulary="bpe", size="60", workers=1)
     api.train(folder / "data", folder / "model", max_updates=3, **QUICK, **SIZES)
     write(folder, "news", NEWS, 10)
     return folder
 
 
-def prepared(base, folder, of, texts=None, languages=("en", "fr")):
-    texts = (texts or base) / "news.en", (texts or base) / "news.fr"
+def prepared(base, folder, of, languages=("en", "fr")):
+    texts = base / "news.en", base / "news.fr"
     return api.prepare(*texts, folder, languages=languages, vocabulary_from=base / of, workers=1)
 
 
@@ -64,11 +64,7 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     found = [news.source_vocabulary.decode(news.splits["train"].source.sentence(i)) for i in range(2)]
     unknown = [[token if token in first.source_vocabulary else "<unk>" for token in line] for line in tokens]
     assert found == unknown
-    words = [known for line, kept in zip(tokens, unknown, strict=True) for word, known in zip(line, kept, strict=True)
-             if any(map(str.isalpha, word))]  # fmt: skip
-    share = words.count("<unk>") / len(words)
-    assert share > 0  # the zebra
-    assert summary.splits["train"].source.unknown_rate == pytest.approx(share)
+    assert summary.splits["train"].source.unknown_rate > 0  # the zebra
     prepared(base, tmp_path / "same", "data")
     assert (tmp_path / "same/corpus.h5").read_bytes() == (tmp_path / "news/corpus.h5").read_bytes()
 
@@ -78,19 +74,8 @@ def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
     shown = nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", "model", "-o", "news")
     assert "next: nmtalign train news --init-from model -o OTHER" in shown.stderr.decode()
     assert "coverage" in shown.stdout.decode()
-    options = [
-        "--preset",
-        "tiny",
-        "--epochs",
-        "0",
-        "--max-updates",
-        "2",
-        "--device",
-        "cpu",
-        "--set",
-        "learning_rate=0.001",
-    ]
-    nmtalign("train", "news", "-o", "adapted", "--init-from", "model", *options)
+    options = "--preset tiny --epochs 0 --max-updates 2 --device cpu --set learning_rate=0.001"
+    nmtalign("train", "news", "-o", "adapted", "--init-from", "model", *options.split())
     assert read_settings(tmp_path / "adapted")["model"] == read_settings(tmp_path / "model")["model"]
     assert nmtalign("translate", "-m", "adapted", stdin=b"The fox.\n").stdout.count(b"\n") == 1
 
@@ -98,7 +83,7 @@ def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
 @pytest.mark.parametrize("weights", ["fp32", "int8"])
 def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, weights):
     slim = tmp_path / "slim"
-    api.export_model(base / "model", slim, weights=weights)
+    api.export(base / "model", slim, weights=weights)
     prepared(base, tmp_path / "news", "model")
     prepared(base, tmp_path / "again", "model")
     for budget in ({}, {"init_from": slim}):
@@ -113,7 +98,7 @@ def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, 
 
 def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
     first, news, adapted = tmp_path / "first", tmp_path / "news", tmp_path / "adapted"
-    api.export_model(base / "model", first)
+    api.export(base / "model", first)
     prepared(base, news, "model")
     settings = {**QUICK, "init_from": first, "dropout": 0.1}
     api.train(news, adapted, max_updates=2, **settings)
@@ -152,65 +137,47 @@ def test_words_and_architecture_must_be_those_of_the_model(base, tmp_path):
     assert not (tmp_path / "m").exists()
 
 
-def test_other_languages_are_refused(base, tmp_path, nmtalign):
-    for languages, fix in (
-        (("fr", "en"), "give the en text first, then the fr text"),
-        (("de", "fr"), "give texts in en and fr, or correct --source-language and --target-language"),
-    ):
-        with pytest.raises(
-            UsageError, match=f"its words are those of en-fr, and the texts are {'-'.join(languages)}; {fix}"
-        ):
-            api.prepare(
-                base / "news.en", base / "news.fr", tmp_path / "x", languages=languages, vocabulary_from=base / "model"
-            )
-    result = nmtalign("prep", base / "news.fr", base / "news.en", "--vocabulary-from", base / "data", check=False)
-    assert (result.returncode, result.stderr.count(b"\n")) == (2, 1)
+@pytest.mark.parametrize("languages", [("fr", "en"), ("de", "fr")])
+def test_other_languages_are_refused(base, tmp_path, languages):
+    message = f"its words are those of en-fr, and the texts are {'-'.join(languages)}; give texts in en and fr, in this"
+    with pytest.raises(UsageError, match=message):
+        prepared(base, tmp_path / "x", "model", languages=languages)
     assert not list(tmp_path.iterdir())
 
 
-def test_options_that_contradict_are_named(base, tmp_path, nmtalign):
+def test_options_that_contradict_are_named(base, tmp_path):
+    words = "prep", base / "news.en", base / "news.fr"
     for option, value in (("--vocabulary", "bpe"), ("--size", "50"), ("--shortlist", "90")):
-        words = "prep", base / "news.en", base / "news.fr", option, value, "--vocabulary-from", base / "data"
-        result = nmtalign(*words, check=False)
+        result = run(tmp_path, *words, option, value, "--vocabulary-from", base / "data")
         assert result.returncode == 2
-        assert f"{option} {value} does not go with --vocabulary-from" in result.stderr.decode()
+        assert f"{option} {value} does not go with --vocabulary-from" in result.stderr
     toml = tmp_path / "nmtalign.toml"
     toml.write_text(f'[prep]\nvocabulary_from = "{base}/data"\nsize = 50\n')
-    result = nmtalign("prep", base / "news.en", base / "news.fr", check=False)
-    assert "[prep] vocabulary_from =" in result.stderr.decode()
-    assert result.returncode == 2
+    result = run(tmp_path, *words)
+    assert (result.returncode, "[prep] vocabulary_from =" in result.stderr) == (2, True)
     toml.write_text("[prep]\nsize = 50\nshortlist = 9\n")  # the command line has precedence
-    nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", base / "data", "-o", "news")
+    assert run(tmp_path, *words, "--vocabulary-from", base / "data", "-o", "news").returncode == 0
     assert Corpus.open(tmp_path / "news").source_vocabulary == Corpus.open(base / "data").source_vocabulary
 
 
 def test_a_folder_without_words_is_refused(base, tmp_path):
     folder = tmp_path / "copy"
     shutil.copytree(base / "model", folder)
-    for path in (folder, Path(f"{folder}/../copy")):
-        with pytest.raises(
-            UsageError, match="the new corpus would replace files of this folder; give another one with -o"
-        ):
-            api.prepare(base / "news.en", base / "news.fr", folder, languages=("en", "fr"), vocabulary_from=path)
+    with pytest.raises(UsageError, match="the new corpus would replace files of this folder; give another one with -o"):
+        prepared(base, Path(f"{folder}/../copy"), folder)
     (folder / "source.vocabulary.txt").write_text("</s>\n<unk>\n")
-    for of, message in (
-        (folder, "was changed after training"),
-        (tmp_path, "contains neither a model"),
-        (base / "news.en", "news.en: "),
-    ):
-        with pytest.raises(FormatError, match=message):
-            api.prepare(base / "news.en", base / "news.fr", tmp_path / "x", languages=("en", "fr"), vocabulary_from=of)
     config = json.loads((base / "model/config.json").read_text())
-    shutil.copy(base / "model/source.vocabulary.txt", folder)
-    for changes, message in (
-        ({"prep": {"size": [5]}}, r"copy: prep: size = \[5\]: must be a text"),
-        ({"prep": {"vocabulary": "x"}}, "copy: prep: vocabulary = .*: must be one of"),
-        ({"model": {**config["model"], "source_vocabulary_size": 3}}, "do not have the sizes"),
-        ({"given": []}, "'given' is not an object"),
+    for changes, of, message in (
+        ({}, folder, "was changed after training"),
+        ({}, tmp_path, "contains neither a model"),
+        ({}, "news.en", "news.en: "),
+        ({"prep": {"size": [5]}}, folder, r"copy: prep: size = \[5\]: must be a text"),
+        ({"model": {**config["model"], "source_vocabulary_size": 3}}, folder, "do not have the sizes"),
+        ({"given": []}, folder, "'given' is not an object"),
     ):
-        (folder / "config.json").write_text(json.dumps({**config, **changes}))
+        if changes:
+            shutil.copy(base / "model/source.vocabulary.txt", folder)
+            (folder / "config.json").write_text(json.dumps({**config, **changes}))
         with pytest.raises(FormatError, match=message):
-            api.prepare(
-                base / "news.en", base / "news.fr", tmp_path / "x", languages=("en", "fr"), vocabulary_from=folder
-            )
+            prepared(base, tmp_path / "x", of)
     assert not (tmp_path / "x").exists()

@@ -3,14 +3,13 @@
 import json
 import sys
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
-from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
+from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import format_links, hard_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, soft_links, symmetrize
 from nmtalign.cli.app import main
@@ -96,7 +95,7 @@ def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) 
                 turned = [(i, j) for j, i in hard_links(other)]
                 expected.append(symmetrize(hard_links(one), turned, method))
             else:
-                expected.append(soft_links(one, other.T, method) if min(one.shape) > 1 else [])
+                expected.append(soft_links(one, other.T, method)[0] if min(one.shape) > 1 else [])
         assert out == "".join(format_links(links) + "\n" for links in expected)
         with AlignmentFile("both.h5") as file:
             assert [record.links() for record in file] == expected
@@ -138,15 +137,6 @@ def test_a_threshold_without_a_method_selects_links_by_threshold(run: Run, model
     _, out, _ = run("align", "in.en", "out.fr", "-m", models[0], "--tokenized", "--pharaoh", "--threshold", "0.2")
     assert out == "".join(format_links(hard_links(one, "threshold", 0.2)) + "\n" for one in weights)
     assert len(out) > len("".join(format_links(hard_links(one)) + "\n" for one in weights))
-
-
-def test_the_shifted_reading_is_that_of_the_next_step(run: Run, models: tuple[Path, Path]) -> None:
-    plain = weights_of(run, models[0], ("in.en", "out.fr"))
-    shifted = weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "shifted")
-    for one, other in zip(plain, shifted, strict=True):
-        np.testing.assert_allclose(other[:-1], one[1:], atol=1e-6)
-        np.testing.assert_allclose(other[-1], one[-1], atol=1e-6)
-    assert weights_of(run, models[0], ("in.en", "out.fr"), "--reading", "posterior")[0].shape == (8, 8)
 
 
 def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -221,51 +211,6 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         assert not list(Path().glob("*.h5*"))
 
 
-def test_two_files_are_joined_as_two_models_are(run: Run, models: tuple[Path, Path]) -> None:
-    forward, backward = models
-    options = ("--set", "alignment_type=float32", "--tokenized", "-q")
-    assert run("align", "in.en", "out.fr", "-m", forward, "-o", "ahead.h5", *options)[0] == 0
-    assert run("align", "out.fr", "in.en", "-m", backward, "-o", "back.h5", *options)[0] == 0
-    for method in ("grow-diag", "product", "agreement"):
-        code, out, err = run("symmetrize", "ahead.h5", "back.h5", "--symmetrize", method)
-        assert code == 0, err
-        assert out == run(*both_of(models, "--symmetrize", method, "--pharaoh"))[1]
-        assert run("symmetrize", "ahead.h5", "back.h5", "--symmetrize", method, "-o", "one.h5", "-q") == (0, "", "")
-        run(*both_of(models, "--symmetrize", method, "-o", "both.h5", "--set", "alignment_type=float32"))
-        with AlignmentFile("one.h5") as one, AlignmentFile("both.h5") as both:
-            for ours, theirs in zip(one, both, strict=True):
-                assert ours.links() == theirs.links()
-                np.testing.assert_allclose(ours.weights, theirs.weights, atol=1e-6)
-            assert one.attributes["direction"] == "en-fr"
-    with AlignmentFile("ahead.h5") as file, AlignmentWriter(Path("dropped.h5"), file.attributes, end=False) as writer:
-        for record in file:
-            writer.add(replace(record, weights=record.weights[:-1, :-1], end=False))
-    Path("few.en").write_text("the fox\n")
-    Path("few.fr").write_text("le renard\n")
-    run("align", "few.fr", "few.en", "-m", backward, "-o", "few.h5", "-q")
-    Path("other.fr").write_text(TARGET.replace("renard", "chien"))
-    run("align", "other.fr", "in.en", "-m", backward, "-o", "other.h5", "-q", "--tokenized")
-    mistakes = [
-        (("ahead.h5", "ahead.h5"), 2, "is en-fr, and ahead.h5 en-fr; BACKWARD must be fr-en"),
-        (("ahead.h5", "few.h5"), 4, "ahead.h5 has 5 records, and few.h5 1"),
-        (("ahead.h5", "other.h5"), 3, "ahead.h5 and other.h5: line 1: the two directions have different words"),
-        (("dropped.h5", "back.h5"), 2, "dropped.h5: is without </s>"),
-        (("ahead.h5", "in.en"), 2, "in.en: is text, and ahead.h5 HDF5"),
-        (("ahead.h5", "back.h5", "--backward-order", "source-target"), 2, "--backward-order is for texts"),
-        (("ahead.h5", "missing.h5"), 4, "missing.h5: no such file"),
-        (("ahead.h5", "back.h5", "-o", "ahead.h5"), 2, "ahead.h5: is also an input"),
-        (
-            ("ahead.h5", "back.h5", "--symmetrize", "best"),
-            2,
-            "Invalid value for '--symmetrize': 'best' is not one of 'intersection', 'union', 'grow-diag'",
-        ),
-    ]
-    for arguments, code, message in mistakes:
-        found, out, err = run("symmetrize", *arguments)
-        assert (found, out, err.count("\n")) == (code, "", 1), (arguments, err)
-        assert message in err
-
-
 def test_texts_of_links_are_joined(run: Run) -> None:
     Path("ahead").write_text("0-0 1-1 2-1\n\n0-1 1-0\n")
     Path("back").write_text("0-0 1-1 3-1\n\n0-1 1-1\n")  # target first
@@ -284,9 +229,8 @@ def test_texts_of_links_are_joined(run: Run) -> None:
         (("ahead", "bad"), 3, "bad: line 3: '0:0' is not a link"),
         (("ahead", "missing"), 3, "missing"),
         (("-", "-"), 2, "only one of FORWARD and BACKWARD"),
-        (("ahead", "back", "--symmetrize", "product"), 2, "--symmetrize product needs weights"),
-        (("ahead", "back", "--threshold", "0.5"), 2, "--threshold is for weights"),
-        (("ahead", "back", "-o", "x.h5"), 2, "x.h5: HDF5 also needs weights"),
+        (("ahead", "back", "--symmetrize", "product"), 2, "'product' is not one of 'intersection', 'union'"),
+        (("ahead.h5", "back.h5"), 2, "ahead.h5: texts of links are joined; for HDF5 files align with both models"),
     ]
     for arguments, code, message in mistakes:
         found, _, err = run("symmetrize", *arguments)

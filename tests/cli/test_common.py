@@ -29,17 +29,6 @@ def test_a_busy_machine_makes_threads_sleep(fresh, busy, policy):
     assert os.environ.get("OMP_WAIT_POLICY") == policy
 
 
-def test_the_environment_has_precedence(fresh):
-    fresh.setenv("OMP_WAIT_POLICY", "ACTIVE")
-    choose_wait_policy(lambda: 2.0)
-    assert os.environ["OMP_WAIT_POLICY"] == "ACTIVE"
-
-
-def test_the_processor_is_not_watched_for_a_time(fresh):
-    fresh.setattr(time, "sleep", lambda seconds: pytest.fail("it waits"))
-    choose_wait_policy()
-
-
 def test_what_other_processes_use_is_counted(fresh):
     fresh.setattr(common, "_BEGAN", common._clocks())
     own = time.process_time()
@@ -63,19 +52,6 @@ def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd)
             shown += os.read(number, 10_000)
     os.close(number)
     assert capfd.readouterr().out == "0-0\n1-1\n2-2\n"
-
-
-def test_progress_of_lines_on_a_terminal(monkeypatch):
-    number, terminal = os.openpty()
-    with os.fdopen(terminal, "w") as stderr:
-        monkeypatch.setattr(sys, "stderr", stderr)
-        with advancing(False, "translating with light", 1200) as advance:
-            advance(900)
-            advance(400)  # a long line has several pieces
-            shown = b""
-            while b"translating with light: 1,200 of 1,200 lines, " not in shown:
-                shown += os.read(number, 10_000)
-    os.close(number)
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -1,7 +1,5 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
-import gzip
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,9 +16,9 @@ from nmtalign.alignment.link_files import parse_links, read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.errors import FormatError
 from nmtalign.files import read_json, sha256_of
+from nmtalign.model_directory import read_metadata
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import LinkConfig
-from nmtalign.tensor_file import read_metadata
 
 ODD = [("", "un mot"), ("a word", ""), ("", ""), ("cat " * 300, "chat " * 290), ("\u2028 x\x01 \u2581 y", "z")]
 
@@ -56,16 +54,6 @@ def rows_of(output: bytes) -> list[list[str]]:
     return [line.split("\t") for line in output.decode().split("\n")[:-1]]
 
 
-def test_what_a_kill_just_before_the_end_left_is_removed(linked: tuple[Path, bytes], tmp_path: Path) -> None:
-    shutil.copytree(linked[0], tmp_path / "texts")
-    work = tmp_path / "texts/aligner/work"
-    work.mkdir()
-    (work / "learned.safetensors").write_bytes(b"old")
-    done = link(tmp_path / "texts", "train.en", "train.fr", "--max-time", "1m", "--scores")
-    assert (done.returncode, done.stdout) == (0, linked[1])
-    assert not work.exists()
-
-
 def test_each_pair_has_a_line_of_links_with_probabilities(linked: tuple[Path, bytes]) -> None:
     folder, output = linked
     rows, pairs = rows_of(output), list(zip(*(read(folder / name) for name in ("train.en", "train.fr")), strict=True))
@@ -96,20 +84,6 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     done = link(folder, "train.en", "train.fr", "--max-time", "1m", "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
-
-
-def test_an_incomplete_file_of_a_killed_run_is_no_foreign_file(linked: tuple[Path, bytes], tmp_path: Path) -> None:
-    folder, output = linked
-    (tmp_path / "killed").mkdir()
-    (tmp_path / "killed" / ".link.json.123.partial").write_text("{")
-    done = link(folder, "train.en", "train.fr", "--scores", "-o", str(tmp_path / "killed"))
-    assert (done.returncode, done.stdout) == (0, output)
-    assert sorted(path.name for path in (tmp_path / "killed").iterdir()) == [
-        "aligner.safetensors",
-        "lexicon.tsv",
-        "link.json",
-        "links.tsv",
-    ]
 
 
 def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
@@ -196,19 +170,6 @@ def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(texts: Path, t
     ]
 
 
-def test_progress_counts_all_steps(texts: Path, tmp_path: Path) -> None:
-    seen: list[LinkProgress] = []
-    run_link(texts, tmp_path / "made", lambda run, progress: seen.append(progress))
-    assert sorted({(one.step, one.steps) for one in seen}) == [(step, 3) for step in range(1, 4)]
-    assert [one.step for one in seen] == sorted(one.step for one in seen)
-    for step in (2, 3):
-        shares = [one.done for one in seen if one.step == step and one.done is not None]
-        assert shares == sorted(shares)
-        assert 0 < shares[0] <= shares[-1] == 1
-    assert all(one.seconds_left is None or one.seconds_left >= 0 for one in seen)
-    assert seen[-1].seconds_left == 0
-
-
 def test_a_short_time_limit_and_quick_use_fewer_pairs(
     texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -263,15 +224,6 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
     free = link(texts, "train.en", "train.fr", "-o", tmp_path / "raw", "-q")
     assert (free.returncode, free.stderr) == (0, b"")
     assert read_metadata(tmp_path / "raw" / "aligner.safetensors")["tokenized"] == "False"
-
-
-def test_packed_texts_whose_names_tell_no_language(texts: Path, tmp_path: Path) -> None:
-    for name in ("en", "fr"):
-        (tmp_path / f"{name}.txt.gz").write_bytes(gzip.compress((texts / f"train.{name}").read_bytes()))
-    options = ("--set", "quick=true", "--tokenized", "-o", "made", "-q")
-    done = link(tmp_path, "en.txt.gz", "fr.txt.gz", *options)
-    assert (done.returncode, done.stderr) == (0, b"")
-    assert done.stdout.count(b"\n") == 40 + len(ODD)
 
 
 def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: Path) -> None:

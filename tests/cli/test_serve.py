@@ -171,32 +171,6 @@ def test_refusing_a_hostile_request_takes_little_time_and_memory(serve, random_m
         assert grown < 48 * MIB, name
 
 
-def test_a_server_that_is_ended_under_load(serve, random_model):
-    """Each client gets its translation or an error, and none waits forever."""
-    process, client = serve("-m", random_model, "-q")
-    begun = threading.Event()
-    body = {"q": [line_of(place) for place in range(40)], "source": "en", "target": "fr"}
-
-    def work(place):
-        begun.set()
-        try:
-            status, found, _ = client.ask("translate", body)
-        except (OSError, ValueError):
-            return "refused"
-        return status if status != 200 or len(found["translatedText"]) == 40 else "incomplete"
-
-    results = []
-    load = threading.Thread(target=lambda: results.extend(at_once(30, work)))
-    load.start()
-    assert begun.wait(PATIENCE)
-    code, messages = ended(process, signal.SIGTERM)
-    load.join(PATIENCE)
-    assert len(results) == 30
-    assert set(results) <= {200, 503, "refused"}
-    assert "Traceback" not in messages
-    assert code == 143
-
-
 def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
     (tmp_path / "nmtalign.toml").write_text(
         f'model = "{random_model}"\n[translate]\nbeam = 2\nlength_penalty = 0.2\n[serve]\nmax_lines = 2\n'

@@ -101,24 +101,6 @@ def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> Non
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] == pytest.approx(float(fields[0][3]))
 
 
-def test_alignments(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    text = b"the fox sees\n\n" + b"a red boat .\n" * 2 + b"the fox " * 9
-    arguments = ("-m", random_model, "--beam", 3, "--set", "max_source_length=8", "--save-alignments", "soft.h5")
-    out = lines_of(inside(*arguments, "--format", "json", text=text))
-    found = [json.loads(line) for line in out]
-    with AlignmentFile(tmp_path / "soft.h5") as file:
-        assert len(file) == len(found) == 5
-        assert file.attributes["direction"] == "en-fr"
-        for number, record in enumerate(file):
-            assert record.sentence_id == number
-            assert list(record.target) == found[number]["tokens"]
-            assert " ".join(record.source) == found[number]["source"].strip()
-            if number != 1:
-                assert record.weights.sum(1) == pytest.approx(1, abs=2e-3)
-                assert record.log_prob == pytest.approx(found[number]["log_prob"], abs=1e-5)
-        assert len(file[4].source) == 18
-
-
 def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     done = inside("-m", random_model, text=b"")
     assert lines_of(done) == []

@@ -153,16 +153,6 @@ def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, 
     kill_and_resume(process, inside, tmp_path, ("-m", random_model, "--beam", 3, "--n-best", 2), 5000)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
-def test_killed_at_many_moments(
-    random_model: Path, tmp_path: Path, inside: Inside, process: Start, form: tuple[str, ...]
-) -> None:
-    (tmp_path / "in.en").write_bytes(text_of(6000))
-    for size in random.Random(5).sample(range(100, 100000), 8):
-        kill_and_resume(process, inside, tmp_path, ("-m", random_model, "--beam", 3, *form), size)
-
-
 def test_ended_by_sigterm_and_resumed_from_a_pipe(
     random_model: Path, tmp_path: Path, inside: Inside, process: Start
 ) -> None:

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -45,24 +44,6 @@ def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_pat
         "translate", "-m", random_model, "--target", "out.fr", "-q", cwd=tmp_path, stdin=SOURCE.encode()
     )
     assert [float(line) for line in piped.stdout.splitlines()] == pytest.approx(numbers, abs=1e-5)
-
-
-def test_a_parent_that_waits_for_each_score(
-    scores: Scores, tmp_path: Path, random_model: Path, process: Callable[..., "subprocess.Popen[bytes]"]
-) -> None:
-    os.mkfifo(tmp_path / "targets")
-    targets = os.open(tmp_path / "targets", os.O_RDWR)  # does not wait for the reader
-    with process("-m", random_model, "--target", "targets", "-q") as child:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        for source, target in zip(SOURCE.splitlines(), TARGET.splitlines(), strict=True):
-            child.stdin.write(f"{source}\n".encode())
-            child.stdin.flush()
-            os.write(targets, f"{target}\n".encode())
-            assert float(child.stdout.readline()) <= 0  # it would wait here for ever
-        child.stdin.close()
-        os.close(targets)
-        assert child.wait(timeout=60) == 0
 
 
 def test_scores_words_and_json(scores: Scores) -> None:

@@ -157,18 +157,3 @@ def test_a_stream_that_is_given_by_name_is_written_to(random_model: Path, tmp_pa
         lines = (tmp_path / "out").read_bytes().splitlines()
         assert (len(lines), lines[0], lines[2]) == (3, b"before", b"")
         assert [path.name for path in tmp_path.iterdir()] == ["out"]
-
-
-@pytest.mark.parametrize("delay", [0.05, 0.15])
-def test_ctrl_c_while_it_starts(process: Start, tmp_path: Path, delay: float) -> None:
-    """Before nmtalign's first line runs, Python itself handles the signal, and only the end is tested."""
-    (tmp_path / "sitecustomize.py").write_text(
-        f"import _thread, threading\ntimer = threading.Timer({delay}, _thread.interrupt_main)\n"
-        "timer.daemon = True\ntimer.start()\n"
-    )
-    path = f"{tmp_path}:{Path(__file__).parents[2]}"
-    with process("--help", variables={"PYTHONPATH": path}) as child:
-        out, told = child.communicate()
-    assert told in (b"nmtalign: error: interrupted\n", b"")
-    assert child.returncode == (130 if told else 0)
-    assert told or b"--beam" in out

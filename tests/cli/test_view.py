@@ -1,6 +1,5 @@
 """`nmtalign view` and `nmtalign.view`: what is drawn follows from the inputs and from the ending of the output."""
 
-import io
 import json
 import subprocess
 import sys
@@ -14,7 +13,6 @@ import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.cli.app import main
-from nmtalign.cli.view import has_colour
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -105,26 +103,6 @@ def test_colour_depends_on_the_environment(folder: Path) -> None:
         assert "\x1b" not in run(folder, *inputs, FORCE_COLOR="1", NO_COLOR="1").stdout
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-@pytest.mark.parametrize(
-    ("environment", "colour"),
-    [
-        ({"TERM": "xterm-256color"}, True),
-        ({"TERM": "dumb"}, False),
-        ({}, False),
-        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, False),
-        ({"TERM": "xterm", "COLORTERM": "truecolor"}, True),
-    ],
-)
-def test_which_terminals_have_colour(environment: dict[str, str], colour: bool) -> None:
-    assert has_colour(Terminal(), environment) == colour
-    assert not has_colour(io.StringIO(), environment)
-
-
 MISTAKES = [
     ("--sentence 3", 2, "no sentence 3: choose one from 0 to 2"),
     ("--sentence 3 -o a.html", 2, "no sentence 3; it has sentences 0 to 2"),
@@ -179,14 +157,3 @@ def test_the_function(folder: Path) -> None:
     assert notes == [f"wrote {folder / 'c.svg'}"]
     with pytest.raises(nmtalign.UsageError, match="rank"):
         nmtalign.view(folder / "alignments.h5", rank=-1)
-
-
-@pytest.mark.parametrize("inputs", [["model"], ["alignments.h5"]])
-def test_the_terminal_needs_no_torch_and_no_matplotlib(folder: Path, inputs: list[str]) -> None:
-    code = (
-        f"import sys; sys.argv = {['nmtalign', 'view', *inputs]}\n"
-        "from nmtalign.cli.app import main\n"
-        "try:\n    main()\nexcept SystemExit: pass\n"
-        "sys.exit(bool({'torch', 'matplotlib'} & set(sys.modules)))"
-    )
-    assert subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, check=False).returncode == 0

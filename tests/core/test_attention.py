@@ -7,8 +7,7 @@ import torch
 from helpers import core_models as models
 
 from nmtalign.core.attention import DotAttention
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig
 

@@ -9,8 +9,7 @@ import torch
 from helpers import core_models as models
 from torch.nn import functional as F
 
-from nmtalign.core.model import RecurrentEncoder
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import RecurrentEncoder, make_batch
 
 PAIRS, TINY, ONE_WAY, LUONG = models.PAIRS, models.TINY, models.ONE_WAY, models.LUONG
 make_model, named = models.make_model, models.named

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from nmtalign import processor
-from nmtalign.core import devices
-from nmtalign.core.devices import (
+from nmtalign.core import numerics
+from nmtalign.core.numerics import (
     in_halves,
     inference_precision,
     pick_device,
@@ -142,7 +142,7 @@ def test_int8_is_for_the_processor(int8, monkeypatch):
         with pytest.raises(ResourceError, match=rf"^precision int8: is for the device cpu, and this is {device}; "):
             inference_precision("int8", torch.device(device))
     for flags, warned in (("avx2", False), ("asimd", True)):
-        monkeypatch.setattr(devices, "cpu_facts", lambda flags=flags: {"flags": flags})
+        monkeypatch.setattr(numerics, "cpu_facts", lambda flags=flags: {"flags": flags})
         said = precision_notices("int8", torch.device("cpu"))
         assert ["may take longer for products in int8" in line for line in said] == [True] * warned
 

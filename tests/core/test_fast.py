@@ -6,9 +6,9 @@ import pytest
 import torch
 from helpers import core_models as models
 
-from nmtalign.core import fast
-from nmtalign.core.cells import CELLS, unroll
-from nmtalign.core.decoder import Encoded
+from nmtalign.core import attention
+from nmtalign.core.cells import CELLS, FAST_PASSES, unroll
+from nmtalign.core.decoder import Encoded, applies
 
 TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}  # relative, absolute
 ALL = [slice(None), slice(1), slice(1, 2), slice(2, 3)]  # of the results, and each of them alone
@@ -56,8 +56,9 @@ def test_a_pass_of_a_cell_is_the_cell_step_by_step(kind, chosen, skips, directio
     initial = torch.randn(*shape, 5, dtype=dtype, requires_grad=True)
     skip = torch.rand(6, *shape, 1) < 0.4 if skips else None
     found = []
-    for pass_class in (cell.fast_pass, None):
-        monkeypatch.setattr(type(cell), "fast_pass", pass_class)
+    for fast in (True, False):
+        if not fast:
+            monkeypatch.delitem(FAST_PASSES, type(cell))
         leaves = [x, initial, *cell.parameters()]
         found.append(values_and_gradients(lambda: unroll(cell, cell.inputs(x), initial, skip), leaves, chosen))
     assert_equal(*found, dtype)
@@ -94,7 +95,7 @@ def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(kept_step
     model = models.make_model(models.TINY)
     kept = run_of(model)
     keys = 2 * 4 * models.TINY.attention_hidden * 8  # bytes of a step: B Tx n' numbers
-    monkeypatch.setattr(fast, "KEPT_BYTES", kept_steps * keys)
+    monkeypatch.setattr(attention, "KEPT_BYTES", kept_steps * keys)
     assert_equal(run_of(model), kept, torch.float64)
 
 
@@ -109,7 +110,7 @@ def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(kept_step
     ids=models.named,
 )
 def test_other_decoders_have_no_pass(config):
-    assert not fast.applies(config)
+    assert not applies(config)
 
 
 def test_a_gradient_is_taken_once():

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from nmtalign.core.functional import additive_energies, product, shared, tanh_
+from nmtalign.core.numerics import additive_energies, product, shared, tanh_
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float64])

@@ -10,9 +10,8 @@ from helpers import score_tables as tables
 from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable, in_dtype
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_source
-from nmtalign.search.scorer import ModelScorer
+from nmtalign.core.model import TranslationModel, make_source
+from nmtalign.search.beam_search import ModelScorer
 
 PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
 make_model, named = models.make_model, models.named

@@ -8,13 +8,12 @@ from helpers import core_models as models
 from helpers import score_tables as tables
 from torch.nn import functional as F
 
-from nmtalign.core import int8 as module
-from nmtalign.core.functional import product
+from nmtalign.core import numerics as module
 from nmtalign.core.inference import Inference
-from nmtalign.core.int8 import Int8Matrix, Int8Weight, in_int8, joined, outputs_of, weight_steps
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
+from nmtalign.core.numerics import Int8Matrix, Int8Weight, in_int8, joined, outputs_of, product, weight_steps
 from nmtalign.errors import ResourceError
-from nmtalign.search.scorer import ModelScorer, force
+from nmtalign.search.beam_search import ModelScorer, force
 
 pytestmark = pytest.mark.usefixtures("int8")
 ERROR = {127: 0.01, 63: 0.018}  # of a product, relative to its norm, by the steps of a weight

@@ -9,7 +9,7 @@ from helpers import core_models as models
 from torch.nn import functional as F
 
 from nmtalign.core.latent_alignment import Alternatives, Latent
-from nmtalign.data.batches import make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.settings.definition import SettingError
 
 WEIGHTS = torch.tensor([[[0.1, 0.5, 0.0, 0.25, 0.15], [0.25, 0.15, 0.6, 0.0, 0.0]]], dtype=torch.float64)

@@ -8,8 +8,8 @@ from helpers import core_models as models
 from helpers import naive_recurrent as naive
 
 from nmtalign.core.inference import in_dtype
-from nmtalign.data.batches import make_batch
-from nmtalign.text.vocabulary import COPIES_NOTHING, EOS_ID
+from nmtalign.core.model import make_batch
+from nmtalign.text.tokenizer import COPIES_NOTHING, EOS_ID
 
 ATTENDING = [
     config

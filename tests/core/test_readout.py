@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from nmtalign.core.readout import BLOCK_CELLS as WHOLE
-from nmtalign.core.readout import CHUNK_CELLS, Readout, linear_cross_entropy
+from nmtalign.core.model import BLOCK_CELLS as WHOLE
+from nmtalign.core.model import CHUNK_CELLS, Readout, linear_cross_entropy
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 17

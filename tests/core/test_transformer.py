@@ -10,16 +10,14 @@ from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
 from nmtalign import align_files
-from nmtalign.alignment.forced import force
-from nmtalign.core.functional import fast_dropout
+from nmtalign.alignment.aligning import force
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
+from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.core.numerics import fast_dropout
 from nmtalign.core.transformer import sinusoids
-from nmtalign.data.batches import make_batch
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
-from nmtalign.search.beam_search import Scoring
-from nmtalign.search.scorer import Ensemble
+from nmtalign.search.beam_search import Ensemble, Scoring
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig

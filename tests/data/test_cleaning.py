@@ -6,6 +6,7 @@ import unicodedata
 from pathlib import Path
 
 import pytest
+from helpers.parallel_texts import Pairs, files_of, write_pairs
 
 from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import _MARKUP, Cleaner, _foreign, _usual_scripts, bare
@@ -13,7 +14,6 @@ from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig
 
 LANGUAGES = ("en", "fr")
-Pairs = list[tuple[str, str]]
 WORDS = ("red", "green", "old", "small", "quiet", "round", "tall", "blue", "white", "poor")
 MOTS = ("rouge", "verte", "vieille", "petite", "calme", "ronde", "haute", "bleue", "blanche", "pauvre")
 GOOD = [
@@ -34,17 +34,6 @@ NOISE = {
     "length ratio": [("Yes.", "Oui, et c'est pourquoi nous avons décidé de partir demain matin très tôt.")],
     "near-duplicate": [("the RED red house is by the river 7!", "La maison rouge rouge est au bord de l'eau, 7")],
 }
-
-
-def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
-    paths = folder / f"{name}.en", folder / f"{name}.fr"
-    for number, path in enumerate(paths):
-        path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
-    return paths
-
-
-def files_of(folder: Path) -> dict[str, bytes]:
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def cleaned(folder: Path, train: Pairs, dev: Pairs | None = None, **settings: object) -> dict[str, int]:

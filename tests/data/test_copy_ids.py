@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from nmtalign.core.model import make_batch
 from nmtalign.data import corpus_writer
-from nmtalign.data.batches import CopyIds, eligible, load_batches, make_batch
+from nmtalign.data.batches import CopyIds, eligible, load_batches
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import FormatError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.text.vocabulary import UNK_ID, Vocabulary, pair_ids
+from nmtalign.text.tokenizer import UNK_ID, Vocabulary, pair_ids
 
 SPECIALS = ("</s>", "<unk>")
 CONFIG = PrepConfig(vocabulary="none", shortlist="6:7")

@@ -61,8 +61,7 @@ def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
 
 
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram", "bytes"])
-@pytest.mark.parametrize("workers", [1, 2])
-def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, workers):
+def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary):
     draw = np.random.default_rng(3)
     words = ["".join(draw.choice(list("abcdé"), draw.integers(1, 7))) for _ in range(60)]
     pairs = [tuple(" ".join(draw.choice(words, draw.integers(0, 7))) for _ in range(2)) for _ in range(400)]
@@ -73,9 +72,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
     ]
     lines = [" ".join(f"{i}-{j}" for i, j in sorted(line)) for line in links]
     longest = 3 if vocabulary == "bytes" else 9
-    corpus, path = prepared(
-        tmp_path, pairs, lines, vocabulary=vocabulary, size="40", workers=workers, max_length=longest
-    )
+    corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, size="40", max_length=longest)
     train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
     plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
@@ -95,26 +92,18 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, worker
     assert seen > 50
 
 
-def test_the_last_line_may_end_a_block_without_a_line_break(tmp_path, monkeypatch):
+def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
     monkeypatch.setattr("nmtalign.data.guide._BLOCK", 1)
     corpus, path = prepared(tmp_path)
-    whole = read_guide(path, corpus)
-    path.write_bytes(path.read_bytes().removesuffix(b"\n"))
-    again = read_guide(path, corpus)
-    assert cells(guided(corpus, again, [0, 1, 2])) == cells(guided(corpus, whole, [0, 1, 2]))
-    assert again.hash == whole.hash
-
-
-def test_packed_and_plain_files_are_one(tmp_path):
-    corpus, path = prepared(tmp_path)
-    packed = tmp_path / "links.gz"
-    packed.write_bytes(gzip.compress(path.read_bytes().removesuffix(b"\n")))
-    scored = tmp_path / "scored"
-    scored.write_text("".join(f"{line}\t{'0.5 ' * len(line.split())}\r\n" for line in path.read_text().splitlines()))
-    plain, other, third = (read_guide(name, corpus) for name in (path, packed, scored))
-    assert plain.hash == other.hash
-    assert cells(guided(corpus, third, [2, 0, 1])) == cells(guided(corpus, plain, [2, 0, 1]))
-    assert cells(guided(corpus, plain, [0, 1, 2])) == cells(guided(corpus, other, [0, 1, 2]))
+    plain, text = read_guide(path, corpus), path.read_bytes()
+    packed, scored = tmp_path / "links.gz", tmp_path / "scored"
+    packed.write_bytes(gzip.compress(text))
+    scored.write_bytes(b"".join(line + b"\t" + b"0.5 " * line.count(b"-") + b"\r\n" for line in text.splitlines()))
+    path.write_bytes(text.removesuffix(b"\n"))
+    for other in (packed, scored, path):
+        guide = read_guide(other, corpus)
+        assert cells(guided(corpus, guide, [2, 0, 1])) == cells(guided(corpus, plain, [2, 0, 1]))
+        assert (guide.hash == plain.hash) == (other != scored)
 
 
 @pytest.mark.parametrize(
@@ -154,11 +143,3 @@ def test_links_that_count_words_between_spaces_guide_the_tokens_of_the_corpus(tm
     every = range(len(corpus.splits["train"]))
     expected, found = (set(cells(guided(corpus, guide, every))) for guide in (right, converted))
     assert len(expected & found) > 0.9 * max(len(expected), len(found))
-
-
-def test_a_training_reports_converted_links(tmp_path, nmtalign):
-    write_raw_links(tmp_path)
-    nmtalign("prep", "-q")
-    settings = "--preset", "tiny", "--max-updates", 1, "--guided-alignment", "words.links"
-    done = nmtalign("train", *settings)
-    assert done.stderr.decode().count("words.links: counts the words between spaces") == 1

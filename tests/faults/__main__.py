@@ -38,7 +38,8 @@ def main() -> int:
     chosen = parser.parse_args()
     os.environ["PYTHONPATH"] = str(Path(__file__).parents[2])
     failed = 0
-    with temporary_folder(_memory()) as folder:
+    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
+    with temporary_folder(memory) as folder:
         _work.extend(_parts(chosen, Workspace(folder)))
         deadline = time.monotonic() + 60 * chosen.minutes
         with ProcessPoolExecutor(chosen.jobs, mp_context=multiprocessing.get_context("fork")) as pool:
@@ -67,11 +68,6 @@ def _run(number: int, chosen: argparse.Namespace, deadline: float) -> tuple[Resu
     numbers = range(count) if chosen.attempt is None else [chosen.attempt]
     result = run_part(part, chosen.seed, numbers, min(left, left * chosen.jobs / (len(_work) - number)))
     return result, time.monotonic() - began
-
-
-def _memory() -> str | None:
-    """A folder in memory, where the many small files cost least, or None."""
-    return "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # noqa: S108
 
 
 if __name__ == "__main__":

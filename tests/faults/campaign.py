@@ -1,18 +1,17 @@
 """Campaigns: parts with many attempts, each made from a seed, and the rows of their results."""
 
-import os
+import multiprocessing
 import random
-import select
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 
 _SHOWN = 5  # failures of a part that are printed
-
-Attempt = Callable[[random.Random], str]
+_FORK = multiprocessing.get_context("fork")
 
 
 @dataclass(frozen=True)
@@ -25,7 +24,7 @@ class Part:
     """
 
     name: str
-    attempt: Attempt
+    attempt: Callable[[random.Random], str]
     full: int
     quick: int
     limit: float = 0.0
@@ -41,97 +40,69 @@ class Result:
 
     def row(self) -> str:
         """Returns a row of the table."""
-        found = self.failures[0][1][:120].replace("|", "\\|").replace("\n", " ") if self.failures else ""
-        return f"| {self.name} | {self.attempts:,} | {self.attempts - len(self.failures):,} | {found} |"
+        first = self.failures[0][1][:120].replace("|", "\\|").replace("\n", " ") if self.failures else ""
+        return f"| {self.name} | {self.attempts:,} | {self.attempts - len(self.failures):,} | {first} |"
 
 
-def attempt_number(part: Part, seed: int, number: int) -> str:
-    """Makes one attempt; the same seed and number make the same attempt again."""
+def run_part(part: Part, seed: int, numbers: Iterable[int], seconds: float) -> Result:
+    """Makes attempts until the time is over; the same seed and number make the same attempt again."""
+    result, deadline, worker = Result(part.name), time.monotonic() + seconds, None
+    for number in numbers:
+        if time.monotonic() > deadline:
+            break
+        if part.limit:
+            worker = worker if worker and worker.lives else _Worker(part, seed)
+            fault = worker.attempt(number)
+        else:
+            fault = _attempt(part, seed, number)
+        result.attempts += 1
+        if fault:
+            result.failures.append((number, fault))
+            if len(result.failures) <= _SHOWN:
+                sys.stderr.write(f"{part.name}, attempt {number}: {fault}\n")
+    if worker:
+        worker.end()
+    return result
+
+
+def _attempt(part: Part, seed: int, number: int) -> str:
     try:
         return part.attempt(random.Random(f"{seed} {part.name} {number}"))
     except Exception:
         return f"the attempt failed: {traceback.format_exc(limit=-4)}"
 
 
-def run_part(part: Part, seed: int, numbers: Iterable[int], seconds: float) -> Result:
-    """Makes attempts until the time is over."""
-    result, deadline = Result(part.name), time.monotonic() + seconds
-    made = _isolated(part, seed, iter(numbers), deadline) if part.limit else _direct(part, seed, numbers, deadline)
-    for number, fault in made:
-        result.attempts += 1
-        if fault:
-            result.failures.append((number, fault))
-            if len(result.failures) <= _SHOWN:
-                sys.stderr.write(f"{part.name}, attempt {number}: {fault}\n")
-    return result
-
-
-def _direct(part: Part, seed: int, numbers: Iterable[int], deadline: float) -> Iterable[tuple[int, str]]:
-    for number in numbers:
-        if time.monotonic() > deadline:
-            return
-        yield number, attempt_number(part, seed, number)
-
-
-def _isolated(part: Part, seed: int, numbers: Iterable[int], deadline: float) -> Iterable[tuple[int, str]]:
-    """Makes attempts in a process that is replaced when it ends."""
-    numbers, worker = list(numbers), None
-    for number in numbers:
-        if time.monotonic() > deadline:
-            break
-        worker = worker or _Worker(part, seed)
-        fault = worker.attempt(number)
-        if worker.ended:
-            worker = None
-        yield number, fault
-    if worker is not None:
-        worker.close()
-
-
 class _Worker:
-    """A forked process that reads the numbers of attempts from a pipe and writes their faults to another."""
+    """A forked process that makes attempts until one of them hangs or ends it."""
 
     def __init__(self, part: Part, seed: int) -> None:
-        (theirs, self._requests), (self._replies, there) = os.pipe(), os.pipe()
-        self._part, self.ended = part, False
-        self._number = os.fork()
-        if not self._number:
-            os.close(self._requests)
-            os.close(self._replies)
-            self._work(seed, theirs, there)
-        os.close(theirs)
-        os.close(there)
+        self._limit, (self._pipe, theirs) = part.limit, _FORK.Pipe()
+        self._process = _FORK.Process(target=self._work, args=(part, seed, theirs))
+        self._process.start()
+        theirs.close()
+        self.lives = True
 
-    def _work(self, seed: int, requests: int, replies: int) -> None:
-        try:
-            while raw := os.read(requests, 8):
-                fault = attempt_number(self._part, seed, int.from_bytes(raw, "big")).encode(errors="replace")[:8000]
-                os.write(replies, len(fault).to_bytes(4, "big") + fault)
-        finally:
-            os._exit(0)
+    def _work(self, part: Part, seed: int, pipe: Connection) -> None:
+        self._pipe.close()
+        while (number := pipe.recv()) is not None:
+            pipe.send(_attempt(part, seed, number))
 
     def attempt(self, number: int) -> str:
-        os.write(self._requests, number.to_bytes(8, "big"))
-        ready, _, _ = select.select([self._replies], [], [], self._part.limit)
-        if not ready:
-            self.close()
-            return f"no answer for {self._part.limit:.0f} seconds"
-        size = os.read(self._replies, 4)
-        if not size:
-            code = self.close()
+        """Returns the fault of an attempt."""
+        self._pipe.send(number)
+        if not self._pipe.poll(self._limit):
+            self.end()
+            return f"no answer for {self._limit:.0f} seconds"
+        try:
+            return self._pipe.recv()
+        except (EOFError, ConnectionResetError):
+            self._process.join()
+            self.lives, code = False, self._process.exitcode
             return f"the process ended: {signal.Signals(-code).name if code < 0 else code}"
-        return os.read(self._replies, int.from_bytes(size, "big")).decode() if any(size) else ""
 
-    def close(self) -> int:
-        """Ends the process; returns its exit code, or the negative number of the signal that has ended it."""
-        self.ended = True
-        os.close(self._requests)
-        os.close(self._replies)
-        ended, status = os.waitpid(self._number, os.WNOHANG)
-        if not ended:
-            time.sleep(0.05)
-            ended, status = os.waitpid(self._number, os.WNOHANG)
-        if not ended:
-            os.kill(self._number, signal.SIGKILL)
-            _, status = os.waitpid(self._number, 0)
-        return os.waitstatus_to_exitcode(status)
+    def end(self) -> None:
+        """Ends the process."""
+        self.lives = False
+        self._process.kill()
+        self._process.join()
+        self._pipe.close()

@@ -1,20 +1,15 @@
-"""Commands under faults: killed, on a disk that refuses or is slow, with a clock that jumps, or beside another command.
+"""Commands under faults: killed, on a disk that refuses to write, or beside another command.
 
 A killed or refused command leaves no incomplete file with a final name, and the same command again completes the work,
 with the bytes of an undisturbed run (times excepted). Half of the kills come at a random moment, the others just before
 a random operation on a file (open, rename, remove, flush), because the moments between two of these are short.
 """
 
-import contextlib
-import itertools
 import json
 import mmap
 import os
 import random
-import shutil
 import signal
-import socket
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -24,18 +19,18 @@ from pathlib import Path
 from typing import NamedTuple
 
 from faults.campaign import Part
-from faults.processes import ANY, TRAIN, Ended, Process, Workspace, limit_files, run
+from faults.processes import TRAIN, Ended, Process, Workspace, limit_files, run
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.files import read_json
-from nmtalign.tensor_file import load_tensors
+from nmtalign.model_directory import load_tensors
 
 _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "shutil.rmtree"}
 _SIZES = (0, 1, 100, 511, 512, 4095, 4096, 4097)  # bytes of files and disks, beside random ones
 _KILLED = {-signal.SIGKILL, -signal.SIGALRM, 0}
-_TORCHRUN_WAITS = 30  # seconds after SIGTERM until torchrun sends SIGKILL
-_TIMES = ("seconds", "per_second", "date")  # parts of the names of values that differ between equal runs
+# Parts of the names of values that differ between equal runs; reports, which note the excess, come at times.
+_TIMES = ("seconds", "per_second", "date", "excess")
 
 Prepare = Callable[[], object]  # runs in the process of a command before it
 
@@ -61,12 +56,10 @@ class Command:
     workspace: Workspace
     prints: bool = False  # whether stdout must be equal, too
     grows: bool = False  # whether complete files of a run that continues may differ from the final ones
-    processes: int = 1  # that train one model, 1 or 2
 
     def start(self, folder: Path, prepare: Prepare = lambda: None) -> Process:
         """Starts the command."""
-        before = _as_two_processes if self.processes == 2 else lambda: None
-        return Process(self.line.split(), folder, prepare=lambda: (before(), prepare()))
+        return Process(self.line.split(), folder, prepare=prepare)
 
     @cached_property
     def reference(self) -> Reference:
@@ -130,31 +123,6 @@ def _watch_files(folder: Path, counter: mmap.mmap, last: int) -> None:
     sys.addaudithook(hook)
 
 
-def _as_two_processes() -> None:
-    """Starts two processes that train one model, and returns in each of them.
-
-    This process waits for both. As torchrun does, it ends the second one if the first one that ended has failed.
-    """
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    os.environ |= {"WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
-    workers = []
-    for rank in ("0", "1"):
-        if not (worker := os.fork()):
-            os.environ |= {"RANK": rank, "LOCAL_RANK": rank}
-            return
-        workers.append(worker)
-    first, status = os.wait()
-    workers.remove(first)
-    (second,) = workers
-    if failed := os.waitstatus_to_exitcode(status):
-        os.kill(second, signal.SIGTERM)
-        signal.signal(signal.SIGALRM, lambda *_: os.kill(second, signal.SIGKILL))
-        signal.alarm(_TORCHRUN_WAITS)
-    last = os.waitstatus_to_exitcode(os.waitpid(second, 0)[1])
-    os._exit((failed or last) % 256)
-
-
 def _value(path: Path) -> object:
     """The content of a file without times; raises an error for a file of tensors or of JSON that is damaged."""
     if path.suffix == ".safetensors":
@@ -175,125 +143,50 @@ def _timeless(value: dict) -> dict:
     return {key: one for key, one in value.items() if not any(part in key for part in _TIMES)}
 
 
-@contextlib.contextmanager
-def _kill(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
-    rank, moment = chance.choice("01"), chance.uniform(0.001, 1.1 * command.reference.seconds)
+def _kill(command: Command, folder: Path, chance: random.Random) -> Prepare:
+    moment = chance.uniform(0.001, 1.1 * command.reference.seconds)
     last = chance.randint(1, command.reference.operations) if chance.random() < 0.5 else 0
 
     def prepare() -> None:
-        if os.environ.get("RANK", rank) == rank:
-            if last:
-                _watch_files(folder, mmap.mmap(-1, 8), last)
-            else:
-                signal.signal(signal.SIGALRM, signal.SIG_DFL)
-                signal.setitimer(signal.ITIMER_REAL, moment)
+        if last:
+            _watch_files(folder, mmap.mmap(-1, 8), last)
+        else:
+            signal.signal(signal.SIGALRM, signal.SIG_DFL)
+            signal.setitimer(signal.ITIMER_REAL, moment)
 
-    yield prepare
+    return prepare
 
 
-@contextlib.contextmanager
-def _limit_files(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
+def _limit_files(command: Command, folder: Path, chance: random.Random) -> Prepare:
     """No file can grow beyond a random size."""
-    yield partial(limit_files, chance.choice((chance.choice(_SIZES), chance.randint(0, command.reference.largest))))
-
-
-@contextlib.contextmanager
-def _fill_disk(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
-    """The disk has room for the input and a random part of the output, then for everything."""
-    used = sum(path.stat().st_size + 4096 for path in folder.rglob("*"))
-    _remount(folder, f"size={used + chance.randint(4096, max(8192, 2 * command.reference.largest))}")
-    yield lambda: None
-    _remount(folder, "size=1g")
-
-
-@contextlib.contextmanager
-def _forbid_writing(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
-    _remount(folder, "ro")
-    yield lambda: None
-    _remount(folder, "rw")
-
-
-@contextlib.contextmanager
-def _slow_down(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
-    """Each flush (fsync) waits, and one of the first for seconds."""
-    stalled, seconds, flush, numbers = chance.randint(1, 10), chance.uniform(2, 6), os.fsync, itertools.count(1)
-
-    def slow(descriptor: int) -> None:
-        time.sleep(seconds if next(numbers) == stalled else 0.05)
-        flush(descriptor)
-
-    yield lambda: setattr(os, "fsync", slow)
-
-
-@contextlib.contextmanager
-def _let_clock_jump(command: Command, folder: Path, chance: random.Random) -> Iterator[Prepare]:
-    """The clock of the machine jumps by up to two days each time it is read."""
-    jumps, now = random.Random(chance.random()), time.time
-    yield lambda: setattr(time, "time", lambda: now() + jumps.uniform(-172800, 172800))
-
-
-@contextlib.contextmanager
-def _mounted(parent: Path) -> Iterator[Path]:
-    """Yields a new file system in memory."""
-    disk = parent / f"disk {os.getpid()}"
-    disk.mkdir()
-    try:
-        subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1g", "none", disk], check=True, capture_output=True)
-        try:
-            yield disk
-        finally:
-            subprocess.run(["umount", disk], check=True, capture_output=True)
-    finally:
-        disk.rmdir()
-
-
-def _remount(disk: Path, options: str) -> None:
-    subprocess.run(["mount", "-o", f"remount,{options}", disk], check=True, capture_output=True)
-
-
-def _can_mount(folder: Path) -> bool:
-    try:
-        with _mounted(folder):
-            return True
-    except (OSError, subprocess.CalledProcessError):
-        return False
+    return partial(limit_files, chance.choice((chance.choice(_SIZES), chance.randint(0, command.reference.largest))))
 
 
 class Fault(NamedTuple):
     """What happens to a command, the exit codes that are right then, and the numbers of attempts of each command."""
 
     name: str
-    apply: Callable[[Command, Path, random.Random], contextlib.AbstractContextManager[Prepare]]
+    apply: Callable[[Command, Path, random.Random], Prepare]
     codes: set[int]
     full: int
-    quick: tuple[str, ...] = ()  # the commands that are tried among the tests
-    mounts: bool = False
+    quick: tuple[str, ...]  # the commands that are tried among the tests
 
 
 _FAULTS = (
     Fault("kills", _kill, _KILLED, 200, ("prep over a corpus", "translate --save-alignments", "align", "link")),
-    Fault("disks: limited files", _limit_files, {0, 5}, 40, ("prep", "train", "translate --save-alignments")),
-    Fault("disks: full", _fill_disk, {0, 5}, 20, ("prep",), mounts=True),
-    Fault("disks: read-only", _forbid_writing, {5}, 3, ("prep",), mounts=True),
-    Fault("disks: slow", _slow_down, {0}, 3),
-    Fault("disks: a clock that jumps", _let_clock_jump, {0}, 3),
+    Fault("disks", _limit_files, {0, 5}, 60, ("prep", "train", "translate --save-alignments")),
 )
 
 
 def _attempt(fault: Fault, command: Command, chance: random.Random) -> str:
     """Runs a command under a fault, at times twice; looks at what is left, and completes the work."""
     final = command.reference.files
-    with contextlib.ExitStack() as stack:
-        folder = stack.enter_context(command.workspace.copy(*command.inputs))
-        if fault.mounts:
-            disk = stack.enter_context(_mounted(command.workspace.folder))
-            folder = shutil.copytree(folder, disk, dirs_exist_ok=True)
+    with command.workspace.copy(*command.inputs) as folder:
         before = command.left(folder)
         for _ in range(1 + (chance.random() < 1 / 3)):
-            with fault.apply(command, folder, chance) as prepare:
-                process = command.start(folder, prepare)
-                ended = process.end()
-            if problem := ended.fault(ANY if command.processes == 2 else fault.codes):
+            process = command.start(folder, fault.apply(command, folder, chance))
+            ended = process.end()
+            if problem := ended.fault(fault.codes):
                 return problem
             if process.has_survivors():
                 return "a process outlives the command"
@@ -389,7 +282,6 @@ def commands(workspace: Workspace) -> list[Command]:
         make("prep over a corpus", f"{prep} --shortlist 200 --force", (*texts, "data"), ("data",)),
         train("train", f"{TRAIN} data -o trained"),
         train("train, guided", f"{TRAIN} data -o trained --guided-alignment train.align"),
-        train("train, two processes", f"{TRAIN} data -o trained --set accumulate=2", processes=2),
         make("translate -o", f"{search} -o new.fr --resume", model, ("new.fr",)),
         make(
             "translate --save-alignments",
@@ -413,13 +305,13 @@ def commands(workspace: Workspace) -> list[Command]:
 
 def parts(workspace: Workspace) -> Iterator[Part]:
     """One part for each fault and command; then commands beside each other."""
-    mounts, everything = _can_mount(workspace.folder), commands(workspace)
-    for fault in (fault for fault in _FAULTS if mounts or not fault.mounts):
+    everything = commands(workspace)
+    for fault in _FAULTS:
         for one in everything:
-            name = f"{fault.name}{',' if ':' in fault.name else ':'} {one.name}"
-            yield Part(name, partial(_attempt, fault, one), fault.full, int(one.name in fault.quick))
+            attempt = partial(_attempt, fault, one)
+            yield Part(f"{fault.name}: {one.name}", attempt, fault.full, int(one.name in fault.quick))
     for one in everything:
-        if one.processes == 1 and one.name not in ("reproduce", "train, guided", "prep over a corpus"):
+        if one.name not in ("reproduce", "train, guided", "prep over a corpus"):
             yield Part(f"concurrency: {one.name}, twice", partial(_twice, one), 30, int(one.name == "link"))
     for name, attempt in (
         ("translate while train writes", _translate_while_training),

@@ -34,17 +34,14 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import NmtalignError
 from nmtalign.hdf5 import seal
-from nmtalign.model_directory import load_model, model_config, read_settings
+from nmtalign.model_directory import BLANK_DIGEST, DIGEST_PLACE, load_model, model_config, read_settings
 from nmtalign.settings import command_settings
-from nmtalign.settings.definition import resolve
+from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import load_workspace
-from nmtalign.tensor_file import BLANK_DIGEST, DIGEST_PLACE
 from nmtalign.text.lines import read_lines
 from nmtalign.text.parallel import ParallelText
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary, read_entries
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary, read_entries
 from nmtalign.training.checkpoints import find_checkpoint, load_state
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.translating.file_translation import Inputs
@@ -214,7 +211,7 @@ def _model(path: Path) -> TranslationModel:
 
 
 def _read_state(folder: Path) -> object:
-    model, found = _model(folder / "model"), find_checkpoint(folder / "model", None)
+    model, found = _model(folder / "model"), find_checkpoint(folder / "model")
     if found is None:
         return None
     position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))
@@ -259,7 +256,7 @@ def _read_toml(folder: Path) -> object:
     found = load_workspace(folder / "workspace.toml")
     sections = ("prep", "translate", "score", "align", "link")
     kinds = [getattr(command_settings, f"{name.capitalize()}Config") for name in sections]
-    settings = [found.resolve(kind, name, {}) for kind, name in zip(kinds, sections, strict=True)]
+    settings = [resolve(kind, found.section(name)) for kind, name in zip(kinds, sections, strict=True)]
     layers = ("preset", preset(found.preset(None))), found.section("train")
     return settings, resolve(TrainingConfig, *layers), resolve(ModelConfig, *layers), found.file_pairs
 

@@ -23,9 +23,7 @@ from helpers.command_line import become, import_all, run_here, sets
 os.environ["TORCH_CPP_LOG_LEVEL"] = "FATAL"  # as `nmtalign train` does before it imports PyTorch
 PATIENCE = 120  # seconds until a command counts as hanging; the machine may be busy
 DOCUMENTED = {0, 1, 2, 3, 4, 5, 6, 120, 129, 130, 143}  # exit codes; 120 is Python's: stdout could not be flushed
-ANY = set(range(-64, 256))
 HARMLESS = ("nmtalign: warning: ", "nmtalign: ")
-_LOST = re.compile(r"nmtalign: error: rank \d+ .* lost the connection to the other processes ")
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 # Few updates, few parameters, one thread: a second thread would not survive the fork.
 SIZES = shlex.join(sets(embedding=8, hidden=16, attention_hidden=16, maxout=8, precision="fp32")) + " --threads 1"
@@ -43,20 +41,15 @@ class Ended:
     err: bytes
 
     def fault(self, codes: set[int] = DOCUMENTED) -> str:
-        """Returns "" for an end as documented: one of the exit codes, and one line on stderr for an error.
-
-        If two processes train one model, one line names the cause, and the other process may report that it lost
-        the connection.
-        """
+        """Returns "" for an end as documented: one of the exit codes, and one line on stderr for an error."""
         text = self.err.decode("utf-8", "replace")
         lines = text.splitlines()
         errors = [line for line in lines if line.startswith("nmtalign: error: ")]
-        causes = [line for line in errors if not _LOST.match(line)]
         if self.code not in codes:
             return f"exit code {self.code}: {text[-300:]!r}"
         if "Traceback (most recent call last)" in text:
             return f"a traceback: {text[-500:]!r}"
-        if self.code in range(1, 7) and 1 not in (len(errors), len(causes)):
+        if self.code in range(1, 7) and len(errors) != 1:
             return f"exit code {self.code} with {len(errors)} lines of error: {text[-300:]!r}"
         if foreign := [line for line in lines if self.code and not line.startswith(HARMLESS)]:
             return f"a line that is not of nmtalign: {foreign[0][:300]!r}"

@@ -10,8 +10,7 @@ from torch import nn
 
 from nmtalign.core.decoder import Encoded
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import Batch, make_batch
+from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 

@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 from nmtalign.data.corpus import Corpus
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.trainer import Trainer
 
@@ -126,7 +126,7 @@ def digest(path):
 def left(folder):
     """All that must be the same."""
     names = ("last.safetensors", "best.safetensors", "training_state.safetensors")
-    position = vars(find_checkpoint(folder, None).position)
+    position = vars(find_checkpoint(folder).position)
     timeless = {name: value for name, value in position.items() if name != "seconds"}
     log = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     dev = [(event["update"], event["loss"], event["best"]) for event in log if event["event"] == "validated"]
@@ -141,7 +141,7 @@ def compare(corpus, folder, config, chance, kills):
             kill_in_a_write(corpus, folder / "killed", config, chance.randint(1, 30))
         else:
             kill_after(corpus, folder / "killed", config, chance.uniform(0, 0.1))
-    config = replace(config, max_updates=find_checkpoint(folder / "killed", None).position.update + 5)
+    config = replace(config, max_updates=find_checkpoint(folder / "killed").position.update + 5)
     for name in ("killed", "whole"):
         train(corpus, folder / name, config)
     files = sorted(path.name for path in (folder / "killed").iterdir())

@@ -18,10 +18,9 @@ from nmtalign.core.attention import (
 )
 from nmtalign.core.cells import CudnnCell, GatedCell, LightCell, LstmCell, MinimalCell, PaperCell
 from nmtalign.core.decoder import RecurrentDecoder
-from nmtalign.core.model import RecurrentEncoder, TranslationModel
-from nmtalign.core.readout import Readout
+from nmtalign.core.model import Readout, RecurrentEncoder, TranslationModel
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID
 
 Context = Callable[[int, Tensor], Tensor]
 

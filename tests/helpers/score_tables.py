@@ -7,12 +7,10 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import make_batch, make_source
-from nmtalign.search.beam_search import Scoring, SearchOptions, beam_search
+from nmtalign.core.model import TranslationModel, make_batch, make_source
+from nmtalign.search.beam_search import Choice, ModelScorer, Scoring, SearchOptions, Session, beam_search
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
-from nmtalign.search.scorer import Choice, ModelScorer, Session
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5

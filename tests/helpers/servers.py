@@ -11,8 +11,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
-from nmtalign.serving.application import make_application
-from nmtalign.serving.http_server import HttpServer, bind
+from nmtalign.serving.application import bind, make_application, make_server, url_of
 from nmtalign.serving.served_models import ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.translating.translator import Translator
@@ -77,14 +76,12 @@ def serving(*folders: Path, translators=(), notes: list[str] | None = None, **se
     loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders)]
     config = ServeConfig(port=0, **settings)
     with bind(config) as bound:
-        ready, note = threading.Event(), (notes if notes is not None else []).append
-        models = ServedModels(loaded, AlignConfig())
-        server = HttpServer(make_application(models, config, note), config, bound, ready.set)
+        note, models = (notes if notes is not None else []).append, ServedModels(loaded, AlignConfig())
+        server = make_server(make_application(models, config, note), config)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()
         try:
-            assert ready.wait(PATIENCE)
-            yield Client(server.url)
+            yield Client(url_of(bound))
         finally:
             server.should_exit = True
             thread.join(PATIENCE)

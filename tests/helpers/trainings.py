@@ -1,7 +1,7 @@
 """A short training on a corpus of the tests."""
 
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.events import Progressed
 from nmtalign.training.trainer import Trainer
 

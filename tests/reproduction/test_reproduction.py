@@ -3,7 +3,6 @@
 import dataclasses
 import json
 import re
-import tomllib
 from pathlib import Path
 
 import pytest
@@ -17,8 +16,8 @@ from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import ReproduceConfig
+from nmtalign.settings.definition import load_workspace
 from nmtalign.settings.presets import PRESETS
-from nmtalign.settings.workspace import load_workspace
 
 SMALLEST = {"embedding": 8, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "bleu_sentences": 2}
 TWO = "RNNencdec-50,RNNsearch-50"
@@ -162,34 +161,28 @@ def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace
         make(workspace).run()
 
 
-@pytest.mark.parametrize("scale", experiments.SCALES)
-def test_all_models_of_the_paper_are_trained_alike(workspace, scale):
-    reproduction = make(workspace, models="", scale=scale)
-    values = [reproduction._training(one, None) for one in reproduction.experiments]
-    assert len({json.dumps({**one, "preset": ""}) for one in values}) == 1
-    assert [PRESETS[one["preset"]]["max_length"] for one in values] == [50, 30, 30, 50]
-    assert scale != "paper" or set(values[0]) == {
-        "preset", "patience", "max_updates", "epochs", "validate_every", "log_every"
-    }  # fmt: skip
+def test_all_models_of_the_paper_are_trained_alike(workspace):
+    for scale in experiments.SCALES:
+        reproduction = make(workspace, models="", scale=scale)
+        values = [reproduction._training(one, None) for one in reproduction.experiments]
+        assert len({json.dumps({**one, "preset": ""}) for one in values}) == 1
+        assert [PRESETS[one["preset"]]["max_length"] for one in values] == [50, 30, 30, 50]
+    assert {*values[0]} == {"preset", "patience", "max_updates", "epochs", "validate_every", "log_every"}
 
 
-def test_a_budget_of_words_or_of_hours(workspace, monkeypatch):
-    reproduction = make(workspace, updates=None, words=20_000, models="RNNsearch-50")
-    reproduction.run()
-    train = Corpus.open(reproduction.folder / "work/corpus").splits["train"]
-    updates = tomllib.loads((reproduction.folder / "settings/RNNsearch-50.toml").read_text())["train"]["max_updates"]
-    assert updates == pytest.approx(20_000 / ((float(train.target_lengths.mean()) + 1) * 40), rel=0.1)
-    hours = make(workspace, updates=None, hours=0.5)
-    values = hours._training(hours.experiments[0], None)
-    assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
-
-
-def test_a_prepared_corpus_is_used_as_it_is(workspace):
+def test_a_budget_of_words_or_of_hours_on_a_prepared_corpus(workspace):
     assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
     (workspace / "nmtalign.toml").write_text(f'data = "data"\n[corpus]\ntest = ["test.en", "test.fr"]\n{SEARCH}')
-    reproduction = make(workspace, models="RNNsearch-50")
-    reproduction.run()
-    assert reproduction.steps[0].command.startswith("nmtalign train ")
+    reproduction = make(workspace, updates=None, words=20_000, models="RNNsearch-50")
+    corpus = Corpus.open(workspace / "data")
+    updates = reproduction._training(reproduction.experiments[0], corpus)["max_updates"]
+    words = float(corpus.splits["train"].target_lengths.mean()) + 1
+    assert updates == pytest.approx(20_000 / (words * 40), rel=0.1)
+    hours = make(workspace, updates=None, hours=0.5, models="RNNsearch-50")
+    values = hours._training(hours.experiments[0], corpus)
+    assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
+    make(workspace, models="RNNsearch-50").run()
+    assert not (workspace / "reproduction/work/corpus").exists()
 
 
 @pytest.mark.parametrize("change", [("", "test"), ("dev =", "dev")])

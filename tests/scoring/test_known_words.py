@@ -7,10 +7,9 @@ import pytest
 
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
+from nmtalign.model_directory import FORMAT, FORMAT_VERSION
 from nmtalign.scoring.known_words import UnknownRates, UnknownWords, Vocabularies
-from nmtalign.tensor_file import FORMAT, FORMAT_VERSION
-from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 SOURCES = ["the cat sleeps", "the wombat sleeps", "the cat", "", "the </s> sleeps"]
 REFERENCES = ["le chat dort", "le wombat dort", "le matou", "", "le chat dort"]

@@ -1,7 +1,6 @@
 """A report as JSON and as rows: always the same shape, nothing rounded, no NaN; and as a document."""
 
 import json
-import math
 import re
 from pathlib import Path
 
@@ -13,7 +12,7 @@ from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
 from nmtalign.scoring.differences import Difference, split_segments
 from nmtalign.scoring.known_words import UnknownRates
-from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, finite, record
+from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
 from nmtalign.scoring.score_document import bar, figure, score_document
 
@@ -103,11 +102,6 @@ def test_rows_hold_a_figure_each_under_known_names() -> None:
     ]
     assert [row["value"] for row in rows if row["by"] == "unknown"] == [0.125, 0.25, 0.5, 0.0]
     assert [row["value"] for row in rows if row["by"] == "length"][:3] == [12.345678901, 80.0, None]
-
-
-@pytest.mark.parametrize(("value", "expected"), [(None, None), (math.nan, None), (math.inf, None), (1.5, 1.5)])
-def test_what_is_no_number_is_none(value: float | None, expected: float | None) -> None:
-    assert finite(value) == expected
 
 
 def test_text_page_and_markdown_have_the_same_figures() -> None:

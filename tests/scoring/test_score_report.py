@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import UsageError
-from nmtalign.scoring.metrics import MetricOptions, measure, measure_systems
+from nmtalign.scoring.metrics import measure, measure_systems
 from nmtalign.scoring.report import Resampling, by_length, make_report, parse_buckets, word_counts
 
 SOURCES = ["one", "one two", "one two three", "", "one two three four five", "one two"]
@@ -79,25 +79,6 @@ def test_parts_of_each_systems_own_lengths_are_scored_but_not_tested():
     assert report.systems[1].everything.whole.p_values
 
 
-def test_nothing_is_drawn_where_nothing_was_asked_for():
-    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES], MetricOptions(("bleu", "ter")))
-    report = make_report("ab", tables)
-    assert report.metrics == ("BLEU", "TER")
-    assert report.signatures == tuple(statistics.signature for statistics in tables[0])
-    assert (report.resampling, report.tests) == (None, ())
-    for system in report.systems:
-        whole = system.everything.whole
-        assert (whole.intervals, whole.p_values, whole.marks, system.no_unk) == ((), {}, (), None)
-    assert report.systems[0].everything.whole.length_ratio == pytest.approx(11 / 13)
-
-
-def test_one_system_has_intervals_but_nothing_to_be_tested_against():
-    report = make_report("a", [measure(HYPOTHESES, [REFERENCES])], resampling=QUICK, tests=["bs", "ar"])
-    assert report.tests == ()
-    assert all("|bs:50|seed:12345|" in signature for signature in report.signatures)
-    assert None not in report.systems[0].everything.whole.intervals
-
-
 def test_intervals_can_be_left_out():
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
     report = make_report("ab", tables, resampling=QUICK, tests=["ar"], intervals=False)
@@ -107,21 +88,10 @@ def test_intervals_can_be_left_out():
     assert all("|bs:50|ar:64|seed:12345|" in signature for signature in both.signatures)
 
 
-def test_progress_is_reported_in_shares_of_one():
-    shares: list[float] = []
-    cut = by_length([HYPOTHESES, OTHERS], parse_buckets("1,2,3,4"), "hypothesis")
-    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
-    known = np.array([True, False, True, False, True, False])
-    make_report("ab", tables, cut=cut, known=known, resampling=QUICK, tests=["bs", "ar"], advance=shares.append)
-    assert sum(shares) <= 1 + 1e-9
-    assert len(shares) > 10
-
-
 def test_upper_ends_become_buckets_with_both_ends_in_them():
     lengths = np.array([0, 1, 10, 11, 20, 21, 22, 500])
     members = {bucket.label: lengths[bucket.members(lengths)].tolist() for bucket in parse_buckets("10, 20,21")}
     assert members == {"0": [0], "1-10": [1, 10], "11-20": [11, 20], "21": [21], ">21": [22, 500]}
-    assert parse_buckets("1, 5, 10, ..., 20") == parse_buckets("1,5,10,15,20")
 
 
 @given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
@@ -135,14 +105,10 @@ def test_every_length_is_in_one_bucket_and_cumulative_ones_contain_those_before(
     assert members[-1].all()
 
 
-WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,...,60 10,20,...,55 20,10,...,5 10,20,..."
+WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,20,...,60"
 
 
 @pytest.mark.parametrize("text", ["", *WRONG.split(), "9" * 30])
 def test_other_syntax_of_buckets_is_refused(text):
     with pytest.raises(UsageError, match="buckets = "):
         parse_buckets(text)
-
-
-def test_words_are_separated_by_white_space():
-    assert word_counts(["", "  ", "It rains.", " a\tb  c "]).tolist() == [0, 0, 2, 3]

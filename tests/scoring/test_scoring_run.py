@@ -138,15 +138,6 @@ def test_a_metric_or_system_that_is_not_there_is_named() -> None:
             result.value(**given)
 
 
-def test_settings_have_the_same_effect_as_a_configuration(texts) -> None:
-    given = {"metrics": "bleu", "lowercase": True, "confidence": True, "bootstrap": 30}
-    by_name = score(texts.systems[0], texts.references[0], **given)
-    by_config = score(texts.systems[0], texts.references[0], config=ScoreConfig(**given))
-    assert by_name.report == by_config.report
-    with pytest.raises(UsageError, match=r"nmtalign\.score: unknown setting 'metric'"):
-        score(["a"], ["a"], metric="bleu")
-
-
 def test_text_and_gzip_are_read_and_an_empty_file_is_refused(tmp_path: Path) -> None:
     plain, packed = tmp_path / "a.txt", tmp_path / "a.gz"
     plain.write_bytes("un\r\n\ndeux\u2028trois\rquatre".encode())

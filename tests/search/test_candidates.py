@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
 from nmtalign.search.candidates import CandidateLists, Candidates
-from nmtalign.text.vocabulary import Vocabulary
+from nmtalign.text.tokenizer import Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "boat", "red", "."])
 TARGET = Vocabulary(["</s>", "<unk>", "le", "la", ".", "renard", "bateau", "rouge", "goupil"])

@@ -10,7 +10,7 @@ from helpers.score_tables import SENTENCES, TableScorer, phrases_of, search, tex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.data.batches import make_source
+from nmtalign.core.model import make_source
 from nmtalign.search.beam_search import Scoring
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, phrase_search, whole_characters
 

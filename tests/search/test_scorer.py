@@ -8,7 +8,7 @@ import torch
 from helpers import score_tables as tables
 from helpers.score_tables import SENTENCES, WORDS, search
 
-from nmtalign.search.scorer import Ensemble
+from nmtalign.search.beam_search import Ensemble
 
 
 def models(count, **changes):

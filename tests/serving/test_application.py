@@ -13,9 +13,9 @@ from helpers.command_line import run_nmtalign
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 from nmtalign import application
-from nmtalign.errors import Abandoned, ResourceError, UsageError, abandoned_if
-from nmtalign.serving.application import make_application
-from nmtalign.serving.http_server import HttpServer, bind
+from nmtalign.core.numerics import Abandoned, abandoned_if
+from nmtalign.errors import ResourceError, UsageError
+from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.settings.definition import field_names
@@ -67,8 +67,8 @@ def test_a_text_and_a_list_of_texts_as_libretranslate(client, translate):
     assert client.ask("translate", {"q": [], "source": "en", "target": "fr"})[1] == {"translatedText": []}
 
 
-@pytest.mark.parametrize("kind", [FORM, f"{FORM}; charset=utf-8"])
-def test_a_form_as_libretranslate(client, translate, kind):
+def test_a_form_as_libretranslate(client, translate):
+    kind = f"{FORM}; charset=utf-8"
     fields = {"q": LINES[3], "source": "en", "target": "fr", "alternatives": ""}
     _, found, _ = client.raw("translate", urlencode(fields).encode(), kind)
     assert json.loads(found) == {"translatedText": translate(LINES)[3]}
@@ -315,11 +315,10 @@ def test_other_host_names_are_refused(client, host):
     ],
     ids=str,
 )
-@pytest.mark.parametrize("kind", ["text/plain", FORM])
-def test_pages_of_other_sites_are_refused(client, path, headers, kind):
-    """A browser sends these types of body without asking the server first."""
+def test_pages_of_other_sites_are_refused(client, path, headers):
+    """A browser sends this type of body without asking the server first."""
     body = json.dumps({"q": "a", "text": "a", "source": "en", "target": "fr"}).encode()
-    status, found, received = client.raw(f"{path}?source=en&target=fr", body, kind, **headers)
+    status, found, received = client.raw(f"{path}?source=en&target=fr", body, "text/plain", **headers)
     assert (status, list(json.loads(found))) == (403, ["error"])
     assert "access-control-allow-origin" not in received
 
@@ -444,7 +443,7 @@ def test_a_port_belongs_to_one_server_before_its_model_is_loaded(english):
             bind(ServeConfig(port=port))
         early = in_thread(lambda: Client(f"http://127.0.0.1:{port}/").ask("health")[0])
         models = ServedModels([Translator.load(english)], AlignConfig())
-        server = HttpServer(make_application(models, config, print), config, bound, lambda: None)
+        server = make_server(make_application(models, config, print), config)
         serve = in_thread(lambda: server.run([bound]))
         assert early() == 200
         server.should_exit = True

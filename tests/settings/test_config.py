@@ -6,10 +6,9 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
-from nmtalign.settings.definition import resolve, seconds
+from nmtalign.settings.definition import Workspace, given, load_workspace, resolve, seconds
 from nmtalign.settings.presets import PRESETS, SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.settings.workspace import Workspace, given, load_workspace
 
 TOML = """
 source_language = "en"

@@ -10,7 +10,7 @@ import pytest
 
 import nmtalign
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.direction import InputCheck, TextFit, check_pairs, not_raw, traces
+from nmtalign.text.languages import InputCheck, TextFit, check_pairs, not_raw, traces
 
 ENGLISH = [
     "The old bank accepted the new law and the minister signed it with a black pen.",

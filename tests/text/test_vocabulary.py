@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.text.vocabulary import EOS, EOS_ID, UNK, UNK_ID, Vocabulary, read_entries
+from nmtalign.text.tokenizer import EOS, EOS_ID, UNK, UNK_ID, Vocabulary, read_entries
 
 WORDS = st.text(
     alphabet=st.one_of(

@@ -1,7 +1,5 @@
 """Budgets, intervals and the learning rate's course."""
 
-import re
-
 import pytest
 
 from nmtalign.settings.training_settings import TrainingConfig
@@ -108,20 +106,6 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
     (notice,) = notices
     assert notice.endswith(options)
     assert "a useful model needs about 2.5 (1,012 updates)" in notice
-
-
-def test_the_time_of_earlier_runs_counts():
-    advice, notices = advise(words=4_000_000, updates_in_epoch=4000, max_time="12m")
-    advice.check_budget(1000, 600.0, 0.6, is_known=True)
-    assert "(1,200 updates)" in notices[0]
-
-
-def test_the_advice_of_a_run_of_seconds_names_a_budget():
-    for updates, ending in ((3, r"--max-time \d+m$"), (0, "a larger budget$")):
-        advice, notices = advise(max_time="5s")
-        advice.check_budget(updates, 4.0, updates and 1.3, is_known=False)
-        advice.finish(updates, 0.0)
-        assert re.search(f"repeat the command with {ending}", notices[0])
 
 
 @pytest.mark.parametrize("settings", [{"max_updates": 252_000}, {"max_updates": 10, "init_from": "model"}], ids=str)

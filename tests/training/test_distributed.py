@@ -22,8 +22,8 @@ from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
+from nmtalign.model_directory import load_tensors
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
@@ -247,21 +247,6 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
 
 @linux
 @torch_distributed
-def test_without_torchrun_the_processes_save_and_end(endless, tmp_path):
-    run = endless()
-    pids = [run.rank(0), run.rank(1)]
-    run.agent.kill()
-    run.end()
-    until = time.monotonic() + 60
-    while not all(map(is_gone, pids)):
-        assert time.monotonic() < until
-        time.sleep(0.1)
-    (finished,) = logged(tmp_path / "m", "finished")
-    assert not finished["complete"]
-
-
-@linux
-@torch_distributed
 def test_a_signal_saves_and_ends_all_together(endless, tmp_path, corpus, nmtalign):
     run = endless()
     os.kill(run.agent.pid, signal.SIGTERM)
@@ -316,7 +301,7 @@ def test_a_rank_by_itself_trains_as_a_single_process_does(corpus, tmp_path, devi
     world.connect(device)
     config = replace(several.CONFIG, device=device, accumulate=2)
     with world.reporting_once():
-        assert world.all_reduce_sum([1.5, 2.0]) == [1.5, 2.0]
+        assert world.all_reduce([1.5, 2.0], "sum") == [1.5, 2.0]
         assert world.all_gather(["ä", None]) == [["ä", None]]
         several.train(corpus, tmp_path / "rank", replace(config, epochs=1.0), world)
         several.train(corpus, tmp_path / "rank", config, world)

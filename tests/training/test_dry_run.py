@@ -1,10 +1,6 @@
 """A dry run: it counts what a training will do, measures a few updates, and writes nothing."""
 
-import os
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -64,38 +60,3 @@ def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_pat
     train(reversal, tmp_path / "model", sizes(reversal))
     with pytest.raises(UsageError, match="--force"):
         rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))
-
-
-# Prints the memory that a dry run expects, or the memory that a training has needed.
-MEMORY = """if True:
-    import re, sys
-    from dataclasses import replace
-    from pathlib import Path
-    import torch
-    from helpers.trainings import CONFIG, sizes, train
-    from nmtalign.processor import keep_memory
-    from nmtalign.data.corpus import Corpus
-    from nmtalign.training.distributed import World
-    from nmtalign.training.dry_run import dry_run
-    from nmtalign.training.trainer import TrainingSetup
-    corpus, folder = Corpus.open(Path(sys.argv[1])), Path(sys.argv[2])
-    keep_memory()
-    config = replace(CONFIG, batch_size=300, max_updates=3, threads=1, validate_every="1000")
-    large = replace(sizes(corpus), hidden=300, attention_hidden=300, maxout=300, embedding=200)
-    if sys.argv[3] == "expected":
-        setup = TrainingSetup(corpus, folder, large, config, World(torch.device("cpu")))
-        print(sum(dry_run(setup, "tiny", seconds=0.1).memory.values()))
-    else:
-        train(corpus, folder, large, config)
-        print(int(re.search(r"VmHWM:\\s+(\\d+)", Path("/proc/self/status").read_text())[1]) * 1024)
-"""
-
-
-@pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="reads the memory of a process")
-def test_the_memory_of_the_process_is_that_of_a_training(reversal, tmp_path):
-    call = [sys.executable, "-c", MEMORY, reversal.folder, tmp_path / "model"]
-    tests = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tests, tests.parent)))}
-    expected, needed = (int(subprocess.check_output([*call, what], env=environment)) for what in ("expected", "needed"))
-    assert expected == pytest.approx(needed, rel=0.25)
-    assert needed > 3e8

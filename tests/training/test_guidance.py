@@ -10,19 +10,18 @@ import torch
 from helpers import trainings
 from helpers.recording import Again
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import load_batches, make_batch
+from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.data.batches import load_batches
 from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model
+from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.trainer import Trainer
-from nmtalign.training.updates import BatchLoss, Updater, add_gradient, cut_groups, guidance
+from nmtalign.training.updates import BatchLoss, Updater, add_gradient, guidance
 
 CONFIG = trainings.CONFIG
 
@@ -177,12 +176,6 @@ def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, lin
     assert train(reversal, tmp_path / "plain", replace(CONFIG, max_updates=3, guided_weight=3.0))[0].resumed
 
 
-def test_what_cannot_be_guided_is_refused(reversal, links, tmp_path):
-    with pytest.raises(UsageError, match="links can guide only a model with attention"):
-        train(reversal, tmp_path / "m", replace(CONFIG, guided_alignment=str(links)), attention="none")
-    assert not (tmp_path / "m").exists()
-
-
 def test_shares_of_a_batch_make_up_the_whole(reversal, links):
     """The summed gradients of two processes' shares are those of one."""
     guide, found = read_guide(links, reversal), []
@@ -191,11 +184,9 @@ def test_shares_of_a_batch_make_up_the_whole(reversal, links):
         torch.manual_seed(1)
         model = TranslationModel(sizes(reversal)).double()
         config = replace(CONFIG, accumulate=1)
-        updater = Updater(
-            model, make_optimizer(model.parameters(), config), config, World(torch.device("cpu"), rank, size), print
-        )
-        (group,) = cut_groups(pairs, plan, 1)
-        updater.gradient(group, load_batches(pairs, updater.shares(plan), complete=guide))
+        world, optimizer = World(torch.device("cpu"), rank, size), make_optimizer(model.parameters(), config)
+        updater = Updater(model, optimizer, config, pairs, world, print)
+        updater.gradient(plan, load_batches(pairs, updater.shares(plan), complete=guide))
         found.append([parameter.grad for parameter in model.parameters()])
     for whole, one, other in zip(*found, strict=True):
         torch.testing.assert_close(whole.to_dense(), (one + other).to_dense())

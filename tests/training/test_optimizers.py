@@ -1,6 +1,7 @@
 """The optimisers and clipping against PyTorch's own."""
 
 import copy
+import math
 import subprocess
 import sys
 
@@ -55,7 +56,7 @@ def compare_with_pytorch(ours, clip, count):
         ours.backward(ids)
         norm = descend(optimizer, 0.5, clip)
         theirs.backward(ids)
-        torch.testing.assert_close(norm, nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf))
+        assert norm == pytest.approx(float(nn.utils.clip_grad_norm_(theirs.parameters(), clip or torch.inf)))
         reference.step()
         reference.zero_grad()
         assert all(weight.grad is None for weight in ours.parameters())
@@ -112,29 +113,9 @@ def test_a_gradient_that_is_not_finite_changes_nothing(name, bad):
     before, state = copy.deepcopy(model.state_dict()), copy.deepcopy(optimizer.values())
     model.backward(batches(1)[0])
     model.matrix.grad[0, 0] = bad
-    assert not descend(optimizer, 0.1, 1.0).isfinite()
+    assert not math.isfinite(descend(optimizer, 0.1, 1.0))
     torch.testing.assert_close(model.state_dict(), before, rtol=0, atol=0)
     torch.testing.assert_close(optimizer.values(), state, rtol=0, atol=0)
-
-
-@pytest.mark.parametrize("name", ["adadelta", "adamw"])
-def test_a_state_that_was_saved_goes_on_as_if_nothing_had_happened(name):
-    config = TrainingConfig(optimizer=name)
-
-    def run(stop):
-        model = words().float()
-        optimizer = make_optimizer(model.parameters(), config)
-        for number, ids in enumerate(batches(10)):
-            if number == stop:
-                saved = copy.deepcopy(optimizer.values())
-                optimizer = make_optimizer(model.parameters(), config)
-                optimizer.restore(saved)
-            model.backward(ids)
-            descend(optimizer, 0.1, 1.0)
-        return list(model.parameters())
-
-    for whole, resumed in zip(run(None), run(5), strict=True):
-        assert torch.equal(whole, resumed)
 
 
 def test_no_optimiser_imports_pytorchs_compiler():

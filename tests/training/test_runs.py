@@ -6,16 +6,15 @@ import pytest
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
+from nmtalign.model_directory import save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import save_tensors
 from nmtalign.training.checkpoints import (
     Position,
     create_run,
     find_run,
     fingerprint_of,
-    save_best,
-    save_last,
     save_state,
+    save_weights,
 )
 from nmtalign.training.optimizers import make_optimizer
 
@@ -41,15 +40,15 @@ def find(reversal):
 def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, model, tmp_path):
     assert find(tmp_path, RUN) is None
     assert find(folder, RUN) is None
-    save_best(folder, model, 4, RUN)
+    save_weights(folder / "best.safetensors", model, 4, RUN)
     assert find(folder, RUN) is None
 
 
 @pytest.mark.parametrize(
     "save",
     [
-        lambda folder, model: save_best(folder, model, 4, OTHER),
-        lambda folder, model: save_last(folder, model, 4, OTHER),
+        lambda folder, model: save_weights(folder / "best.safetensors", model, 4, OTHER),
+        lambda folder, model: save_weights(folder / "last.safetensors", model, 4, OTHER),
         lambda folder, model: save_tensors(folder / "best.safetensors", model.state_dict(), {}),
     ],
     ids=["best", "last", "unknown"],

@@ -8,19 +8,17 @@ import random
 import pytest
 import torch
 
-from nmtalign import tensor_file
+from nmtalign import model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.tensor_file import load_tensors
 from nmtalign.training.checkpoints import (
     Position,
+    clean_folder,
     find_checkpoint,
     load_state,
-    restore_folder,
-    save_best,
-    save_last,
     save_state,
+    save_weights,
 )
 from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.optimizers import make_optimizer
@@ -42,12 +40,12 @@ def updated(model, optimizer, times=1):
         optimizer.descend(0.1)
 
 
-def checkpoints(folder, *updates, fingerprint=RUN, seed=0):
+def checkpoints(folder, *updates):
     """Writes checkpoints of these updates, each with different weights."""
-    model, optimizer = made(seed=seed)
+    model, optimizer = made()
     for update in updates:
         updated(model, optimizer)
-        save_state(folder, model, optimizer, Position(update=update), fingerprint)
+        save_state(folder, model, optimizer, Position(update=update), RUN)
     return model, optimizer
 
 
@@ -70,7 +68,7 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     position = Position(update=3, epoch=1, batch=2, seconds=1.5, validated=3, best=-float("inf"), since_best=1)
     assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
     other, others = made(name, seed=1)
-    found = find_checkpoint(tmp_path, RUN)
+    found = find_checkpoint(tmp_path)
     assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, "")
     assert load_state(found, other, others) == position
     assert equal(other.state_dict(), model.state_dict())
@@ -101,7 +99,7 @@ def test_a_loss_above_guessing_or_far_above_its_lowest_value_has_diverged(tmp_pa
     assert position.diverged is diverged
     model, optimizer = made()
     save_state(tmp_path, model, optimizer, position, RUN)
-    assert find_checkpoint(tmp_path, RUN).position == position
+    assert find_checkpoint(tmp_path).position == position
 
 
 def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
@@ -111,28 +109,27 @@ def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
     chance = random.Random(3)
     for place in [0, 7, 9, 40, *chance.sample(range(len(data)), 30), len(data) - 1]:
         flip(newest, place, chance.randrange(8))
-        found = find_checkpoint(tmp_path, RUN)
+        found = find_checkpoint(tmp_path)
         assert (found.path.name, found.position.update) == (BEFORE, 3)
         assert found.damage.startswith(f"{newest}: ")
         newest.write_bytes(data)
-    assert find_checkpoint(tmp_path, RUN).damage == ""
+    assert find_checkpoint(tmp_path).damage == ""
 
 
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda path: path.write_bytes(b""), "damaged, or not a safetensors file"),
-        (lambda path: tensor_file.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
-        (lambda path: checkpoints(path.parent, 12, fingerprint="other"), "belongs to another run"),
+        (lambda path: model_directory.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
     ],
 )
-def test_a_newest_checkpoint_that_is_cut_off_empty_or_foreign_makes_the_one_before_it_count(tmp_path, damage, message):
+def test_a_newest_checkpoint_that_is_cut_off_or_empty_makes_the_one_before_it_count(tmp_path, damage, message):
     checkpoints(tmp_path, 3, 6)
     kept = (tmp_path / BEFORE).read_bytes()
     damage(tmp_path / NEWEST)
     (tmp_path / BEFORE).write_bytes(kept)
-    found = find_checkpoint(tmp_path, RUN)
+    found = find_checkpoint(tmp_path)
     assert found.position.update == 3
     assert "\n" not in found.damage
     with pytest.raises(ValueError, match=message):
@@ -144,16 +141,18 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
     flip(tmp_path / NEWEST, -1)
     (tmp_path / BEFORE).write_bytes(b"")
     with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--force$") as raised:
-        find_checkpoint(tmp_path, RUN)
+        find_checkpoint(tmp_path)
     assert raised.value.exit_code == 4
     (tmp_path / BEFORE).unlink()
     with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*--force$"):
-        find_checkpoint(tmp_path, RUN)
+        find_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
-    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"})
-    found = find_checkpoint(tmp_path, RUN)
+    model_directory.save_tensors(
+        tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"}
+    )
+    found = find_checkpoint(tmp_path)
     assert (found.position, found.fingerprint) == (Position(update=3), "other")
 
 
@@ -162,9 +161,9 @@ def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
     ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
 )
 def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
-    tensor_file.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})
+    model_directory.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: not a checkpoint of a training"):
-        find_checkpoint(tmp_path, RUN)
+        find_checkpoint(tmp_path)
 
 
 @pytest.mark.parametrize(
@@ -186,52 +185,22 @@ def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path
     other = TranslationModel(ModelConfig(7, 9, embedding=3, hidden=hidden, attention_hidden=3, maxout=2))
     tensors = {f"model.{name}": tensor for name, tensor in other.state_dict().items()}
     tensors |= {f"optimizer.{name}": torch.zeros(shape) for name, shape in values.items()}
-    tensor_file.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
+    model_directory.save_tensors(tmp_path / NEWEST, tensors, {"position": '{"best": null}', "fingerprint": RUN})
     with pytest.raises(FormatError, match=r"training_state\.safetensors: does not fit this model"):
-        load_state(find_checkpoint(tmp_path, RUN), model, optimizer)
+        load_state(find_checkpoint(tmp_path), model, optimizer)
 
 
 def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path, monkeypatch):
     model, optimizer = checkpoints(tmp_path, 3, 6)
     flip(tmp_path / NEWEST, -1)
     (tmp_path / ".training_state.safetensors.1.partial").write_text("half")
-    found = find_checkpoint(tmp_path, RUN)
-    restore_folder(tmp_path, found)
+    found = find_checkpoint(tmp_path)
+    clean_folder(tmp_path, found)
     assert [path.name for path in tmp_path.iterdir()] == [BEFORE]
     save_state(tmp_path, model, optimizer, Position(update=4), RUN)
-    assert find_checkpoint(tmp_path, RUN).position.update == 4
+    assert find_checkpoint(tmp_path).position.update == 4
     (tmp_path / NEWEST).unlink()
-    assert find_checkpoint(tmp_path, RUN).position.update == 3
-
-
-def best_update(folder):
-    return load_tensors(folder / "best.safetensors")[1]["update"]
-
-
-def test_best_weights_of_updates_that_are_lost_make_way_for_those_before(tmp_path):
-    model, optimizer = made()
-    for update in (3, 6):
-        save_best(tmp_path, model, update, RUN)
-    for update, expected in [(6, "6"), (5, "3")]:  # the second checkpoint is older than the best weights
-        save_state(tmp_path, model, optimizer, Position(update=update, best=1.0), RUN)
-        restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
-        assert best_update(tmp_path) == expected
-    save_best(tmp_path, model, 6, RUN)
-    (tmp_path / "best.safetensors").unlink()  # killed between the two renames
-    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
-    assert best_update(tmp_path) == "3"
-
-
-def test_best_weights_that_no_checkpoint_knows_of_are_taken_back(tmp_path):
-    model, optimizer = made()
-    save_state(tmp_path, model, optimizer, Position(update=2), RUN)
-    save_best(tmp_path, model, 3, RUN)
-    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
-    assert not (tmp_path / "best.safetensors").exists()
-    save_best(tmp_path, model, 3, RUN)
-    save_state(tmp_path, model, optimizer, Position(update=2, best=1.0), RUN)
-    restore_folder(tmp_path, find_checkpoint(tmp_path, RUN))
-    assert best_update(tmp_path) == "3"  # the older ones are gone: better than none
+    assert find_checkpoint(tmp_path).position.update == 3
 
 
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch):
@@ -240,17 +209,16 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
     def full(tensor):
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(tensor_file, "_bytes_of", full)
+    monkeypatch.setattr(model_directory, "_bytes_of", full)
     for save in (
         lambda: save_state(tmp_path, model, optimizer, Position(update=9), RUN),
-        lambda: save_best(tmp_path, model, 9, RUN),
-        lambda: save_last(tmp_path, model, 9, RUN),
+        lambda: save_weights(tmp_path / "best.safetensors", model, 9, RUN),
     ):
         with pytest.raises(ResourceError, match=r"no space left on the disk; the last checkpoint is kept") as raised:
             save()
         assert raised.value.exit_code == 5
     assert sorted(path.name for path in tmp_path.iterdir()) == [BEFORE, NEWEST]
-    assert find_checkpoint(tmp_path, RUN).position.update == 6
+    assert find_checkpoint(tmp_path).position.update == 6
 
 
 def test_the_log_is_cut_back_to_the_checkpoint_even_where_a_character_was_cut(tmp_path):

@@ -12,7 +12,7 @@ from nmtalign.data.batches import eligible, load_batches
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import Updater, cut_groups
+from nmtalign.training.updates import Updater
 
 CPU = torch.device("cpu")
 
@@ -32,15 +32,14 @@ def make(corpus, config, seed=1):
         )
     ).double()
     optimizer = make_optimizer(model.parameters(), config)
-    return model, Updater(model, optimizer, config, World(CPU), print)
+    return model, Updater(model, optimizer, config, corpus.splits["train"], World(CPU), print)
 
 
 def gradients_of(corpus, plan, config):
     """The gradient that one update over all of the plan leaves on the parameters."""
     train = corpus.splits["train"]
     model, updater = make(corpus, config)
-    (group,) = cut_groups(train, plan, len(plan))
-    updater.gradient(group, load_batches(train, plan))
+    updater.gradient(plan, load_batches(train, plan))
     return [parameter.grad for parameter in model.parameters()]
 
 
@@ -53,17 +52,6 @@ def test_a_group_has_the_gradient_of_its_union(reversal, normalization):
     several = gradients_of(reversal, parts, config)
     for gradient, other in zip(one, several, strict=True):
         torch.testing.assert_close(gradient, other, rtol=1e-9, atol=1e-12)
-
-
-def test_groups_hold_every_minibatch_once_and_the_last_what_is_left(reversal):
-    train = reversal.splits["train"]
-    plan = np.array_split(np.arange(50), 7)
-    groups = list(cut_groups(train, plan, 3))
-    assert [len(group.plan) for group in groups] == [3, 3, 1]
-    assert np.concatenate([part for group in groups for part in group.plan]).tolist() == list(range(50))
-    assert [group.sentences for group in groups] == [sum(map(len, group.plan)) for group in groups]
-    for group in groups:
-        assert group.words == sum(batch.target_words for batch in load_batches(train, group.plan))
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
@@ -80,8 +68,7 @@ def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversa
     before = [parameter.clone() for parameter in model.parameters()]
     train = reversal.splits["train"]
     plan = [np.arange(5)]
-    (group,) = cut_groups(train, plan, 1)
-    outcome = updater.update(group, load_batches(train, plan), 1.0)
-    assert not math.isfinite(outcome.norm)
+    norm, _ = updater.update(plan, load_batches(train, plan), 1.0)
+    assert not math.isfinite(norm)
     assert all(torch.equal(parameter, old) for parameter, old in zip(model.parameters(), before, strict=True))
     assert all(parameter.grad is None for parameter in model.parameters())

@@ -2,7 +2,6 @@
 
 import gzip
 import os
-import threading
 from pathlib import Path
 
 import pytest
@@ -49,19 +48,6 @@ def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     assert len(lines) == inputs.count() == 5 + 4 * 50 + 1
     assert inputs.size() is None
     assert inputs.at_hand
-
-
-def test_a_pipe(tmp_path: Path) -> None:
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    inputs = Inputs((pipe,))
-    for raw in (RAW, b""):
-        writer = threading.Thread(target=pipe.write_bytes, args=(raw,))
-        writer.start()
-        assert texts(inputs) == (TEXTS if raw else [])
-        writer.join(timeout=60)
-    assert not inputs.at_hand
-    assert inputs.size() is None
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:

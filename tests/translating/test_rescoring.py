@@ -8,7 +8,6 @@ import torch
 from helpers.score_tables import WatchedScorer
 
 from nmtalign import Translator
-from nmtalign.data.batches import make_batch
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs
 
@@ -75,16 +74,6 @@ def test_what_a_search_finds_is_scored_alike(
         assert pair.log_prob == pytest.approx(one.log_prob, abs=1e-5)
         assert pair.score == pytest.approx(one.score, abs=1e-5)
         assert pair.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
-
-
-def test_the_model_itself_gives_the_same(models: dict[str, Path]) -> None:
-    translator = Translator.load(models["one"], threads=1)
-    pair = scored(translator)[2]
-    batch = make_batch([([2, 3, 4, 5, 6, 7, 8], [2, 3, 4, 5, 6, 7, 8])])
-    expected = translator.loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
-    assert pair.token_log_probs == pytest.approx(expected.log_probs[0].tolist(), abs=1e-5)
-    assert pair.log_prob == pytest.approx(sum(pair.token_log_probs), abs=1e-9)
-    assert pair.score == pytest.approx(pair.log_prob / 8)
 
 
 def test_pairs_come_in_order_one_each(models: dict[str, Path]) -> None:

@@ -67,15 +67,6 @@ def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not
     assert file.partial.read_bytes() == b"x\n" * 2
 
 
-def test_an_older_one_is_kept_until_the_new_file_is_whole(tmp_path: Path) -> None:
-    (tmp_path / "out.fr.partial").write_text("old\n")
-    file, _ = begun(tmp_path / "out.fr")
-    file.write(b"new\n")
-    assert (tmp_path / "out.fr.partial.old").read_text() == "old\n"
-    file.finish()
-    assert {path.name: path.read_text() for path in tmp_path.iterdir()} == {"out.fr": "new\n"}
-
-
 @pytest.mark.parametrize(
     ("changes", "message"),
     [

@@ -24,9 +24,7 @@ from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, Tokenizers
-from nmtalign.text.vocabulary import EOS, UNK, Vocabulary
-from nmtalign.translating import translator as translator_module
+from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, Tokenizers, Vocabulary
 from nmtalign.translating.requests import Request
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translation, Translator
@@ -143,18 +141,6 @@ def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any)
     mixed = sorted(forward, key=lambda i: i * 17 % 24)
     for size, order in ((1, forward), (7, mixed), (50, forward[::-1]), (300, mixed)):
         assert_same(loaded, rounding, found(order, size), expected)
-
-
-def test_int8_depends_neither_on_the_other_lines_nor_on_threads(int8: None, rounding: Any) -> None:
-    loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48, embedding=20, maxout=24)
-    lines = [" ".join(WORDS[(i * 3 + k) % 7] for k in range(1 + i % 9)) for i in range(12)]
-    settings: dict[str, Any] = {"precision": "int8", "beam": 5, "n_best": 3}
-    expected = found_by(loaded, lines, batch_size=2000, **settings)
-    exact = found_by(loaded, lines, batch_size=2000, **{**settings, "precision": "fp32"})
-    assert [line.n_best[0].score for line in expected] != [line.n_best[0].score for line in exact]
-    assert_same(loaded, rounding, found_by(loaded, lines[::-1], batch_size=7, **settings)[::-1], expected)
-    torch.set_num_threads(2)
-    assert_same(loaded, rounding, found_by(loaded, lines, batch_size=1, **settings), expected)
 
 
 def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], expected: list[Translation]) -> None:
@@ -456,17 +442,6 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
     for entry in exact.n_best:
         assert all(phrase in entry.text or phrase.capitalize() in entry.text for phrase in phrases)
         assert entry.text.startswith(prefix)
-
-
-def test_free_memory_is_returned_now_and_then(loaded: LoadedModel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Else the C library keeps freed memory of searches of many sizes, and a long run grows; not after each line."""
-    times = []
-    monkeypatch.setattr(translator_module, "return_memory", lambda: times.append(1))
-    translator = Translator(loaded, TranslateConfig(beam=1, batch_size=40))
-    list(translator.translate(["the fox"]))
-    assert not times
-    list(translator.translate(["the fox"] * 800))  # 3 words per line with its end, windows of 50 lines
-    assert 800 / 100 <= len(times) <= 800 * 3 / 40
 
 
 def test_a_text_is_not_lines(loaded: LoadedModel) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from nmtalign.text.vocabulary import UNK_ID
+from nmtalign.text.tokenizer import UNK_ID
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
 

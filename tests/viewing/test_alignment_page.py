@@ -20,13 +20,13 @@ from nmtalign.viewing.alignment_page import BLOCK_ENTRIES, parse_numbers, write_
 ODD = ("a b", "", '"', "\\", "</script>", "<!--", "é", "e\u0301", "中文", "שלום", "\u2028", "🙂", "\r")
 
 
-def make_record(number=0, source=("the", "cat"), target=("le", "chat", "noir"), rank=0, end=True):
+def make_record(number=0, source=("the", "cat"), target=("le", "chat", "noir"), rank=0):
     generator = np.random.default_rng(number)
-    shape = (len(target) + end, len(source) + end)
+    shape = (len(target) + 1, len(source) + 1)
     weights = generator.dirichlet(np.full(shape[1], 0.5), shape[0]).astype(np.float32)
     log_probs = np.zeros(len(target) + 1, np.float32)
     links = ((0, 0),) if source and target else ()
-    return AlignmentRecord(tuple(source), tuple(target), weights, -1.25, number, log_probs, links, rank=rank, end=end)
+    return AlignmentRecord(tuple(source), tuple(target), weights, -1.25, number, log_probs, links, rank=rank)
 
 
 def write_file(path: Path, records) -> tuple[str, Path]:
@@ -60,7 +60,7 @@ def test_words_and_weights_come_back(tmp_path):
     _, page, columns = made(tmp_path, write_file(tmp_path / "x.h5", records))
     assert [tuple(text.split("\n")[:-1]) for text in columns["source"]] == [record.source for record in records]
     assert [tuple(text.split("\n")[:-1]) for text in columns["target"]] == [record.target for record in records]
-    assert [columns[name] for name in ("id", "end", "rank", "model")] == [list(range(6)), [1] * 6, [0] * 6, [0] * 6]
+    assert [columns[name] for name in ("id", "rank", "model")] == [list(range(6)), [0] * 6, [0] * 6]
     assert columns["log_prob"] == [-1.25] * 6
     assert columns["aer"] == [None] * 6
     assert (columns["links"][5], columns["sure"][5]) == ([0, 0], [])

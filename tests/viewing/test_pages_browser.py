@@ -193,23 +193,6 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     assert "one side has no words" in text(browser, "#panes")
 
 
-def test_ten_thousand_sentences_are_unpacked_when_they_are_shown(browser, folder):
-    weights = np.random.default_rng(0).dirichlet(np.full(9, 0.1), (40, 9)).astype(np.float16)
-    with AlignmentWriter(folder / "large.h5", {}) as writer:
-        for number in range(10_000):
-            writer.append(
-                [f"word{number % 97}"] * 8, [*["mot"] * 7, f"mot{number}"], weights[number % 40], -20.0, links=[]
-            )
-    write_page([("large", folder / "large.h5")], folder / "large.html")
-    browser.open(folder / "large.html")
-    assert "10,000 of 10,000" in text(browser, "#found")
-    assert browser.run("return document.querySelectorAll('#list li').length") == 201
-    change(browser, "#query", "mot8765")
-    browser.press("Enter")
-    browser.until("return location.hash === '#8765'")
-    browser.until("return document.querySelector('.words.target .word:nth-child(8)').textContent === 'mot8765'")
-
-
 def test_the_lesson_shows_the_numbers_of_each_step(browser, lesson):
     data = json.loads(re.search(r'data-kind="lesson">(.*?)</script>', lesson.read_text(), re.S)[1])
     browser.size(1280, 900)

@@ -1,0 +1,18 @@
+"""Small parallel texts, and the files of folders."""
+
+from pathlib import Path
+
+Pairs = list[tuple[str, str]]
+
+
+def write_pairs(folder: Path, name: str, pairs: Pairs) -> tuple[Path, Path]:
+    """Writes NAME.en and NAME.fr."""
+    paths = folder / f"{name}.en", folder / f"{name}.fr"
+    for number, path in enumerate(paths):
+        path.write_bytes("".join(f"{pair[number]}\n" for pair in pairs).encode())
+    return paths
+
+
+def files_of(folder: Path) -> dict[str, bytes]:
+    """The content of each file in a folder, by name."""
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
