@@ -29,13 +29,7 @@ Order = Annotated[
     ),
 ]
 Output = Annotated[
-    Path,
-    own_option(
-        "Links [dim](stdout)[/dim].",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
+    Path, own_option("Links [dim](stdout)[/dim].", "FILE", "--output -o", callback=writes("a file", stdout=True))
 ]
 
 
