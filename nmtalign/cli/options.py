@@ -191,25 +191,16 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
             words = [f"{name}={choice}" for choice in choices]
         return [word for word in words if word.startswith(incomplete)]
 
-    def options(
-        config: ConfigOption = None,
-        show_settings: Annotated[
-            bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-        ] = False,
-        assigned: Annotated[
-            list[str],
-            typer.Option(
-                SET,
-                help="Give a setting of --show-settings another value; may be repeated.",
-                metavar="NAME=VALUE",
-                autocompletion=complete,
-            ),
-        ] = [],  # noqa: B006
-    ) -> None:
-        pass
-
-    found = inspect.signature(options).parameters.values()
-    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
+    show = typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
+    text = "Give a setting of --show-settings another value; may be repeated."
+    assign = typer.Option(SET, help=text, metavar="NAME=VALUE", autocompletion=complete)
+    options: dict[str, tuple[Any, Any]] = {
+        "config": (ConfigOption, None),
+        "show_settings": (Annotated[bool, show], False),
+        "assigned": (Annotated[list[str], assign], []),
+    }
+    only = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
 
 
 def _protecting(command: Callable[..., None]) -> Callable[..., None]:

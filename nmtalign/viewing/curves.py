@@ -39,6 +39,8 @@ _TABLE = (
 _WIDTH, _HEIGHT = 3.6, 2.6  # inches of a panel
 _ROWS, _LEAST, _MOST = 12, 34, 62  # lines of a chart, its smallest and its largest number of columns
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of the 256 colours of a terminal
+# Numbers of an event, in the order of the fields of a `Point`.
+_NUMBERS = ("loss", "loss_sentence", "target_words_per_second", "learning_rate", "bleu")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DEV, KEPT = "●", "◆"
 
@@ -93,17 +95,9 @@ class Curves:
             self.progress = [point for point in self.progress if point.update <= when[0]]
             self.validations = [point for point in self.validations if point.update <= when[0]]
         elif name in ("progressed", "validated"):
-            point = Point(
-                *when,
-                _number(event, "loss"),
-                _number(event, "loss_sentence"),
-                _number(event, "target_words_per_second"),
-                _number(event, "learning_rate"),
-                _number(event, "bleu"),
-                str(event.get("signature") or ""),
-                bool(event.get("best")),
-            )
-            (self.progress if name == "progressed" else self.validations).append(point)
+            numbers = [_number(event, key) for key in _NUMBERS]
+            values: list[Any] = [*when, *numbers, str(event.get("signature") or ""), bool(event.get("best"))]
+            (self.progress if name == "progressed" else self.validations).append(Point(*values))
         self.last = Point(*when)
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         self.ended += ", diverged" if event.get("diverged") else ""
