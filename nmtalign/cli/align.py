@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import align_files
 from nmtalign.cli import common
-from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
@@ -33,12 +33,10 @@ Models = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    own_option(
+    output_option(
         "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
         "[/dim].",
         "FILE.h5",
-        "--output -o",
-        callback=writes("a file"),
     ),
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]

@@ -64,6 +64,11 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     return note
 
 
+def output_option(help: str, metavar: str = "FILE", stdout: bool = False) -> Any:
+    """The option -o of a command that writes a file."""
+    return own_option(help, metavar, "--output -o", callback=writes("a file", stdout))
+
+
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 

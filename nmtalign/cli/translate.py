@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import translate_files
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import TranslateConfig
@@ -23,13 +23,7 @@ _EVERY = 0.1  # seconds between two changes of the progress display
 
 Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
-    Path | None,
-    own_option(
-        "Write to FILE, which is FILE.partial until it is complete.",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
+    Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
 SaveAlignments = Annotated[

@@ -8,7 +8,7 @@ from typing import Annotated, TextIO
 
 from nmtalign.api import view as draw
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ViewConfig
@@ -25,12 +25,7 @@ Inputs = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    own_option(
-        "A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
+    output_option("A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].", stdout=True),
 ]
 Models = Annotated[
     list[Path] | None,
