@@ -175,7 +175,7 @@ def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
 
 
 def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: Path | None) -> None:
-    """Raises UsageError for options that do not go together, and for for files that could not be written."""
+    """Raises UsageError for options that do not go together, and for files that could not be written."""
     settings = chosen.settings
     if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
         raise UsageError(f"--{min(alone)}: compares systems; give two or more")
