@@ -87,7 +87,10 @@ def write_lesson(
     if not shown:
         raise UsageError(f"{texts[0]}: has no sentence of 1 to {LONGEST} tokens; give another test set: SRC TGT")
     presets = list(_presets(shown))
-    chosen = _on_slider(shown, [example for _, _, example in presets])
+    best = [example for _, _, example in presets]
+    lengths = {example.length: example for example in (*reversed(shown), *best)}  # one sentence of each length
+    named = {example.name: example for example in (*best, *lengths.values())}
+    chosen = sorted(named.values(), key=lambda example: example.length)
     data = {
         "models": [_facts(one) for one in loaded],
         "sentences": [_numbers(example, loaded) for example in chosen],
@@ -105,13 +108,6 @@ def _facts(loaded: LoadedModel) -> str:
     parameters = sum(weight.numel() for weight in loaded.model.parameters())
     direction = f"{loaded.source_language}-{loaded.target_language}"
     return f"{loaded.folder.resolve().name}: {direction}, {parameters:,} parameters, nmtalign {__version__}"
-
-
-def _on_slider(shown: Sequence[LessonSentence], presets: Sequence[LessonSentence]) -> list[LessonSentence]:
-    """The sentences of the presets, and one of each length, sorted by length."""
-    lengths = {example.length: example for example in (*reversed(shown), *presets)}
-    chosen = {example.name: example for example in (*presets, *lengths.values())}
-    return sorted(chosen.values(), key=lambda example: example.length)
 
 
 def _presets(shown: Sequence[LessonSentence]) -> Iterator[tuple[str, str, LessonSentence]]:
@@ -151,15 +147,15 @@ def _numbers(example: LessonSentence, loaded: Sequence[LoadedModel]) -> dict[str
         "reference": example.reference,
         "weights": [[_rounded(weight) for weight in row] for row in weights],
         "probabilities": [_rounded(math.exp(value)) for value in found.n_best[0].token_log_probs],
-        "texts": [_text(one, example.reference) for one in (found, fixed) if one],
+        "texts": [
+            {"words": one.text.split(), "kept": kept_words(one.text, example.reference)}
+            for one in (found, fixed)
+            if one
+        ],
     }
     if fixed:
         numbers["changes"] = list(map(_rounded, vector_changes(loaded[1], fixed.source_tokens)))
     return numbers
-
-
-def _text(found: Translation, reference: str) -> dict[str, Any]:
-    return {"words": found.text.split(), "kept": kept_words(found.text, reference)}
 
 
 def vector_changes(loaded: LoadedModel, source: Sequence[str]) -> list[float]:

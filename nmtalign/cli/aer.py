@@ -6,17 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from nmtalign.api import aer as compare
-from nmtalign.cli.common import (
-    QuietOption,
-    escaped,
-    json_text,
-    name_files,
-    notifier,
-    own_argument,
-    own_option,
-    print_table,
-    status_line,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import QuietOption, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.report.document import DataTable, Span
@@ -80,14 +71,14 @@ def aer(
         files = [_ALIGNMENTS]
     if gold is None or not files:
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
-    systems = name_files(files)
+    systems = common.name_files(files)
     if [gold, source, target, *(path for _, path in systems)].count(STDIN) > 1:
         raise UsageError("only one of LINKS, GOLD, --source and --target can be stdin")
     texts = tuple(chosen.workspace.file_pairs.values())
-    with chosen.naming(), status_line("comparing the links", quiet):
+    with chosen.naming(), common.status_line("comparing the links", quiet):
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
-        notifier(quiet)(note)
+        common.notifier(quiet)(note)
     {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found, settings.alpha)
 
 
@@ -102,7 +93,7 @@ def _print_json(found: "LinkComparison", alpha: float | None) -> None:
         if system.by_length:
             rows = [{"words": label, **_row(figures, alpha)} for label, figures in system.by_length]
             record |= {"lengths_from": system.lengths_from, "by_length": rows}
-        sys.stdout.write(json_text(record | {"signature": system.signature}) + "\n")
+        sys.stdout.write(common.json_text(record | {"signature": system.signature}) + "\n")
 
 
 def _print_csv(found: "LinkComparison", alpha: float | None) -> None:
@@ -126,18 +117,20 @@ def _print_text(found: "LinkComparison", alpha: float | None) -> None:
     _print_rows(
         {"name": "links of", **columns}, [{"name": one.name, **_row(one.figures, alpha)} for one in found.systems]
     )
-    sys.stdout.writelines(f"{escaped(system.signature)}\n" for system in found.systems)
+    sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)
     for system in found.systems:
         if system.by_length:
-            of = f" of {escaped(system.name)}" if len(found.systems) > 1 else ""
-            sys.stdout.write(f"\nby words of the source ({escaped(system.lengths_from)}){of}:\n")
+            of = f" of {common.escaped(system.name)}" if len(found.systems) > 1 else ""
+            sys.stdout.write(f"\nby words of the source ({common.escaped(system.lengths_from)}){of}:\n")
             rows = [{"words": label, **_row(figures, alpha)} for label, figures in system.by_length]
             _print_rows({name: name for name in ("words", "pairs", "sure")} | columns, rows)
 
 
 def _print_rows(columns: dict[str, str], rows: list[Row]) -> None:
     """Prints the columns (key: head) of the rows."""
-    print_table(DataTable([*columns.values()], [[Span(escaped(_cell(row[key]))) for key in columns] for row in rows]))
+    common.print_table(
+        DataTable([*columns.values()], [[Span(common.escaped(_cell(row[key]))) for key in columns] for row in rows])
+    )
 
 
 def _cell(value: object) -> str:

@@ -7,26 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import align_files
-from nmtalign.cli.common import (
-    MODEL_DEFAULT,
-    GoldBaseOption,
-    QuietOption,
-    ReverseGoldOption,
-    ShardOption,
-    Signals,
-    check_inputs,
-    choose_wait_policy,
-    counted,
-    json_text,
-    lines_of,
-    notifier,
-    outputs,
-    own_argument,
-    own_option,
-    say,
-    status_line,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
@@ -51,12 +33,10 @@ Models = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    own_option(
+    output_option(
         "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
         "[/dim].",
         "FILE.h5",
-        "--output -o",
-        callback=writes("a file"),
     ),
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
@@ -79,10 +59,10 @@ def align(
     pharaoh: Pharaoh = False,
     scores: Scores = False,
     gold: Gold = None,
-    gold_base: GoldBaseOption = None,
-    reverse_gold: ReverseGoldOption = False,
+    gold_base: common.GoldBaseOption = None,
+    reverse_gold: common.ReverseGoldOption = False,
     format: Format = "text",
-    shard: ShardOption = None,
+    shard: common.ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.
@@ -120,20 +100,20 @@ def align(
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check([source, target, gold], output, resume, pharaoh, shard)
-    check_inputs(source, target, gold)
-    choose_wait_policy()
-    with Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
-        loading.enter_context(status_line("loading the model", quiet))
+    common.check_inputs(source, target, gold)
+    common.choose_wait_policy()
+    with common.Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
+        loading.enter_context(common.status_line("loading the model", quiet))
 
         def lines() -> int:
-            return 0 if shard else lines_of(source) or 0
+            return 0 if shard else common.lines_of(source) or 0
 
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":
             loading.close()
             signals.detail = run.left
             hidden, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
             printing = pharaoh
-            for record in counted(run, "aligning", "pairs", hidden, lambda: max(0, lines() - done)):
+            for record in common.counted(run, "aligning", "pairs", hidden, lambda: max(0, lines() - done)):
                 try:
                     if printing:
                         sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
@@ -145,7 +125,7 @@ def align(
 
         summary = align_files(
             models, source, target, output, resume=resume, gold=gold, gold_base=gold_base, reverse_gold=reverse_gold,
-            shard=shard, watch=watch, notify=say, config=chosen.settings,
+            shard=shard, watch=watch, notify=common.say, config=chosen.settings,
         )  # fmt: skip
     _report(summary, output, format, pharaoh, quiet)
 
@@ -168,7 +148,7 @@ def _check(
     if output is not None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
-        outputs["output"] = output
+        common.outputs["output"] = output
 
 
 def _gold_of_workspace(chosen: Chosen[AlignConfig], model: Path) -> Path | None:
@@ -180,18 +160,18 @@ def _gold_of_workspace(chosen: Chosen[AlignConfig], model: Path) -> Path | None:
         return gold
     if not (model / TOKENIZER_FILE).is_file() or Tokenizers.load(model).kind in ("moses", "spaced"):
         return None if is_aligner(model) else gold
-    say(f"{gold}: not compared: its links count Moses words, and the model has subwords")
+    common.say(f"{gold}: not compared: its links count Moses words, and the model has subwords")
     return None
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
-    tell, done = notifier(quiet), summary.done_before
+    tell, done = common.notifier(quiet), summary.done_before
     figures: dict[str, object] = {"pairs": summary.pairs, "links": summary.links, "end_mass": summary.end_mass}
     if summary.rates is not None:
         figures |= {**vars(summary.rates), "signature": summary.signature}
     stream = sys.stderr if pharaoh else sys.stdout
     if format == "json":
-        stream.write(json_text(figures) + "\n")
+        stream.write(common.json_text(figures) + "\n")
     elif summary.rates is not None:
         names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
         for name, value in figures.items():

@@ -64,6 +64,11 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     return note
 
 
+def output_option(help: str, metavar: str = "FILE", stdout: bool = False) -> Any:
+    """The option -o of a command that writes a file."""
+    return own_option(help, metavar, "--output -o", callback=writes("a file", stdout))
+
+
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 
@@ -144,14 +149,9 @@ def notifier(quiet: bool) -> Callable[[str], None]:
     return (lambda message: None) if quiet else say
 
 
-@contextlib.contextmanager
-def open_output(path: Path | None) -> Iterator[TextIO]:
+def open_output(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
     """A text file that appears when all is written; standard output for `-` and None."""
-    if path is None or path == STDOUT:
-        yield sys.stdout
-        return
-    with atomic_text(path) as stream:
-        yield stream
+    return contextlib.nullcontext(sys.stdout) if path is None or path == STDOUT else atomic_text(path)
 
 
 def escaped(text: str) -> str:
@@ -225,11 +225,8 @@ def lines_of(path: Path) -> int | None:
 @contextlib.contextmanager
 def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
     """Shows `text` and a clock on stderr if it is a terminal; yields a function that replaces the text."""
-    if quiet or not shows_live():
-        yield lambda text: None
-        return
-    with live_line(text) as update:
-        yield lambda text: update(description=text)
+    with live_line(text) if shows_live() and not quiet else contextlib.nullcontext() as update:
+        yield lambda text: update(description=text) if update else None
 
 
 @contextlib.contextmanager

@@ -20,20 +20,7 @@ from rich.text import Text
 
 from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
 from nmtalign.errors import UsageError
-from nmtalign.training.events import (
-    Damaged,
-    Event,
-    Figures,
-    Finished,
-    Noticed,
-    Progressed,
-    Skipped,
-    Started,
-    Underway,
-    Validated,
-    Working,
-    perplexity,
-)
+from nmtalign.training import events
 
 _SMOOTHED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
 _SLOW = 3.0  # seconds after which a plain line names the work between updates
@@ -49,12 +36,12 @@ class TrainingDisplay:
         self._folder, self._quiet, self._tensorboard = folder, quiet, tensorboard
         self._context = contextlib.ExitStack()
         self._lock, self._began, self._due = threading.Lock(), time.monotonic(), next_report(0.0)
-        self._started: Started | None = None
-        self._figures: Figures | None = None  # smoothed over about ten events
+        self._started: events.Started | None = None
+        self._figures: events.Figures | None = None  # smoothed over about ten events
         self._count, self._came = 0, 0.0  # of events with figures, and when the last one came
-        self._working: Working | None = None
+        self._working: events.Working | None = None
         self._since, self._named = self._began, 0.0  # when this work began, and the work that a line has named
-        self._validations: deque[Validated] = deque(maxlen=8)
+        self._validations: deque[events.Validated] = deque(maxlen=8)
         self._ended = threading.Event()
         self._live: Live | None = None
         self._writer: Any = None
@@ -83,59 +70,59 @@ class TrainingDisplay:
     def __exit__(self, *error: object) -> None:
         self._context.close()
 
-    def take(self, event: Event) -> None:
+    def take(self, event: events.Event) -> None:
         """Notes an event; writes a line for it, unless it belongs into the panel or the next line of progress."""
         with self._lock:
             self._note(event)
             line = describe(event)
             if self._quiet:
-                line = line if isinstance(event, Damaged) else ""
+                line = line if isinstance(event, events.Damaged) else ""
             elif self._live:
-                line = line if isinstance(event, Damaged | Noticed | Skipped) else ""
-            elif isinstance(event, Finished) and self._figures:
+                line = line if isinstance(event, events.Damaged | events.Noticed | events.Skipped) else ""
+            elif isinstance(event, events.Finished) and self._figures:
                 line = describe(self._figures)
-            elif isinstance(event, Figures):
+            elif isinstance(event, events.Figures):
                 line = ""
         if line and self._live:
             self._live.console.print(escaped(line), markup=False, highlight=False, soft_wrap=True)
         elif line:
             say(line)
-        if self._writer and isinstance(event, Progressed | Validated):
-            group = "train" if isinstance(event, Progressed) else "dev"
+        if self._writer and isinstance(event, events.Progressed | events.Validated):
+            group = "train" if isinstance(event, events.Progressed) else "dev"
             for name, value in event.as_dict().items():
                 if isinstance(value, float) and name not in ("epoch", "seconds"):
                     self._writer.add_scalar(f"{group}/{name}", value, event.update)
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: events.Event) -> None:
         now = time.monotonic()
         match event:
-            case Started():
+            case events.Started():
                 self._started = event
                 if self._live:
                     self._live.transient = False
-            case Underway():
+            case events.Underway():
                 self.updates += 1
                 self._count, self._came, self._working = self._count + 1, now, None
                 self._figures = self._smoothed(event)
-            case Working():
+            case events.Working():
                 if self._working is None or self._working.doing != event.doing:
                     self._since = now
                 self._working = event
-            case Validated():
+            case events.Validated():
                 self._validations.append(event)
         if event.recorded:
             self._working = None
 
-    def _smoothed(self, new: Figures) -> Figures:
+    def _smoothed(self, new: events.Figures) -> events.Figures:
         if self._figures is None:
             return new
         share, changed = max(0.1, 1 / self._count), {}
         for name in _SMOOTHED:
             before, after = getattr(self._figures, name), getattr(new, name)
             changed[name] = after if before is None or after is None else before + share * (after - before)
-        return replace(new, **changed, perplexity=perplexity(changed["loss"]))
+        return replace(new, **changed, perplexity=events.perplexity(changed["loss"]))
 
-    def _current(self) -> Figures | None:
+    def _current(self) -> events.Figures | None:
         """The figures, with the time as it is now."""
         if self._figures is None:
             return None
@@ -207,29 +194,29 @@ class TrainingDisplay:
             yield samples
 
 
-def describe(event: Event) -> str:
+def describe(event: events.Event) -> str:
     """One line for an event, or "" for an event that the user need not see."""
     match event:
-        case Started():
+        case events.Started():
             return f"{f'resuming from update {event.update}' if event.resumed else 'training'}: {describe_start(event)}"
-        case Figures():
+        case events.Figures():
             left = f"  left {clock(event.seconds_left)}" if event.seconds_left is not None else ""
             return f"{'  '.join(_items(event))}  {event.done:.0%}  {clock(event.seconds)}{left}"
-        case Validated():
+        case events.Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
             best = "best" if event.best else _patience(event)
             figures = f"dev loss {event.loss:.3f}  dev ppl {_short(event.perplexity)}{bleu}"
             return f"update {event.update:,}  {figures}  {best}".rstrip()
-        case Damaged():
+        case events.Damaged():
             return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
-        case Noticed():
+        case events.Noticed():
             return event.text
-        case Skipped():
+        case events.Skipped():
             return f"update {event.update}: the loss is not finite; left out ({event.in_a_row} in a row)"
     return ""
 
 
-def _items(figures: Figures) -> Iterator[str]:
+def _items(figures: events.Figures) -> Iterator[str]:
     yield f"update {figures.update:,}"
     yield f"epoch {figures.epoch:.2f}"
     yield f"loss {figures.loss:.3f}"
@@ -243,7 +230,7 @@ def _items(figures: Figures) -> Iterator[str]:
         yield f"left out {figures.skipped}"
 
 
-def describe_start(event: Started) -> str:
+def describe_start(event: events.Started) -> str:
     """What is trained, and on what, in one line."""
     several = f"{event.processes} processes, each: " if event.processes > 1 else ""
     return (
@@ -253,7 +240,7 @@ def describe_start(event: Started) -> str:
     )
 
 
-def _patience(event: Validated) -> str:
+def _patience(event: events.Validated) -> str:
     return "" if event.patience_left is None else f"patience {event.patience_left} left"
 
 

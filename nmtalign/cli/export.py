@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import export as export_file
-from nmtalign.cli.common import own_argument, own_option, say, writes
+from nmtalign.cli.common import output_option, own_argument, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ExportConfig
@@ -18,11 +18,8 @@ Format = Annotated[
 ]
 Output = Annotated[
     Path,
-    own_option(
-        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].",
-        "OUT",
-        "--output -o",
-        callback=writes("a file", stdout=True),
+    output_option(
+        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].", "OUT", stdout=True
     ),
 ]
 Average = Annotated[

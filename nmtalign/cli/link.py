@@ -8,20 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import link as link_texts
-from nmtalign.cli.common import (
-    QuietOption,
-    Stopped,
-    bound_caches,
-    choose_wait_policy,
-    clock,
-    notifier,
-    own_argument,
-    own_option,
-    say,
-    status_line,
-    stopping,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import LINKS
 from nmtalign.settings.command_settings import LinkConfig
@@ -72,29 +60,29 @@ def link(
 
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
-    choose_wait_policy()
-    bound_caches()
-    tell, came = notifier(quiet), list[int]()
+    common.choose_wait_policy()
+    common.bound_caches()
+    tell, came = common.notifier(quiet), list[int]()
     before = "already complete: " if (output / LINKS).exists() else ""
 
     @contextlib.contextmanager
     def noted(stop: Callable[[str], None]) -> Iterator[None]:
-        with stopping(stop) as signals:
+        with common.stopping(stop) as signals:
             yield
         came.extend(signals)
 
-    with chosen.naming(), status_line("loading PyTorch", quiet) as show:
+    with chosen.naming(), common.status_line("loading PyTorch", quiet) as show:
         links = link_texts(
             source,
             target,
             output,
             show=lambda progress: show(_text(progress)),
-            notify=say,
+            notify=common.say,
             stopping=noted,
             config=chosen.settings,
         )
     if not links.exists():
-        raise Stopped(came[0] if came else signal.SIGINT, f"; the same command resumes in {output}")
+        raise common.Stopped(came[0] if came else signal.SIGINT, f"; the same command resumes in {output}")
     pairs, count = _print(links, scores)
     tell(f"{before}{pairs:,} pairs, {count:,} links; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
@@ -103,7 +91,7 @@ def link(
 def _text(progress: "LinkProgress") -> str:
     """[2/3] learning: 34%, 0:43 left for all steps."""
     done = "" if progress.done is None else f": {progress.done:.0%}"
-    left = "" if progress.seconds_left is None else f", {clock(progress.seconds_left)} left for all steps"
+    left = "" if progress.seconds_left is None else f", {common.clock(progress.seconds_left)} left for all steps"
     return f"[{progress.step}/{progress.steps}] {progress.doing}{done}{left}"
 
 

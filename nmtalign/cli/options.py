@@ -23,23 +23,8 @@ from typer.core import TyperCommand
 
 from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import (
-    COMMAND_LINE,
-    SECTIONS,
-    SET,
-    Layer,
-    Setting,
-    Workspace,
-    check_keys,
-    given,
-    load_workspace,
-    naming,
-    option,
-    resolve,
-    select,
-    toml,
-    with_implied,
-)
+from nmtalign.settings import definition
+from nmtalign.settings.definition import SECTIONS, SET, Layer, Setting, Workspace, given, option, toml
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.text.lines import bare_name
 
@@ -64,7 +49,7 @@ class Chosen(Generic[T]):
 
     def naming(self) -> Any:
         """A context in which errors name settings as the user wrote them."""
-        return naming(*self.layers)
+        return definition.naming(*self.layers)
 
     def text(self) -> str:
         """The settings as sections of nmtalign.toml; a comment names the origin of each."""
@@ -76,11 +61,11 @@ class Chosen(Generic[T]):
                 lines += [*([""] if lines else []), head]
                 if self.preset:
                     lines += [f"preset = {toml(self.preset)}", f"# budget of the preset: {budget_of(self.preset)}"]
-            layers = with_implied(type(made), *self.layers)
-            for name, one in select(type(made), lambda one: not one.internal).items():
+            layers = definition.with_implied(type(made), *self.layers)
+            for name, one in definition.select(type(made), lambda one: not one.internal).items():
                 value = getattr(made, name)
                 origin = next((origin for origin, values in reversed(layers) if name in values), "default")
-                origin = option(name) if origin == COMMAND_LINE else escaped(origin)
+                origin = option(name) if origin == definition.COMMAND_LINE else escaped(origin)
                 line = f"# {name}: {one.unset}" if value is None else f"{name} = {escaped(toml(value))}"
                 lines.append(f"{line}  # {origin}")
         return "\n".join(lines) + "\n"
@@ -96,7 +81,7 @@ def with_settings(
     layers, the workspace and the command's own arguments.
     """
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
-    found = {name: one for cls in classes for name, one in select(cls, lambda one: not one.internal).items()}
+    found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}
 
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
@@ -108,12 +93,12 @@ def with_settings(
             config, show, assigned = (arguments.pop(one.name) for one in always)
             flags = {name: arguments.pop(name) for name in options}
             flags = {name: options[name].parse(v) if isinstance(v, str) else v for name, v in flags.items()}
-            workspace = load_workspace(config)
+            workspace = definition.load_workspace(config)
             chosen_layers = (*map(workspace.section, sections), given(flags), (SET, _assignments(assigned, found)))
             preset = workspace.preset(arguments.pop("preset")) if layers else ""
             if layers:
                 chosen_layers = layers(preset, chosen_layers, workspace, arguments)
-            settings: tuple[Any, ...] = tuple(resolve(cls, *chosen_layers) for cls in classes)
+            settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
             if show:
                 sys.stdout.write(chosen.text())
@@ -138,7 +123,7 @@ def _assignments(texts: Sequence[str], known: Mapping[str, Setting]) -> dict[str
     for text in texts:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
-        check_keys(SET, [name], known)
+        definition.check_keys(SET, [name], known)
         if not equals:
             raise UsageError(f"{SET} {text}: give a value, as in {SET} {name}={metavar(known[name])}")
         values[name] = known[name].convert(SET, known[name].parse(value))
@@ -191,25 +176,16 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
             words = [f"{name}={choice}" for choice in choices]
         return [word for word in words if word.startswith(incomplete)]
 
-    def options(
-        config: ConfigOption = None,
-        show_settings: Annotated[
-            bool, typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-        ] = False,
-        assigned: Annotated[
-            list[str],
-            typer.Option(
-                SET,
-                help="Give a setting of --show-settings another value; may be repeated.",
-                metavar="NAME=VALUE",
-                autocompletion=complete,
-            ),
-        ] = [],  # noqa: B006
-    ) -> None:
-        pass
-
-    found = inspect.signature(options).parameters.values()
-    return [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in found]
+    show = typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
+    text = "Give a setting of --show-settings another value; may be repeated."
+    assign = typer.Option(SET, help=text, metavar="NAME=VALUE", autocompletion=complete)
+    options: dict[str, tuple[Any, Any]] = {
+        "config": (ConfigOption, None),
+        "show_settings": (Annotated[bool, show], False),
+        "assigned": (Annotated[list[str], assign], []),
+    }
+    only = inspect.Parameter.KEYWORD_ONLY
+    return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
 
 
 def _protecting(command: Callable[..., None]) -> Callable[..., None]:
@@ -251,17 +227,17 @@ class Command(TyperCommand):
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
-        given, options = args[:end], options_of(self)
-        if "--show-settings" in given:
+        words, options = args[:end], options_of(self)
+        if "--show-settings" in words:
             for one in self.params:
                 one.required = False
-        if not {one.partition("=")[0] for one in given if one.startswith("--")} <= options:
+        if not {one.partition("=")[0] for one in words if one.startswith("--")} <= options:
             from nmtalign.cli.old_names import current_options
 
-            given = current_options(str(self.name), given, options, getattr(self.callback, "settings", {}))
-        given = _pairs_of_files(given, self.params)
+            words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
+        words = _pairs_of_files(words, self.params)
         try:
-            parsed: list[str] = super().parse_args(ctx, [*given, *args[end:]])
+            parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
             if explained := self._explained(error):
                 raise UsageError(explained) from None

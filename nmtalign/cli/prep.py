@@ -6,18 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import prepare
-from nmtalign.cli.common import (
-    DATA_DEFAULT,
-    QuietOption,
-    json_text,
-    notifier,
-    own_argument,
-    own_option,
-    print_table,
-    say,
-    status_line,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import DATA_DEFAULT, QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
@@ -80,10 +70,10 @@ def prep(
 
       nmtalign prep
     """
-    workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, notifier(quiet)
+    workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
-    with chosen.naming(), status_line("reading train", quiet) as show:
+    with chosen.naming(), common.status_line("reading train", quiet) as show:
         summary = prepare(
             *texts["train"],
             folder,
@@ -96,9 +86,9 @@ def prep(
             config=chosen.settings,
         )
     for note in summary.notes:
-        (say if note.startswith("warning: ") else tell)(note)
+        (common.say if note.startswith("warning: ") else tell)(note)
     if format == "json":
-        sys.stdout.write(json_text(summary.as_dict(), indent=2) + "\n")
+        sys.stdout.write(common.json_text(summary.as_dict(), indent=2) + "\n")
     else:
         _print_summary(summary)
     for name, names in summary.texts.items():
@@ -157,15 +147,15 @@ def _print_summary(summary: "Summary") -> None:
             counts = text.tokens, text.types, text.known_types
             shares = (f"{100 * share:.2f}%" for share in (text.coverage, text.unknown_rate))
             texts.append([f"{name} {side}", language, *(f"{number:,}" for number in counts), *shares])
-    print_table(DataTable(("pairs", "read", "kept", *_REASONS), pairs))
+    common.print_table(DataTable(("pairs", "read", "kept", *_REASONS), pairs))
     train = summary.splits["train"]
     if further := [(name, count) for name, count in train.dropped.items() if name not in _REASONS]:
         sys.stdout.write("\n")
         rows = [[name, f"{count:,}", f"{100 * count / max(train.pairs, 1):.2f}%"] for name, count in further]
-        print_table(DataTable(("left out of train", "pairs", "share"), rows))
+        common.print_table(DataTable(("left out of train", "pairs", "share"), rows))
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
-    print_table(DataTable(head, texts, words=2))
+    common.print_table(DataTable(head, texts, words=2))
     sys.stdout.write(
         f"\nvocabularies: {summary.source_vocabulary_size:,} source and {summary.target_vocabulary_size:,} target ids\n"
     )

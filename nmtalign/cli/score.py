@@ -13,23 +13,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from nmtalign import api
-from nmtalign.cli.common import (
-    QuietOption,
-    Signals,
-    advancing,
-    bound_caches,
-    check_inputs,
-    choose_wait_policy,
-    escaped,
-    json_text,
-    name_files,
-    named,
-    open_output,
-    own_argument,
-    own_option,
-    say,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
@@ -106,20 +91,20 @@ def score(
     workspace = chosen.workspace
     references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
     systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
-    check_inputs(*references, source, *systems.values())
+    common.check_inputs(*references, source, *systems.values())
     _check(chosen, len(systems), html, plot)
     translation = None
     if any(path.is_dir() for path in systems.values()):
         fixed = "score", {"n_best": 1, "sample": False}
         translation = resolve(TranslateConfig, workspace.section("translate"), fixed)
-        check_inputs(Path(translation.lexicon), Path(translation.glossary))
-        choose_wait_policy()
-        bound_caches()
+        common.check_inputs(Path(translation.lexicon), Path(translation.glossary))
+        common.choose_wait_policy()
+        common.bound_caches()
     words = model if hypotheses else None
     if chosen.settings.known_words and hypotheses and not model:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
-    with Signals(), chosen.naming():
+    with common.Signals(), chosen.naming():
         result = api.score(
             systems,
             references,
@@ -128,19 +113,19 @@ def score(
             segment_scores=_segment_files(segment_scores or []),
             translation=translation,
             config=chosen.settings,
-            notify=say,
-            progress=functools.partial(advancing, quiet),
+            notify=common.say,
+            progress=functools.partial(common.advancing, quiet),
         )
     if plot:
         from nmtalign.scoring.figure import draw_by_length
 
         for line in draw_by_length(result.report, plot, result.report.metrics[0]):
-            say(line)
+            common.say(line)
     if html:
-        with open_output(html) as stream:
+        with common.open_output(html) as stream:
             stream.write(result.to_html({"command": shlex.join(["nmtalign", *sys.argv[1:]])}))
     if not quiet:
-        say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))
+        common.say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))
     with contextlib.redirect_stdout(sys.stderr) if html == STDOUT else contextlib.nullcontext():
         _print(result, chosen.settings.format)
     if chosen.settings.fail_under is not None:
@@ -176,13 +161,13 @@ def _systems(
         return {model.resolve().name: model}
     if not hypotheses and sys.stdin.isatty():
         raise UsageError("nothing to score: give HYP, a translation on stdin, or -m to translate the source")
-    return {escaped(name): path for name, path in name_files(hypotheses or [STDIN])}
+    return {common.escaped(name): path for name, path in common.name_files(hypotheses or [STDIN])}
 
 
 def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
     """The files of each metric, in the order of the systems."""
     files: dict[str, list[Path]] = {}
-    for metric, path in map(named, arguments):
+    for metric, path in map(common.named, arguments):
         if not metric:
             raise UsageError(f"--segment-scores {path}: give METRIC=FILE")
         files.setdefault(metric, []).append(path)
@@ -190,7 +175,7 @@ def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
 
 
 def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: Path | None) -> None:
-    """Raises UsageError for options that do not go together, and for for files that could not be written."""
+    """Raises UsageError for options that do not go together, and for files that could not be written."""
     settings = chosen.settings
     if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
         raise UsageError(f"--{min(alone)}: compares systems; give two or more")
@@ -211,7 +196,7 @@ def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: P
 
 def _print(result: "ScoreResult", format: str) -> None:
     if format == "json":
-        sys.stdout.write(json_text(result.to_dict(), indent=2) + "\n")
+        sys.stdout.write(common.json_text(result.to_dict(), indent=2) + "\n")
     elif format == "csv":
         sys.stdout.write(result.to_csv())
     else:
@@ -232,5 +217,5 @@ def _judge(result: "ScoreResult", least: float) -> None:
     ]
     if low:
         sys.stdout.flush()
-        say(f"{metric} below {least:g}: {', '.join(low)}")
+        common.say(f"{metric} below {least:g}: {', '.join(low)}")
         raise typer.Exit(1)

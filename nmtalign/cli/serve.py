@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Annotated
 
 from nmtalign.api import serve as serve_models
-from nmtalign.cli.common import QuietOption, Signals, bound_caches, choose_wait_policy, notifier, own_option, say
+from nmtalign.cli import common
+from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
@@ -13,11 +14,7 @@ from nmtalign.settings.definition import resolve
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
 Models = Annotated[
     list[Path] | None,
-    own_option(
-        "Model directory; repeat it for other directions [dim]\\[default: the workspace's, or model/][/dim].",
-        "DIR",
-        "--model -m",
-    ),
+    own_option(f"Model directory; repeat it for other directions {MODEL_DEFAULT}", "DIR", "--model -m"),
 ]
 
 
@@ -44,16 +41,16 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
     def ready(address: str, directions: str) -> None:
         sys.stdout.write(f"{address}\n")
         sys.stdout.flush()
-        notifier(quiet)(f"serving {directions}; Ctrl-C ends it")
+        common.notifier(quiet)(f"serving {directions}; Ctrl-C ends it")
 
-    choose_wait_policy()
-    bound_caches()
-    with Signals(), chosen.naming():
+    common.choose_wait_policy()
+    common.bound_caches()
+    with common.Signals(), chosen.naming():
         serve_models(
             model or chosen.workspace.model,
             config=chosen.settings[0],
             translate=chosen.settings[1],
             align=resolve(AlignConfig, chosen.workspace.section("align")),
-            notify=say,
+            notify=common.say,
             ready=ready,
         )

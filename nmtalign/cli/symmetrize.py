@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import symmetrize_files
-from nmtalign.cli.common import QuietOption, notifier, own_argument, own_option, say, status_line, writes
+from nmtalign.cli.common import QuietOption, notifier, output_option, own_argument, own_option, say, status_line
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDIN, STDOUT
@@ -28,15 +28,7 @@ Order = Annotated[
         "ORDER",
     ),
 ]
-Output = Annotated[
-    Path,
-    own_option(
-        "Links [dim](stdout)[/dim].",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
-]
+Output = Annotated[Path, output_option("Links [dim](stdout)[/dim].", stdout=True)]
 
 
 def symmetrize(

@@ -10,19 +10,8 @@ from typing import Annotated, Any
 import typer
 
 from nmtalign.api import train as train_model
-from nmtalign.cli.common import (
-    DATA_DEFAULT,
-    MODEL_DEFAULT,
-    REASONS,
-    QuietOption,
-    choose_wait_policy,
-    clock,
-    notifier,
-    own_argument,
-    own_option,
-    stopping,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import DATA_DEFAULT, MODEL_DEFAULT, QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace
@@ -43,8 +32,7 @@ Preset = Annotated[
     ),
 ]
 Tensorboard = Annotated[
-    Path | None,
-    own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder")),
+    Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder"))
 ]
 DryRunOption = Annotated[
     bool,
@@ -98,7 +86,7 @@ def train(
 
       nmtalign train --preset tiny --dry-run
     """
-    choose_wait_policy()
+    common.choose_wait_policy()
     data, folder = data or chosen.workspace.data, output or chosen.workspace.model
     several = os.environ.get("WORLD_SIZE", "1") != "1"  # torchrun has started other processes, too
     if dry_run and several:
@@ -123,16 +111,16 @@ def train(
                 preset=chosen.preset,
                 force=force,
                 listen=display.take,
-                stopping=stopping,
+                stopping=common.stopping,
                 config=chosen.settings,
             )
     finally:
         if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
-            for number in REASONS:
+            for number in common.REASONS:
                 signal.signal(number, signal.SIG_IGN)
-    _report(finished, display.updates, folder, notifier(quiet or not first))
+    _report(finished, display.updates, folder, common.notifier(quiet or not first))
     if not finished.complete:
-        raise typer.Exit(next(128 + number for number, reason in REASONS.items() if reason == finished.reason))
+        raise typer.Exit(next(128 + number for number, reason in common.REASONS.items() if reason == finished.reason))
 
 
 def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str], None]) -> None:
@@ -176,9 +164,9 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "budget": found.budget,
         "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
         "passes": f"{found.passes:.3g}",
-        "done": f"{found.done.update:,} updates in {clock(found.done.seconds)}; {left:,.0f} remain",
+        "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}; {left:,.0f} remain",
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
-        "time": f"about {clock(found.seconds)} (an estimate, without validations)",
+        "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",
     }
     lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]
     sys.stdout.write(chosen.text() + "\n" + "\n".join(lines) + "\n")

@@ -8,21 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import translate_files
-from nmtalign.cli.common import (
-    ModelsOption,
-    QuietOption,
-    ShardOption,
-    Signals,
-    bound_caches,
-    choose_wait_policy,
-    live_line,
-    notifier,
-    own_argument,
-    own_option,
-    say,
-    status_line,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import TranslateConfig
@@ -36,13 +23,7 @@ _EVERY = 0.1  # seconds between two changes of the progress display
 
 Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
-    Path | None,
-    own_option(
-        "Write to FILE, which is FILE.partial until it is complete.",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
+    Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
 ]
 Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
 SaveAlignments = Annotated[
@@ -62,14 +43,14 @@ Rescore = Annotated[
 def translate(
     chosen: Chosen[TranslateConfig],
     inputs: Inputs = None,
-    model: ModelsOption = None,
+    model: common.ModelsOption = None,
     output: Output = None,
     resume: Resume = False,
     save_alignments: SaveAlignments = None,
     target: Target = None,
     n_best_list: NBestList = None,
     rescore: Rescore = False,
-    shard: ShardOption = None,
+    shard: common.ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.
@@ -106,13 +87,13 @@ def translate(
         raise UsageError(f"{given[0]} scores given translations; leave out {clash[0]}")
     if rescore and not n_best_list:
         raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
-    choose_wait_policy()
-    bound_caches()
+    common.choose_wait_policy()
+    common.bound_caches()
     if not quiet and STDIN in paths and sys.stdin.isatty():
-        say("reading from the terminal, a sentence a line; Ctrl-D ends it")
+        common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
     to_stdout = output in (None, STDIN)
     shown = not quiet and sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
-    with Signals() as signals, chosen.naming(), _Display(shown, quiet) as display:
+    with common.Signals() as signals, chosen.naming(), _Display(shown, quiet) as display:
 
         def progress(run: "FileTranslation | FileScores") -> None:
             signals.detail = run.left
@@ -129,11 +110,11 @@ def translate(
             save_alignments=save_alignments,
             shard=shard,
             config=chosen.settings,
-            notify=say,
+            notify=common.say,
             progress=progress,
             guard=signals.whole,
         )
-    notifier(quiet)(str(run))
+    common.notifier(quiet)(str(run))
 
 
 class _Display(ExitStack):
@@ -143,7 +124,7 @@ class _Display(ExitStack):
         super().__init__()
         self._shown, self._began, self._last = shown, 0.0, 0.0
         self._update: Callable[..., None] | None = None
-        self.enter_context(status_line("loading the model", quiet))
+        self.enter_context(common.status_line("loading the model", quiet))
 
     def show(self, run: "FileTranslation | FileScores") -> None:
         """Shows the counts of the run, at most ten times per second."""
@@ -151,7 +132,7 @@ class _Display(ExitStack):
         if not self._began:
             self._began = now
             self.close()  # the model is loaded
-            self._update = self.enter_context(live_line("translating", run.size)) if self._shown else None
+            self._update = self.enter_context(common.live_line("translating", run.size)) if self._shown else None
         if self._update is not None and now - self._last > _EVERY:
             rate = run.tokens / max(now - self._began, _EVERY)
             self._update(completed=run.end, description=f"translating: {run.lines:,} lines, {rate:,.0f} words/s")

@@ -7,17 +7,8 @@ from pathlib import Path
 from typing import Annotated, TextIO
 
 from nmtalign.api import view as draw
-from nmtalign.cli.common import (
-    QuietOption,
-    check_inputs,
-    escaped,
-    name_files,
-    notifier,
-    own_argument,
-    own_option,
-    status_line,
-    writes,
-)
+from nmtalign.cli import common
+from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ViewConfig
@@ -34,12 +25,7 @@ Inputs = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    own_option(
-        "A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].",
-        "FILE",
-        "--output -o",
-        callback=writes("a file", stdout=True),
-    ),
+    output_option("A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].", stdout=True),
 ]
 Models = Annotated[
     list[Path] | None,
@@ -95,22 +81,22 @@ def view(
       nmtalign view test.en test.fr -m model/ -o lesson.html
     """
     workspace = chosen.workspace
-    files = name_files(inputs or ([] if model else [Path("alignments.h5")]))
+    files = common.name_files(inputs or ([] if model else [Path("alignments.h5")]))
     if model and not files:
         if workspace.test_files is None:
             raise UsageError("no test set: give its two texts, SRC TGT, or name them in nmtalign.toml ([corpus] test)")
         files = tuple((path.name, path) for path in workspace.test_files)
-    check_inputs(*workspace.own, *(path for _, path in files))
-    with chosen.naming(), status_line("drawing", quiet or output is None):
+    common.check_inputs(*workspace.own, *(path for _, path in files))
+    with chosen.naming(), common.status_line("drawing", quiet or output is None):
         text = draw(
-            [(escaped(name), path) for name, path in files],
+            [(common.escaped(name), path) for name, path in files],
             None if output == STDOUT else output,
             models=model or (),
             sentence=",".join(sentence or ()),
             gold=gold,
             title=title,
             colour=has_colour(sys.stdout, os.environ),
-            notify=notifier(quiet),
+            notify=common.notifier(quiet),
             config=chosen.settings,
         )
     sys.stdout.write(text)

@@ -25,10 +25,8 @@ from dataclasses import dataclass, field
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import LinkCounts, LinkFile, check_gold, count_links
@@ -78,15 +76,12 @@ def write_page(
         if gold is not None:
             check_gold(gold, opened[0])
         data = _data(opened, [name for name, _ in files], numbers, limit, gold, summary)
+        title = title or f"Alignments: {', '.join(path.name for _, path in files)}"
         with atomic_text(output) as stream:
-            for piece in page(title or _title(files), part("alignments.html"), ["alignments.js"], data):
+            for piece in page(title, part("alignments.html"), ["alignments.js"], data):
                 summary.bytes += len(piece.encode())
                 stream.write(piece)
     return summary
-
-
-def _title(files: Sequence[tuple[str, Path]]) -> str:
-    return f"Alignments: {', '.join(path.name for _, path in files)}"
 
 
 def _data(
@@ -194,11 +189,8 @@ def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tup
     }
     yield "words", _packed(json.dumps(columns, ensure_ascii=False, separators=(",", ":")).encode())
     matrices = (record.weights for record in records if record.weights.size <= MAX_CELLS)
-    yield "weights", _packed(b"".join(map(_bytes, matrices)))
-
-
-def _bytes(weights: NDArray[Any]) -> bytes:
-    return bytes(np.rint(np.nan_to_num(weights).clip(0, 1) * 255).astype(np.uint8))
+    levels = (np.rint(np.nan_to_num(weights).clip(0, 1) * 255).astype(np.uint8) for weights in matrices)
+    yield "weights", _packed(b"".join(map(bytes, levels)))
 
 
 def _flat(links: Iterable[Link]) -> list[int]:

@@ -11,19 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
 
+from nmtalign import figures
 from nmtalign.errors import FormatError
-from nmtalign.figures import (
-    GREY,
-    USUAL,
-    check_figure_name,
-    legend_above,
-    line_style,
-    need_matplotlib,
-    plain_axes,
-    save,
-    small_print,
-    usual_settings,
-)
 from nmtalign.files import LOG, parse_json
 from nmtalign.text.text_table import TextTable, cut
 
@@ -50,6 +39,8 @@ _TABLE = (
 _WIDTH, _HEIGHT = 3.6, 2.6  # inches of a panel
 _ROWS, _LEAST, _MOST = 12, 34, 62  # lines of a chart, its smallest and its largest number of columns
 _COLOURS = (33, 208, 35, 170, 220, 81, 124, 250, 63, 130)  # of the 256 colours of a terminal
+# Numbers of an event, in the order of the fields of a `Point`.
+_NUMBERS = ("loss", "loss_sentence", "target_words_per_second", "learning_rate", "bleu")
 _LETTERS = "abcdefghijklmnopqrstuvwxyz"
 DEV, KEPT = "●", "◆"
 
@@ -104,17 +95,9 @@ class Curves:
             self.progress = [point for point in self.progress if point.update <= when[0]]
             self.validations = [point for point in self.validations if point.update <= when[0]]
         elif name in ("progressed", "validated"):
-            point = Point(
-                *when,
-                _number(event, "loss"),
-                _number(event, "loss_sentence"),
-                _number(event, "target_words_per_second"),
-                _number(event, "learning_rate"),
-                _number(event, "bleu"),
-                str(event.get("signature") or ""),
-                bool(event.get("best")),
-            )
-            (self.progress if name == "progressed" else self.validations).append(point)
+            numbers = [_number(event, key) for key in _NUMBERS]
+            values: list[Any] = [*when, *numbers, str(event.get("signature") or ""), bool(event.get("best"))]
+            (self.progress if name == "progressed" else self.validations).append(Point(*values))
         self.last = Point(*when)
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         self.ended += ", diverged" if event.get("diverged") else ""
@@ -206,10 +189,10 @@ def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis
 
     Raises UsageError for a name without a known ending, and where matplotlib is missing.
     """
-    kind = check_figure_name(path)
-    need_matplotlib("without -o the curves are drawn in the terminal")
-    with usual_settings(names, kind) as notes:
-        save(curve_figure(curves, names, axis), path)
+    kind = figures.check_figure_name(path)
+    figures.need_matplotlib("without -o the curves are drawn in the terminal")
+    with figures.usual_settings(names, kind) as notes:
+        figures.save(curve_figure(curves, names, axis), path)
     return notes
 
 
@@ -223,16 +206,16 @@ def curve_figure(curves: Sequence[Curves], names: Sequence[str], axis: Axis = "u
     places = figure.subplots(1, len(drawn), squeeze=False, gridspec_kw={"wspace": 0.2}).flatten()
     for axes, (title, traces) in zip(places, drawn.items(), strict=True):
         _draw_panel(axes, title, traces)
-        axes.set_xlabel(axis, fontsize=USUAL - 1)
+        axes.set_xlabel(axis, fontsize=figures.USUAL - 1)
     # The names of the models are on invisible axes above all panels and their titles.
     first, last = places[0].get_position(), places[-1].get_position()
     holder = figure.add_axes((first.x0, first.y1, first.width, 0.3 / figure.get_figheight()))
     holder.set_axis_off()
-    lines = [Line2D([], [], **line_style(model)) for model in range(len(names))]
-    legend_above(holder, lines, names, figure.get_figwidth() * (last.x1 - first.x0))
+    lines = [Line2D([], [], **figures.line_style(model)) for model in range(len(names))]
+    figures.legend_above(holder, lines, names, figure.get_figwidth() * (last.x1 - first.x0))
     validated = any(trace.dev and trace.x for traces in drawn.values() for trace in traces)
     marks = ["Lines: training. Marks: dev. Rings: the weights that were kept as the best."] if validated else []
-    small_print(figure, [*marks, *_signatures(curves, names)])
+    figures.small_print(figure, [*marks, *_signatures(curves, names)])
     return figure
 
 
@@ -240,15 +223,15 @@ def _draw_panel(axes: Any, title: str, traces: Sequence[CurveTrace]) -> None:
     """Training is a line, dev a line with marks; a ring marks the validation whose weights were kept."""
     from matplotlib.ticker import MaxNLocator
 
-    axes.set_title(title, fontsize=USUAL, loc="left")
+    axes.set_title(title, fontsize=figures.USUAL, loc="left")
     axes.grid(axis="y", color="0.88", linewidth=0.6)
-    plain_axes(axes)
+    figures.plain_axes(axes)
     axes.xaxis.set_major_locator(MaxNLocator(5))
     if not traces:
-        axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color=GREY)
+        axes.text(0.5, 0.5, "nothing reported yet", transform=axes.transAxes, ha="center", color=figures.GREY)
     trained = any(not trace.dev for trace in traces)
     for trace in traces:
-        style = line_style(trace.model) | {"linewidth": 1.1}
+        style = figures.line_style(trace.model) | {"linewidth": 1.1}
         if trace.dev:
             style |= {"markersize": 4.5, "markeredgewidth": 0, "zorder": 3}
             style |= {"linestyle": (0, (1, 1.5))} if trained else {}
