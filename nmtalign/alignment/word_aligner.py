@@ -16,7 +16,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, in_order, make_batches, posteriors
+from nmtalign.alignment.agreement import (
+    AgreeingModels,
+    CellBatch,
+    Sentences,
+    blocks,
+    in_order,
+    make_batches,
+    posteriors,
+)
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
 from nmtalign.alignment.links import (
@@ -28,7 +36,6 @@ from nmtalign.alignment.links import (
     ModelSide,
     empty_record,
     make_record,
-    merge_starts,
 )
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
@@ -123,7 +130,10 @@ def load_aligner(folder: Path) -> "WordAligner":
     try:
         if facts["kind"] != _KIND:
             raise ValueError
-        return WordAligner(folder, _model(tensors), _jumps(tensors), facts)
+        jumps = tensors["jumps"]
+        if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
+            raise ValueError
+        return WordAligner(folder, _model(tensors), list(jumps.double()), facts)
     except (KeyError, RuntimeError, TypeError, ValueError):
         raise FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again") from None
 
@@ -145,13 +155,6 @@ def _model(tensors: Mapping[str, Tensor]) -> LexicalModel:
     model = LexicalModel((names[0], names[1]), occurrences, keys)
     model.count([_counts(tensors["counts"], len(keys))] * 2, null[::-1])
     return model
-
-
-def _jumps(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    jumps = tensors["jumps"]
-    if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
-        raise ValueError
-    return list(jumps.double())
 
 
 def _counts(tensor: Tensor, length: int) -> Counts:
@@ -257,7 +260,11 @@ class WordAligner:
         self, windows: Iterable[_Window], config: AlignConfig
     ) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
         """Yields the records of both directions of each pair, in order."""
-        parts = (pairs for window in windows for pairs in _parts(window))
+        sized = (
+            (window, [(pair, len(pair.source.ids) * len(pair.target.ids)) for pair in window.pairs])
+            for window in windows
+        )
+        parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
         for window, aligned in in_order(self._align, parts, torch.get_num_threads()):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
@@ -269,7 +276,7 @@ class WordAligner:
                 if place in found:
                     yield _record(pair, found[place][0], config), _record(turned, found[place][1], config)
                 else:
-                    yield empty_record(pair, config), empty_record(turned, config)
+                    yield empty_record(pair), empty_record(turned)
 
     def _align(self, window: _Window) -> tuple[_Window, list[tuple[CellBatch, Posteriors, Posteriors]]]:
         """Returns the posteriors of the pairs that have words on both sides, in batches."""
@@ -280,18 +287,6 @@ class WordAligner:
         cells = self._model.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
         tables = self._model.tables(cells, window.words)
         return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
-
-
-def _parts(window: _Window) -> Iterator[_Window]:
-    """Cuts a window into parts with a limited number of cells."""
-    start = cells = 0
-    for place, pair in enumerate(window.pairs):
-        own = len(pair.source.ids) * len(pair.target.ids)
-        if cells + own > _CELLS_OF_PART and place > start:
-            yield window._replace(pairs=window.pairs[start:place])
-            start, cells = place, 0
-        cells += own
-    yield window._replace(pairs=window.pairs[start:])
 
 
 def _sentences(sides: Sequence[ModelSide]) -> Sentences:
@@ -306,8 +301,5 @@ def _record(pair: ModelPair, found: Sequence[Matrix], config: AlignConfig) -> Al
     links, null, log_probs = found
     weights = np.zeros((rows + 1, columns + 1), np.float32)
     weights[:rows, :columns], weights[:rows, columns], weights[rows, columns] = links[:rows, :columns], null[:rows], 1
-    merged = merge_starts(weights, pair.source.starts, pair.target.starts)
     own = np.append(log_probs[:rows], np.float32(0))
-    if pair.target.starts is not None:
-        own = np.add.reduceat(own, pair.target.starts, dtype=np.float64).astype(np.float32)
-    return make_record(pair, merged, own, float(log_probs[:rows].sum(dtype=np.float64)), config)
+    return make_record(pair, weights, own, float(log_probs[:rows].sum(dtype=np.float64)), config)
