@@ -73,8 +73,7 @@ class Words:
     def __len__(self) -> int:
         return len(self.stems)
 
-    def extended(self, more: "Words") -> "Words":
-        """Returns these words, then others."""
+    def __add__(self, more: "Words") -> "Words":
         return Words(*map(np.concatenate, zip(vars(self).values(), vars(more).values(), strict=True)))
 
 

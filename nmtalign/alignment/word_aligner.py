@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -223,11 +224,9 @@ class WordAligner:
 
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
-        if not self._left_out:
-            return ""
-        lines = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5])
-        count = len(self._left_out)
-        return f"line {lines}: no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
+        lines, count = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5]), len(self._left_out)
+        fault = f"no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
+        return f"line {lines}: {fault}" if count else ""
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""
@@ -240,7 +239,7 @@ class WordAligner:
             for number, (source, target) in window
         ]
         added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
-        return _Window(pairs, [known.extended(more) for known, more in zip(model.words, added, strict=True)])
+        return _Window(pairs, list(map(add, model.words, added)))
 
     def _bounded(self, number: int, source: ModelSide, target: ModelSide) -> ModelPair:
         """Returns a pair; one that needs too much memory has no words, so that its record has no links."""
