@@ -71,13 +71,9 @@ ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen 
 
 def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
-    if reading == "shifted":
-        return _force_shifted(model, batch)
-    decode = model.force_posterior if reading == "posterior" else model.force
-    return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
-
-
-def _force_shifted(model: TranslationModel, batch: Batch) -> Forced:
+    if reading != "shifted":
+        decode = model.force_posterior if reading == "posterior" else model.force
+        return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
     ahead = STEPS_AHEAD[model.config.order]
     # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
     target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
@@ -113,22 +109,18 @@ class SideReader:
     def read(self, line: str) -> ModelSide:
         """Reads one line."""
         if self._spaced is not None:
-            return self._of_words(self._spaced(line))
+            # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
+            words, pieces, tokenize = self._spaced(line), self._pieces, self._tokenizer.tokenize
+            # A tokeniser may leave nothing of a word (of a control character).
+            parts = [pieces.get(word) or keep(pieces, word, tokenize(word) or [word]) for word in words]
+            tokens = [piece for part in parts for piece in part]
+            return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = tuple(self._tokenizer.words(tokens))
-        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]), tokens)
-
-    def _of_words(self, words: list[str]) -> ModelSide:
-        """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""
-        pieces, tokenize = self._pieces, self._tokenizer.tokenize
-        # A tokeniser may leave nothing of a word (of a control character).
-        parts = [pieces.get(word) or keep(pieces, word, tokenize(word) or [word]) for word in words]
-        tokens = [piece for part in parts for piece in part]
-        starts = np.cumsum([0, *map(len, parts)])
-        return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
+        words = self._tokenizer.words(tokens)
+        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]), tokens)
 
 
 class Aligner:

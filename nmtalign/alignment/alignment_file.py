@@ -505,9 +505,8 @@ class AlignmentWriter:
         self.append(*words, record.weights, record.log_prob, number, links, log_probs, record.rank)
 
     def _settings(self) -> dict[str, Any]:
-        attributes = self.attributes.items()
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes}
-        return {**plain, "weights": self._types["weights"].name}
+        settings = {**self.attributes, "weights": self._types["weights"].name}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
@@ -672,9 +671,8 @@ class AlignmentWriter:
 
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
-        nothing = not self._committed
-        self._journal.close(remove=nothing)
-        if nothing and self.kept is not None:
+        self._journal.close(remove=not self._committed)
+        if not self._committed and self.kept is not None:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
                 self.kept.replace(self.partial)
                 self.kept = None
