@@ -531,12 +531,11 @@ class AlignmentWriter:
 
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""
-        end, checked = 0, False
+        end = 0
         with self._damaged_journal():
             for payload, place in self._payloads():
-                if not checked:
+                if not end:
                     _check_same(self.partial, dict(parse_json(payload)), self._settings())
-                    checked = True
                 else:
                     values = self._unpacked(payload)[1]
                     sentences = self.sentences + int((values["rank"] == 0).sum())
@@ -546,10 +545,10 @@ class AlignmentWriter:
                     self.records, self.sentences = self._committed, self._committed_sentences
                     self._last_id = int(values["sentence_id"][-1])
                 end = place
-        if not checked:
-            self._start()
-        else:
+        if end:
             self._journal.cut(end)
+        else:
+            self._start()
 
     def _count(self, values: Mapping[str, Array]) -> None:
         """Counts the records of a block of the journal."""

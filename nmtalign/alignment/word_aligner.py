@@ -232,22 +232,15 @@ class WordAligner:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""
         model = self._model
         new: tuple[dict[str, int], dict[str, int]] = {}, {}  # the words that the training text does not have
-        pairs = [
-            self._bounded(
-                number, self._side(source, self._numbers[0], new[0]), self._side(target, self._numbers[1], new[1])
-            )
-            for number, (source, target) in window
-        ]
+        pairs = []
+        for number, lines in window:
+            source, target = map(self._side, lines, self._numbers, new)
+            if max(len(source.ids), len(target.ids)) > LONGEST:  # too much memory: its record has no words and links
+                self._left_out.add(number)
+                source = target = ModelSide([], (), None, [])
+            pairs.append(ModelPair(number, source, target))
         added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
         return _Window(pairs, list(map(add, model.words, added)))
-
-    def _bounded(self, number: int, source: ModelSide, target: ModelSide) -> ModelPair:
-        """Returns a pair; one that needs too much memory has no words, so that its record has no links."""
-        if max(len(source.ids), len(target.ids)) <= LONGEST:
-            return ModelPair(number, source, target)
-        self._left_out.add(number)
-        nothing = ModelSide([], (), None, [])
-        return ModelPair(number, nothing, nothing)
 
     def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
         words, starts, pieces = self._pieces.read(line)
