@@ -227,7 +227,9 @@ def read_links(
 
 def is_hdf5(path: Path) -> bool:
     """Returns whether a file is HDF5; False if it cannot be read."""
-    return path != STDIN and path.is_file() and bool(h5py.is_hdf5(path))
+    with suppress(OSError):
+        return path != STDIN and path.is_file() and bool(h5py.is_hdf5(path))
+    return False
 
 
 def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:
