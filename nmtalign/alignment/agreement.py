@@ -31,7 +31,7 @@ MODEL_1, HMM = 5, 5  # iterations
 MODEL_1_TIME = 0.45  # the time of an iteration of Model 1, as a share of that of the hidden Markov models
 BATCH_CELLS = 40_000
 _MOST_PAIRS = 4_000  # of a batch
-_BLOCK_BITS = 22  # 4 million cells are sorted together
+_BLOCK_CELLS = 1 << 22  # that are sorted together
 _LEAST_COUNT = 1e-9  # the smallest count without those of the pair itself
 
 In = TypeVar("In")
@@ -83,17 +83,18 @@ def make_batches(
     source, target = sides
     lengths = source.lengths(), target.lengths()
     cut = _cut_by_length(lengths[0], lengths[1], rows)
-    blocks = list(_blocks([(part, int(lengths[0][part].max() * lengths[1][part].max()) * len(part)) for part in cut]))
+    sized = [(part, int(lengths[0][part].max() * lengths[1][part].max()) * len(part)) for part in cut]
+    cut_blocks = list(blocks(sized, _BLOCK_CELLS))
 
     def ids_of(part: Numbers) -> tuple[Numbers, Numbers]:
         return source.padded(part, sizes[0]), target.padded(part, sizes[1])
 
     keys = np.zeros(0, np.int64)
-    for block in blocks:
+    for block in cut_blocks:
         keys = different(np.concatenate([keys, *(different(_keys(*ids_of(part), sizes).ravel()) for part in block)]))
     keys = keys[: np.searchsorted(keys, sizes[0] * sizes[1])]
     batches: list[CellBatch] = []
-    for block in blocks:
+    for block in cut_blocks:
         ids = list(map(ids_of, block))
         cells = [_keys(*both, sizes) for both in ids]
         places = _places(np.concatenate([own.ravel() for own in cells]), keys, sizes[0] * sizes[1])
@@ -117,12 +118,12 @@ def _cut_by_length(source: Numbers, target: Numbers, rows: Numbers) -> list[Numb
     return batches
 
 
-def _blocks(parts: Sequence[tuple[Numbers, int]]) -> Iterator[list[Numbers]]:
-    """Yields consecutive batches that have about 2^_BLOCK_BITS cells together."""
-    block: list[Numbers] = []
+def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
+    """Yields consecutive parts, given with their numbers of cells, that have at most `most` cells together."""
+    block: list[In] = []
     cells = 0
     for part, size in parts:
-        if block and cells + size > 1 << _BLOCK_BITS:
+        if block and cells + size > most:
             yield block
             block, cells = [], 0
         block.append(part)
@@ -204,12 +205,8 @@ def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int) -
             pool.shutdown(cancel_futures=True)
 
 
-class _Expected(NamedTuple):
-    """Expected counts of a batch: of its cells (once, or by direction), of NULL and of the distances by direction."""
-
-    cells: Sequence[Tensor]
-    null: Sequence[Tensor]
-    jumps: Sequence[Tensor]
+# Expected counts of a batch: of its cells (once, or by direction), of NULL and of the distances by direction.
+_Expected = tuple[list[Tensor], list[Tensor], list[Tensor]]
 
 
 class AgreeingModels:
@@ -246,21 +243,17 @@ class AgreeingModels:
         expect = partial(self._expect, tables=self._tables(), agree=agree)
         own_parts = self._own.split([batch.places.size for batch in self._batches])
         seen = 0
-        for batch, part, found in zip(
-            self._batches,
-            own_parts,
-            in_order(expect, zip(self._batches, own_parts, strict=True), self._threads),
-            strict=True,
-        ):
+        expected = in_order(expect, zip(self._batches, own_parts, strict=True), self._threads)
+        for batch, part, (links, absent, moved) in zip(self._batches, own_parts, expected, strict=True):
             places = batch.places.ravel().astype(np.int64)
-            for own, more in zip(cells, found.cells, strict=True):
+            for own, more in zip(cells, links, strict=True):
                 np.add.at(own, places, more.double().numpy().ravel())
-            for own, ids, more in zip(null, (batch.target, batch.source), found.null, strict=True):
+            for own, ids, more in zip(null, (batch.target, batch.source), absent, strict=True):
                 np.add.at(own, ids.ravel(), more.double().numpy().ravel())
-            for own, more in zip(jumps, found.jumps, strict=False):
+            for own, more in zip(jumps, moved, strict=False):
                 own += more.numpy()
             if agree:
-                part.copy_(found.cells[0].ravel())
+                part.copy_(links[0].ravel())
             seen += batch.places.size
             progress(seen / self.cells)
         self.model.count([own[:-1] for own in (cells * 2)[:2]], [own[:-1] for own in null])
@@ -275,12 +268,12 @@ class AgreeingModels:
             left_out = own.view(batch.places.shape).float() if self.done > MODEL_1 else None
             forward, backward = posteriors(batch, tables, self.jumps, left_out)
             links = (forward.links * backward.links.transpose(1, 2)).half()
-            return _Expected([links], [forward.null, backward.null], [forward.jumps, backward.jumps])
+            return [links], [forward.null, backward.null], [forward.jumps, backward.jumps]
         ahead, back = translation_probabilities(batch, tables)
         null = null_probabilities(batch, tables)
         links, absent = equal_choices(ahead, null[0], batch.source_lengths)
         others, other_absent = equal_choices(back, null[1], batch.target_lengths)
-        return _Expected([links, others.transpose(1, 2)], [absent, other_absent], [])
+        return [links, others.transpose(1, 2)], [absent, other_absent], []
 
     def _tables(self) -> tuple[Table, Table]:
         """Returns the probabilities of both directions: equal ones before the first iteration."""

@@ -39,14 +39,12 @@ from nmtalign.alignment.links import (
     THRESHOLD,
     AlignmentRecord,
     Lines,
-    Matrix,
     ModelPair,
     ModelSide,
     empty_record,
     make_record,
-    merge_starts,
 )
-from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight, what_weights_are
+from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
 from nmtalign.core.numerics import in_halves, precision_notices, using_threads
@@ -73,13 +71,9 @@ ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen 
 
 def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
-    if reading == "shifted":
-        return _force_shifted(model, batch)
-    decode = model.force_posterior if reading == "posterior" else model.force
-    return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
-
-
-def _force_shifted(model: TranslationModel, batch: Batch) -> Forced:
+    if reading != "shifted":
+        decode = model.force_posterior if reading == "posterior" else model.force
+        return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
     ahead = STEPS_AHEAD[model.config.order]
     # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
     target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
@@ -115,25 +109,18 @@ class SideReader:
     def read(self, line: str) -> ModelSide:
         """Reads one line."""
         if self._spaced is not None:
-            return self._of_words(self._spaced(line))
+            # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
+            words, pieces, tokenize = self._spaced(line), self._pieces, self._tokenizer.tokenize
+            # A tokeniser may leave nothing of a word (of a control character).
+            parts = [pieces.get(word) or keep(pieces, word, tokenize(word) or [word]) for word in words]
+            tokens = [piece for part in parts for piece in part]
+            return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         if not self._in_pieces:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
         starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = tuple(self._tokenizer.words(tokens))
-        return ModelSide(self._encode(tokens), words, np.array([*starts, len(tokens)]), tokens)
-
-    def _of_words(self, words: list[str]) -> ModelSide:
-        """Splits each word into pieces, so that the words stay those of the text, as gold links count them."""
-        pieces = self._pieces
-        parts = [pieces.get(word) or self._found(word) for word in words]
-        tokens = [piece for part in parts for piece in part]
-        starts = np.cumsum([0, *map(len, parts)])
-        return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
-
-    def _found(self, word: str) -> Tokens:
-        """Returns the pieces of a new word, or the word if the tokeniser leaves nothing (of a control character)."""
-        return keep(self._pieces, word, self._tokenizer.tokenize(word) or [word])
+        words = self._tokenizer.words(tokens)
+        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]), tokens)
 
 
 class Aligner:
@@ -165,7 +152,7 @@ class Aligner:
 
     def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
         """Returns the records of a window, in order."""
-        records = {pair.number: empty_record(pair, self._config) for pair in window if pair.empty()}
+        records = {pair.number: empty_record(pair) for pair in window if pair.empty()}
         for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
             found = in_halves(self._force, batch, _too_much)
             records |= {record.sentence_id: record for record in found}
@@ -181,21 +168,11 @@ class Aligner:
             raise TypeError("a model with attention returned no weights")
         log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
-        return [
-            self._record_of_tokens(pair, weights[row], log_probs[row], total)
-            for row, (pair, total) in enumerate(zip(pairs, totals, strict=True))
-        ]
-
-    def _record_of_tokens(
-        self, pair: ModelPair, weights: Matrix, log_probs: Matrix, log_prob: float
-    ) -> AlignmentRecord:
-        """Returns the record of one row of a batch, without padding and with pieces merged to words."""
-        rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1
-        merged = merge_starts(weights[:rows, :columns], pair.source.starts, pair.target.starts)
-        log_probs = log_probs[:rows].copy()
-        if pair.target.starts is not None:
-            log_probs = np.add.reduceat(log_probs, pair.target.starts, dtype=np.float64).astype(np.float32)
-        return make_record(pair, merged, log_probs, log_prob, self._config)
+        records = []
+        for pair, own, probabilities, total in zip(pairs, weights, log_probs, totals, strict=True):
+            rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1  # without padding
+            records.append(make_record(pair, own[:rows, :columns], probabilities[:rows], total, self._config))
+        return records
 
 
 def window_size(config: AlignConfig) -> int:
@@ -477,7 +454,8 @@ class AlignmentRun:
         if method is not None:
             aligner = isinstance(self._models, WordAligner)
             made_by = "hidden Markov models of both directions" if aligner else "forced decoding in both directions"
-            weights = f"{what_weights_are(method)}; {config.reading} weights of the models"
+            mean = f"{'geometric' if method in SOFT_METHODS else 'arithmetic'} mean of both directions"
+            weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
             "model_hash": "+".join(self._hashes()),
             "direction": f"{forward.source_language}-{forward.target_language}",

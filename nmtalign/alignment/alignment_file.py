@@ -505,9 +505,8 @@ class AlignmentWriter:
         self.append(*words, record.weights, record.log_prob, number, links, log_probs, record.rank)
 
     def _settings(self) -> dict[str, Any]:
-        attributes = self.attributes.items()
-        plain = {name: value.item() if isinstance(value, np.generic) else value for name, value in attributes}
-        return {**plain, "weights": self._types["weights"].name}
+        settings = {**self.attributes, "weights": self._types["weights"].name}
+        return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
@@ -532,12 +531,11 @@ class AlignmentWriter:
 
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""
-        end, checked = 0, False
+        end = 0
         with self._damaged_journal():
             for payload, place in self._payloads():
-                if not checked:
+                if not end:
                     _check_same(self.partial, dict(parse_json(payload)), self._settings())
-                    checked = True
                 else:
                     values = self._unpacked(payload)[1]
                     sentences = self.sentences + int((values["rank"] == 0).sum())
@@ -547,10 +545,10 @@ class AlignmentWriter:
                     self.records, self.sentences = self._committed, self._committed_sentences
                     self._last_id = int(values["sentence_id"][-1])
                 end = place
-        if not checked:
-            self._start()
-        else:
+        if end:
             self._journal.cut(end)
+        else:
+            self._start()
 
     def _count(self, values: Mapping[str, Array]) -> None:
         """Counts the records of a block of the journal."""
@@ -672,9 +670,8 @@ class AlignmentWriter:
 
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
-        nothing = not self._committed
-        self._journal.close(remove=nothing)
-        if nothing and self.kept is not None:
+        self._journal.close(remove=not self._committed)
+        if not self._committed and self.kept is not None:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
                 self.kept.replace(self.partial)
                 self.kept = None

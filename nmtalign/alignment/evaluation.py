@@ -105,22 +105,18 @@ def compare_links(
     ]
     (answers, *files), pairs, words, origin, converted = comparable([answers, *files], texts, others)
     expected = [answers.pair(number) for number in range(pairs)]
-    lengths = _lengths(expected) if words[0] is None else list(map(len, words[0]))
+    # If the words of the source are not known, the largest gold position is its length.
+    longest = (max((i + 1 for i, _ in pair.possible), default=0) for pair in expected)
+    lengths = list(longest if words[0] is None else map(len, words[0]))
     systems, notes = [], [*converted, *_notes(answers, files, config, pairs)]
     for (name, _), file in zip(links, files, strict=True):
         found = [file.pair(number).possible for number in range(pairs)]
         counts = list(map(count_links, found, expected))
         by_length = list(_by_length(counts, lengths, buckets))
-        signature = _signature(file, answers, expected)
-        systems.append(LinkEvaluation(name, figures_of(counts), by_length, origin, signature))
+        systems.append(LinkEvaluation(name, figures_of(counts), by_length, origin, _signature(file, answers, expected)))
         if note := turned_note(file, found, expected):
             notes.append(f"{note} (or {option('reverse_gold')})")
     return LinkComparison(systems, expected, notes)
-
-
-def _lengths(gold: Sequence[GoldLinks]) -> list[int]:
-    """Returns the lengths of source sentences whose words are not known: the largest gold positions."""
-    return [max((i + 1 for i, _ in pair.possible), default=0) for pair in gold]
 
 
 def _by_length(counts: Sequence[LinkCounts], lengths: Sequence[int], buckets: Buckets) -> Iterator[LengthRow]:
@@ -138,9 +134,11 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
             f"{gold.name}: ends with sentence {len(gold.pairs)} of {pairs}; the others count as sentences without gold "
             "links"
         )
-    for file, role, base in [(gold, "gold", config.gold_base), *((file, "links", config.links_base) for file in files)]:
-        if base is None and file.base == 0 and file.format == "Pharaoh" and file.looks_one_based:
-            yield f"{file.name}: no position is 0; if positions count from 1 there, give --{role}-base 1"
+    for file, base in [(gold, config.gold_base), *((file, config.links_base) for file in files)]:
+        if base is None and file.base == 0 and file.format == "Pharaoh":
+            positions = [position for pair in file.pairs for link in pair.possible for position in link]
+            if min(positions, default=0) > 0:
+                yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"
 
 
 def turned_note(file: LinkFile, found: Sequence[Links], gold: Sequence[GoldLinks]) -> str:
@@ -162,8 +160,7 @@ def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> 
         parts.append(f"{role}:{Path(one.name).name},{one.format},from-{one.base}{first}")
     parts += [] if file.method is None else [f"method:{file.method}"]
     parts += [] if gold.method is None else [f"gold-method:{gold.method}"]
-    parts.append(f"pairs:{len(answers)}")
-    parts.append(f"sure:{sum(len(pair.sure) for pair in answers)}")
-    parts.append(f"possible:{sum(len(pair.possible) for pair in answers)}")
+    sure, possible = (sum(len(links[kind]) for links in map(vars, answers)) for kind in ("sure", "possible"))
+    parts += [f"pairs:{len(answers)}", f"sure:{sure}", f"possible:{possible}"]
     parts += [] if file.model is None else [f"model:{'+'.join(part[:12] for part in file.model.split('+'))}"]
     return "|".join([*parts, f"nmtalign:{__version__}"])

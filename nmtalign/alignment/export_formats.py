@@ -40,11 +40,10 @@ def export_alignments(
 
     Raises FormatError for a damaged alignment file, UsageError if the output is the input.
     """
-    with contextlib.ExitStack() as stack:
-        if isinstance(output, Path):
-            check_other(output, [path])
-        file = stack.enter_context(AlignmentFile(path))
-        stream = stack.enter_context(atomic_text(output)) if isinstance(output, Path) else output
+    if isinstance(output, Path):
+        check_other(output, [path])
+    opened = atomic_text(output) if isinstance(output, Path) else contextlib.nullcontext(output)
+    with AlignmentFile(path) as file, opened as stream:
         stream.writelines(text_lines(file, form or "pharaoh", entries))
 
 

@@ -47,7 +47,9 @@ def forward_backward(
     more than 0. The lengths (B,) count words.
     """
     batch, steps, width = translation.shape
-    distances = _distances(width, len(jumps) // 2)
+    farthest = len(jumps) // 2
+    # The places in `jumps` (S + 1, S) of the distances between places; row 0 is before the first word.
+    distances = (torch.arange(width) - torch.arange(-1, width)[:, None]).clamp_(-farthest, farthest) + farthest
     weights = jumps.to(translation.dtype)[distances]  # (S + 1, S): row i is the place i - 1
     inside = torch.arange(width) < source_lengths[:, None]
     inverse = 1 / (inside.to(translation.dtype) @ weights.T)  # (B, S + 1)
@@ -81,11 +83,6 @@ def forward_backward(
     counts = torch.zeros(len(jumps), dtype=torch.float64).index_add_(0, distances.flatten(), moved.flatten().double())
     absent.masked_fill_(padding, 0)
     return Posteriors(links.permute(1, 0, 2), absent[..., 0].T, scales[..., 0].T.log(), counts)
-
-
-def _distances(width: int, farthest: int) -> Tensor:
-    """Returns the places in `jumps` (S + 1, S) of the distances between places; row 0 is before the first word."""
-    return (torch.arange(width) - torch.arange(-1, width)[:, None]).clamp_(-farthest, farthest) + farthest
 
 
 def equal_choices(

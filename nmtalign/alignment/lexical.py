@@ -73,8 +73,7 @@ class Words:
     def __len__(self) -> int:
         return len(self.stems)
 
-    def extended(self, more: "Words") -> "Words":
-        """Returns these words, then others."""
+    def __add__(self, more: "Words") -> "Words":
         return Words(*map(np.concatenate, zip(vars(self).values(), vars(more).values(), strict=True)))
 
 
@@ -118,7 +117,7 @@ class LexicalModel:
                 stems.setdefault(name[:STEM], len(stems))
         self._spellings: dict[str, int] = {}
         self._beginnings: dict[str, int] = {}
-        self.words = self.words_of(names, occurrences, self._spellings, self._beginnings)
+        self.words = self.words_of(names, occurrences, learn=True)
         self._stem_occurrences = [np.bincount(side.stems, side.occurrences) for side in self.words]
         source, target = (ids.astype(np.int32) for ids in np.divmod(keys, max(len(names[1]), 1)))
         stem_keys = self._stem_keys_of(self.words, source, target)
@@ -185,17 +184,10 @@ class LexicalModel:
         )
 
     def words_of(
-        self,
-        names: Sequence[Sequence[str]],
-        occurrences: Sequence[Counts],
-        spellings: dict[str, int] | None = None,
-        beginnings: dict[str, int] | None = None,
+        self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], learn: bool = False
     ) -> list[Words]:
-        """Numbers the stems, spellings and beginnings of the words of both sides.
-
-        New spellings and beginnings are added to the dictionaries.
-        """
-        spellings, beginnings = {} if spellings is None else spellings, {} if beginnings is None else beginnings
+        """Numbers the stems, spellings and beginnings of the words of both sides; keeps the new ones with `learn`."""
+        spellings, beginnings = (self._spellings, self._beginnings) if learn else ({}, {})
         return [
             Words(
                 own,

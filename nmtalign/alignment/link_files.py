@@ -18,8 +18,10 @@ from operator import add
 from pathlib import Path
 from typing import Literal, NamedTuple
 
+import h5py
+
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.links import Link, LinkedPair
+from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair, option
@@ -39,7 +41,6 @@ from nmtalign.text.tokenizer import MosesWords, SpacedWords
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
-_HDF5_MAGIC = b"\x89HDF\r\n\x1a\n"
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 _SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -129,12 +130,6 @@ class LinkFile:
     def open_ended(self) -> bool:
         """Whether pairs without links may follow the last one, so that the number of pairs is not known."""
         return self.format == "NAACL"
-
-    @property
-    def looks_one_based(self) -> bool:
-        """Whether there are links, and no position is 0."""
-        positions = [position for pair in self.pairs for link in pair.possible for position in link]
-        return bool(positions) and min(positions) > 0
 
     def turned(self) -> "LinkFile":
         """Returns the file with source and target exchanged."""
@@ -231,15 +226,10 @@ def read_links(
 
 
 def is_hdf5(path: Path) -> bool:
-    """Returns whether HDF5 begins at the start of a file or after a user block of 512 bytes; False if unreadable."""
-    if path == STDIN or not path.is_file():
-        return False
-    try:
-        with path.open("rb") as stream:
-            start = stream.read(512 + len(_HDF5_MAGIC))
-            return start.startswith(_HDF5_MAGIC) or start.startswith(_HDF5_MAGIC, 512)
-    except OSError:
-        return False
+    """Returns whether a file is HDF5; False if it cannot be read."""
+    with suppress(OSError):
+        return path != STDIN and path.is_file() and bool(h5py.is_hdf5(path))
+    return False
 
 
 def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:
@@ -296,14 +286,9 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
     """Reads the links of the best record of each sentence; the weights are read only if they choose the links."""
     pairs, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
-    other = method is not None or threshold is not None
     with AlignmentFile(path) as file:
-        records: Iterable[LinkedPair] = file.links()
-        if other:
-            records = (
-                LinkedPair(one.source, one.target, tuple(one.links(method, threshold)), one.sentence_id, one.rank)
-                for one in file
-            )
+        stored = method is None and threshold is None
+        records: Iterable[LinkedPair | AlignmentRecord] = file.links() if stored else file
         for pair in records:
             if pair.rank:
                 continue
@@ -312,7 +297,8 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
                     f"{path}: has sentence {pair.sentence_id} where sentence {len(pairs)} should be; give the "
                     "alignments of a complete text, in order"
                 )
-            pairs.append(GoldLinks(frozenset(pair.links), frozenset(pair.links)))
+            links = frozenset(pair.links if isinstance(pair, LinkedPair) else pair.links(method, threshold))
+            pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
         chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
         model = file.attributes.get("model_hash")

@@ -239,9 +239,7 @@ class LinkRun:
             self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
             pieces = Pieces(self._tokenized)
             parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
-            self._spellings = [spellings for spellings, _, _ in parts]
-            self._names = parts[0][1], parts[1][1]
-            self._sides = parts[0][2], parts[1][2]
+            self._spellings, self._names, self._sides = zip(*parts, strict=True)
 
     def _learn(self) -> None:
         with self._part(2, "learning"):
@@ -305,7 +303,9 @@ class LinkRun:
             partial.open()
             try:
                 # The texts are those of the aligner, so that warnings on their languages would say nothing.
-                run = AlignmentRun(aligner, *self._texts, config, done=_complete_lines(partial))
+                text = partial.partial.read_bytes()
+                partial.cut(text.rfind(b"\n") + 1)  # without an incomplete last line
+                run = AlignmentRun(aligner, *self._texts, config, done=text.count(b"\n"))
                 began, pairs = time.monotonic(), self._record["pairs"]
                 for record in run:
                     partial.write(f"{record.scored_links()}\n".encode())
@@ -337,13 +337,6 @@ def _work_of(iterations: int) -> float:
     return MODEL_1_TIME * min(iterations, MODEL_1) + max(0, iterations - MODEL_1)
 
 
-def _complete_lines(partial: PartialFile) -> int:
-    """Removes an incomplete last line; returns the number of lines."""
-    text = partial.partial.read_bytes()
-    partial.cut(text.rfind(b"\n") + 1)
-    return text.count(b"\n")
-
-
 def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Counter[str]]]) -> None:
     """Writes the translation table, a line `source<tab>target<tab>probability` for each entry.
 
@@ -359,22 +352,17 @@ def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Co
     sources = model.cells.source[order]
     order = order[np.arange(len(order)) - np.searchsorted(sources, sources) < _TRANSLATIONS]
     entries: dict[str, list[tuple[float, str]]] = {}
-    shares = [_shares(counts) for counts in spellings[1]]
+    totals = [counts.total() for counts in spellings[1]]
     columns = model.cells.source[order], model.cells.target[order], probabilities[order]
     for source, target, probability in zip(*(column.tolist() for column in columns), strict=True):
-        found = [(probability * share, spelling) for spelling, share in shares[target] if probability * share >= _LEAST]
+        shares = ((probability * (count / totals[target]), word) for word, count in spellings[1][target].items())
+        found = [(value, spelling) for value, spelling in shares if value >= _LEAST and _writable(spelling)]
         for spelling in filter(_writable, spellings[0][source]):
             entries.setdefault(spelling, []).extend(found)
     with atomic_text(path, follow=False) as stream:
         for source_word in sorted(entries):
             best = sorted(entries[source_word], key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
             stream.writelines(f"{source_word}\t{target_word}\t{value:.5g}\n" for value, target_word in best)
-
-
-def _shares(counts: Counter[str]) -> list[tuple[str, float]]:
-    """Returns the spellings of a word that a line can contain, and the share of each among its occurrences."""
-    total = counts.total()
-    return [(spelling, count / total) for spelling, count in counts.items() if _writable(spelling)]
 
 
 def _writable(word: str) -> bool:

@@ -220,29 +220,24 @@ class ModelPair:
         return not (self.source.ids and self.target.ids)
 
 
-def empty_record(pair: ModelPair, config: AlignConfig) -> AlignmentRecord:
+def empty_record(pair: ModelPair) -> AlignmentRecord:
     """Returns the record of a pair with an empty side: the log-probabilities are unknown, NaN."""
-    rows, columns = len(pair.target.words) + 1, len(pair.source.words) + 1
-    unknown = np.full(rows, np.nan, np.float32)
-    return make_record(pair, np.zeros((rows, columns), np.float32), unknown, math.nan, config)
+    source, target = pair.source.words, pair.target.words
+    weights = np.zeros((len(target) + 1, len(source) + 1), np.float32)
+    unknown = np.full(len(target) + 1, np.nan, np.float32)
+    return AlignmentRecord(source, target, weights, math.nan, pair.number, unknown, ())
 
 
 def make_record(
     pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
 ) -> AlignmentRecord:
-    """Returns the record of weights between words and `</s>`.
+    """Returns the record of a pair whose pieces and `</s>` have these weights, which are merged to words.
 
     Without a method of links (`config.links` is None) it has no hard links.
     """
-    links: list[Link] = []
-    if config.links is not None:
-        links = hard_links(weights, config.links, config.threshold or THRESHOLD)
-    return AlignmentRecord(
-        source=pair.source.words,
-        target=pair.target.words,
-        weights=weights,
-        log_prob=log_prob,
-        sentence_id=pair.number,
-        token_log_probs=token_log_probs,
-        hard_links=tuple(links),
-    )
+    source, target = pair.source, pair.target
+    merged, log_probs = merge_starts(weights, source.starts, target.starts), token_log_probs.copy()
+    if target.starts is not None:
+        log_probs = np.add.reduceat(log_probs, target.starts, dtype=np.float64).astype(np.float32)
+    links = hard_links(merged, config.links, config.threshold or THRESHOLD) if config.links is not None else ()
+    return AlignmentRecord(source.words, target.words, merged, log_prob, pair.number, log_probs, tuple(links))

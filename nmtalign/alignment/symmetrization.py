@@ -181,22 +181,13 @@ def join(
     if forward.empty():
         return forward
     weights, turned = forward.weights, backward.weights.T
-    joined = combined(weights, turned, _mean_of(method))
+    joined = combined(weights, turned, "geometric" if method in SOFT_METHODS else "arithmetic")
     if method in SOFT_METHODS:
         links, likely = soft_links(weights, turned, method, threshold)
     else:
         links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
     scores = tuple(float(likely[j, i]) for i, j in links)
     return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links), link_scores=scores)
-
-
-def _mean_of(method: Symmetrization) -> Literal["geometric", "arithmetic"]:
-    return "arithmetic" if method in HARD_METHODS else "geometric"
-
-
-def what_weights_are(method: Symmetrization) -> str:
-    """Returns a description of the weights of a joined record."""
-    return f"{_mean_of(method)} mean of both directions; each row, NULL included, sums to 1"
 
 
 @dataclass

@@ -8,6 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from itertools import chain
+from operator import add
 from pathlib import Path
 from typing import NamedTuple
 
@@ -16,7 +17,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, in_order, make_batches, posteriors
+from nmtalign.alignment.agreement import (
+    AgreeingModels,
+    CellBatch,
+    Sentences,
+    blocks,
+    in_order,
+    make_batches,
+    posteriors,
+)
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
 from nmtalign.alignment.links import (
@@ -28,7 +37,6 @@ from nmtalign.alignment.links import (
     ModelSide,
     empty_record,
     make_record,
-    merge_starts,
 )
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
@@ -123,7 +131,10 @@ def load_aligner(folder: Path) -> "WordAligner":
     try:
         if facts["kind"] != _KIND:
             raise ValueError
-        return WordAligner(folder, _model(tensors), _jumps(tensors), facts)
+        jumps = tensors["jumps"]
+        if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
+            raise ValueError
+        return WordAligner(folder, _model(tensors), list(jumps.double()), facts)
     except (KeyError, RuntimeError, TypeError, ValueError):
         raise FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again") from None
 
@@ -145,13 +156,6 @@ def _model(tensors: Mapping[str, Tensor]) -> LexicalModel:
     model = LexicalModel((names[0], names[1]), occurrences, keys)
     model.count([_counts(tensors["counts"], len(keys))] * 2, null[::-1])
     return model
-
-
-def _jumps(tensors: Mapping[str, Tensor]) -> list[Tensor]:
-    jumps = tensors["jumps"]
-    if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
-        raise ValueError
-    return list(jumps.double())
 
 
 def _counts(tensor: Tensor, length: int) -> Counts:
@@ -220,32 +224,23 @@ class WordAligner:
 
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
-        if not self._left_out:
-            return ""
-        lines = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5])
-        count = len(self._left_out)
-        return f"line {lines}: no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
+        lines, count = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5]), len(self._left_out)
+        fault = f"no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
+        return f"line {lines}: {fault}" if count else ""
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
         """Reads the numbered lines of a window, and looks up the probabilities of their words."""
         model = self._model
         new: tuple[dict[str, int], dict[str, int]] = {}, {}  # the words that the training text does not have
-        pairs = [
-            self._bounded(
-                number, self._side(source, self._numbers[0], new[0]), self._side(target, self._numbers[1], new[1])
-            )
-            for number, (source, target) in window
-        ]
+        pairs = []
+        for number, lines in window:
+            source, target = map(self._side, lines, self._numbers, new)
+            if max(len(source.ids), len(target.ids)) > LONGEST:  # too much memory: its record has no words and links
+                self._left_out.add(number)
+                source = target = ModelSide([], (), None, [])
+            pairs.append(ModelPair(number, source, target))
         added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
-        return _Window(pairs, [known.extended(more) for known, more in zip(model.words, added, strict=True)])
-
-    def _bounded(self, number: int, source: ModelSide, target: ModelSide) -> ModelPair:
-        """Returns a pair; one that needs too much memory has no words, so that its record has no links."""
-        if max(len(source.ids), len(target.ids)) <= LONGEST:
-            return ModelPair(number, source, target)
-        self._left_out.add(number)
-        nothing = ModelSide([], (), None, [])
-        return ModelPair(number, nothing, nothing)
+        return _Window(pairs, list(map(add, model.words, added)))
 
     def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
         words, starts, pieces = self._pieces.read(line)
@@ -257,7 +252,11 @@ class WordAligner:
         self, windows: Iterable[_Window], config: AlignConfig
     ) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
         """Yields the records of both directions of each pair, in order."""
-        parts = (pairs for window in windows for pairs in _parts(window))
+        sized = (
+            (window, [(pair, len(pair.source.ids) * len(pair.target.ids)) for pair in window.pairs])
+            for window in windows
+        )
+        parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
         for window, aligned in in_order(self._align, parts, torch.get_num_threads()):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
@@ -269,7 +268,7 @@ class WordAligner:
                 if place in found:
                     yield _record(pair, found[place][0], config), _record(turned, found[place][1], config)
                 else:
-                    yield empty_record(pair, config), empty_record(turned, config)
+                    yield empty_record(pair), empty_record(turned)
 
     def _align(self, window: _Window) -> tuple[_Window, list[tuple[CellBatch, Posteriors, Posteriors]]]:
         """Returns the posteriors of the pairs that have words on both sides, in batches."""
@@ -280,18 +279,6 @@ class WordAligner:
         cells = self._model.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
         tables = self._model.tables(cells, window.words)
         return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
-
-
-def _parts(window: _Window) -> Iterator[_Window]:
-    """Cuts a window into parts with a limited number of cells."""
-    start = cells = 0
-    for place, pair in enumerate(window.pairs):
-        own = len(pair.source.ids) * len(pair.target.ids)
-        if cells + own > _CELLS_OF_PART and place > start:
-            yield window._replace(pairs=window.pairs[start:place])
-            start, cells = place, 0
-        cells += own
-    yield window._replace(pairs=window.pairs[start:])
 
 
 def _sentences(sides: Sequence[ModelSide]) -> Sentences:
@@ -306,8 +293,5 @@ def _record(pair: ModelPair, found: Sequence[Matrix], config: AlignConfig) -> Al
     links, null, log_probs = found
     weights = np.zeros((rows + 1, columns + 1), np.float32)
     weights[:rows, :columns], weights[:rows, columns], weights[rows, columns] = links[:rows, :columns], null[:rows], 1
-    merged = merge_starts(weights, pair.source.starts, pair.target.starts)
     own = np.append(log_probs[:rows], np.float32(0))
-    if pair.target.starts is not None:
-        own = np.add.reduceat(own, pair.target.starts, dtype=np.float64).astype(np.float32)
-    return make_record(pair, merged, own, float(log_probs[:rows].sum(dtype=np.float64)), config)
+    return make_record(pair, weights, own, float(log_probs[:rows].sum(dtype=np.float64)), config)
