@@ -13,22 +13,10 @@ from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.report import Part, Report, Section
 from nmtalign.version import __version__
 
+# `by` is empty for a complete subset; rows of unknown words have no number of sentences.
 CSV_COLUMNS = (
-    "system",
-    "subset",  # all, no-unk
-    "by",  # empty for the complete subset, length, unknown
-    "label",
-    "sentences",  # empty in rows of unknown words
-    "metric",
-    "value",
-    "mean",
-    "low",
-    "high",
-    "p_bs",
-    "p_ar",
-    "mark",
-    "length_ratio",
-    "signature",
+    *("system", "subset", "by", "label", "sentences", "metric", "value"),
+    *("mean", "low", "high", "p_bs", "p_ar", "mark", "length_ratio", "signature"),
 )
 Record = dict[str, Any]
 
@@ -99,22 +87,14 @@ def csv_rows(report: Report) -> Iterator[Record]:
     """The report as the rows of one table, one number each, under the names of CSV_COLUMNS."""
     for system in report.systems:
         for subset, section in (("all", system.everything), ("no-unk", system.no_unk)):
-            for by, part in _parts(section) if section else ():
+            parts = [("", section.whole), *(("length", part) for part in section.lengths)] if section else []
+            for by, part in parts:
                 for number, (name, signature) in enumerate(zip(report.metrics, report.signatures, strict=True)):
                     score = _score(part, number)
                     p_values = {f"p_{test}": value for test, value in score.pop("p_values").items()}
                     common: Record = {"system": system.name, "subset": subset, "by": by, "label": part.label}
                     common |= {"sentences": part.sentences, "metric": name}
                     yield {**common, **score, **p_values, "length_ratio": part.length_ratio, "signature": signature}
-    yield from _unknown_rows(report)
-
-
-def _parts(section: Section) -> Iterator[tuple[str, Part]]:
-    yield "", section.whole
-    yield from (("length", part) for part in section.lengths)
-
-
-def _unknown_rows(report: Report) -> Iterator[Record]:
     if report.unknown:
         shares = [("", "source", report.unknown.source), ("", "reference", report.unknown.reference)]
         systems = zip(report.systems, report.unknown.systems, strict=True)
