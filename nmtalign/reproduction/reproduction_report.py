@@ -216,7 +216,13 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
-    yield doc.Commands([_whole_command(made)])
+    default, settings, options = vars(ReproduceConfig()), vars(made.settings), list[str]()
+    for name, one in definitions(ReproduceConfig).items():
+        if settings[name] != default[name]:
+            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
+            options.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
+    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
+    yield doc.Commands([" ".join(["nmtalign reproduce", *options, "-o", shlex.quote(folder)])])
     yield doc.Commands([step.command for step in made.steps])
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
@@ -226,17 +232,6 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
     ]
     yield doc.DataTable(("fact", "value"), [(name, doc.Span(value)) for name, value in facts], words=2)
-
-
-def _whole_command(made: Reproduction) -> str:
-    default, settings = vars(ReproduceConfig()), vars(made.settings)
-    parts = []
-    for name, one in definitions(ReproduceConfig).items():
-        if settings[name] != default[name]:
-            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
-            parts.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
-    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
-    return " ".join(["nmtalign reproduce", *parts, "-o", shlex.quote(folder)])
 
 
 def _json(made: Reproduction, name: str) -> Any:

@@ -9,7 +9,6 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.report import Part, Report, Section
 from nmtalign.version import __version__
 
@@ -41,7 +40,19 @@ def record(report: Report) -> Record:
             for system in report.systems
         ],
         "unknown": unknown and {**vars(unknown), "systems": dict(zip(names, unknown.systems, strict=True))},
-        "differences": [_difference(one, names) for one in report.differences],
+        "differences": [
+            {
+                "line": one.line,
+                "source": one.source,
+                "references": list(one.references),
+                "metric": one.metric,
+                "systems": [
+                    {"name": name, "text": text, "score": score, "segments": list(map(dataclasses.asdict, segments))}
+                    for name, text, score, segments in zip(names, one.texts, one.scores, one.segments, strict=False)
+                ],
+            }
+            for one in report.differences
+        ],
     }
 
 
@@ -66,20 +77,6 @@ def _score(part: Part, metric: int) -> Record:
         "high": interval and finite(interval.high),
         "p_values": {test: values[metric] for test, values in part.p_values.items()},
         "mark": part.mark(metric),
-    }
-
-
-def _difference(one: Difference, names: list[str]) -> Record:
-    columns = zip(names, one.texts, one.scores, one.segments, strict=False)  # of the first two systems
-    return {
-        "line": one.line,
-        "source": one.source,
-        "references": list(one.references),
-        "metric": one.metric,
-        "systems": [
-            {"name": name, "text": text, "score": score, "segments": list(map(dataclasses.asdict, segments))}
-            for name, text, score, segments in columns
-        ],
     }
 
 
