@@ -36,14 +36,15 @@ def score_document(
         blocks += _known_words(report, total)
     if figures:
         blocks += [doc.Heading("Figures"), *(doc.Figure("", caption, svg) for caption, svg in figures)]
-    for subset, sections in _subsets(report):
-        if report.lengths:
-            blocks += _lengths(report, subset, sections)
+    if report.lengths:
+        blocks += _lengths(report, "all sentences", [system.everything for system in report.systems])
+        if known := [system.no_unk for system in report.systems if system.no_unk]:
+            blocks += _lengths(report, "no unknown word", known)
     blocks += _differences(report)
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
-        known = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
-        blocks += [doc.Heading("How to get these figures again"), doc.Definitions(known)]
+        rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
+        blocks += [doc.Heading("How to get these figures again"), doc.Definitions(rows)]
     return doc.Document(title, blocks, [doc.Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
 
 
@@ -62,14 +63,6 @@ def bar(part: Part, top: float) -> str:
         return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
     full, shaded = (round(BAR * max(0.0, end) / top) for end in (interval.low, interval.high))
     return "█" * full + "▒" * (shaded - full)
-
-
-def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:
-    """The name of each subset, and its section of every system."""
-    yield "all sentences", [system.everything for system in report.systems]
-    known = [system.no_unk for system in report.systems if system.no_unk]
-    if known:
-        yield "no unknown word", known
 
 
 def _table(columns: Columns, words: int = 1) -> doc.DataTable:
