@@ -35,19 +35,15 @@ def _span(span: doc.Span) -> str:
         return ""
     line = doc.printable(re.sub(r"[\r\n]+", " ", span.text))
     if span.style == "code":
-        return _code(line)
+        # Between backquotes: one more than the longest run of backquotes in the text.
+        runs = [len(run) for run in re.findall("`+", line)]
+        fence = "`" * (max(runs, default=0) + 1)
+        return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
     text = _MARKUP.sub(r"\\\1", line)
     if span.style == "tag":
         return f" ({text})"
     around = _AROUND.get(span.style, "")
     return f"{around}{text}{around}"
-
-
-def _code(text: str) -> str:
-    """Code between backquotes: one more than the longest run of backquotes in the text."""
-    runs = [len(run) for run in re.findall("`+", text)]
-    fence = "`" * (max(runs, default=0) + 1)
-    return f"{fence} {text} {fence}" if runs else f"{fence}{text}{fence}"
 
 
 def _block(block: doc.Block) -> Iterator[str]:

@@ -392,7 +392,11 @@ class ResumableOutput(files.PartialFile):
         origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
         self.open()
         if resume and not self.is_empty():
-            record = _read_record(self._record)
+            try:
+                record = files.read_json(self._record)
+            except (OSError, ValueError):
+                record = {}
+            record = record if isinstance(record, dict) else {}
             for name in (record.keys() | origin.keys()) - {"source_sha256"}:
                 if record.get(name) != origin.get(name):
                     self.close()
@@ -462,14 +466,6 @@ class ResumableOutput(files.PartialFile):
                 self.rename(self.path)
             self._record.unlink(missing_ok=True)
             self.old.unlink(missing_ok=True)
-
-
-def _read_record(path: Path) -> Mapping[str, Any]:
-    try:
-        record = files.read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def writes_lists(config: TranslateConfig) -> bool:
