@@ -9,23 +9,7 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from itertools import groupby
 
-from nmtalign.report.document import (
-    Block,
-    Commands,
-    DataTable,
-    Definitions,
-    Document,
-    Figure,
-    Heading,
-    Inline,
-    NamedText,
-    Paragraph,
-    SentenceTexts,
-    Span,
-    plain,
-    printable,
-    spans,
-)
+from nmtalign.report import document as doc
 from nmtalign.viewing.page import page
 
 _TAGS = {
@@ -38,53 +22,53 @@ _TAGS = {
 _BAR = re.compile("[\u2588-\u258f\u2592]")  # a bar made of blocks
 
 
-def to_page(document: Document) -> str:
+def to_page(document: doc.Document) -> str:
     """The complete page; equal documents give equal bytes."""
     blocks = [*document.top, *document.blocks]
-    titles = [block.text for block in blocks if isinstance(block, Heading) and block.level == 2]
+    titles = [block.text for block in blocks if isinstance(block, doc.Heading) and block.level == 2]
     links = "".join(f'<li><a href="#part-{number}">{_inline(title)}</a></li>' for number, title in enumerate(titles, 1))
     content = "".join(_blocks(document.top)) + f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
-    return "".join(page(printable(document.title), content + "".join(_blocks(document.blocks))))
+    return "".join(page(doc.printable(document.title), content + "".join(_blocks(document.blocks))))
 
 
-def _blocks(blocks: Sequence[Block]) -> Iterator[str]:
+def _blocks(blocks: Sequence[doc.Block]) -> Iterator[str]:
     sections = 0
-    for is_figure, group in groupby(blocks, lambda block: isinstance(block, Figure)):
+    for is_figure, group in groupby(blocks, lambda block: isinstance(block, doc.Figure)):
         if is_figure:
             yield f'<div class="plots">{"".join(map(_figure, group))}</div>\n'  # type: ignore[arg-type]
             continue
         for block in group:
-            if isinstance(block, Heading) and block.level == 2:
+            if isinstance(block, doc.Heading) and block.level == 2:
                 sections += 1
                 yield f'<h2 id="part-{sections}">{_inline(block.text)}</h2>\n'
             else:
                 yield _block(block)
 
 
-def _block(block: Block) -> str:
+def _block(block: doc.Block) -> str:
     match block:
-        case Heading():
+        case doc.Heading():
             return f"<h3>{_inline(block.text)}</h3>\n"
-        case Paragraph():
+        case doc.Paragraph():
             return f"<p>{_inline(block.text)}</p>\n"
-        case DataTable():
+        case doc.DataTable():
             return _table(block)
-        case Commands():
+        case doc.Commands():
             return f"<pre><code>{_text(chr(10).join(block.lines))}</code></pre>\n"
-        case Definitions():
+        case doc.Definitions():
             items = (
                 f'<div><dt>{_inline(term)}</dt><dd dir="auto">{_inline(text)}</dd></div>' for term, text in block.items
             )
             return f'<dl class="facts">{"".join(items)}</dl>\n'
-        case SentenceTexts():
+        case doc.SentenceTexts():
             texts = "".join(map(_named, block.texts))
             return f'<article class="card"><h3>{_inline(block.title)}</h3><div class="texts">{texts}</div></article>\n'
     return ""
 
 
-def _table(table: DataTable) -> str:
+def _table(table: doc.DataTable) -> str:
     columns = list(zip(table.head, *table.rows, strict=True))
-    left = [n < table.words or any(_BAR.search(plain(cell)) for cell in column) for n, column in enumerate(columns)]
+    left = [n < table.words or any(_BAR.search(doc.plain(cell)) for cell in column) for n, column in enumerate(columns)]
     kinds = [' class="text"' if is_left else "" for is_left in left]
     heads = "".join(f'<th scope="col"{kind}>{_inline(text)}</th>' for kind, text in zip(kinds, table.head, strict=True))
     rows = ""
@@ -98,7 +82,7 @@ def _table(table: DataTable) -> str:
     )
 
 
-def _figure(figure: Figure) -> str:
+def _figure(figure: doc.Figure) -> str:
     data = base64.b64encode(figure.svg.encode("utf-8", "replace")).decode("ascii")
     caption = _text(figure.caption)
     image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
@@ -106,21 +90,21 @@ def _figure(figure: Figure) -> str:
     return f'<figure class="{figure.kind}"><div class="scroll">{image}</div>{below}</figure>'
 
 
-def _named(text: NamedText) -> str:
+def _named(text: doc.NamedText) -> str:
     note = f' <span class="{"better" if text.better else "quiet"}">{_text(text.note)}</span>' if text.note else ""
     words = _inline(text.text) or '<span class="quiet">(empty)</span>'
     return f'<div><h4><bdi>{_text(text.name)}</bdi>{note}</h4><p dir="auto" lang="" class="words">{words}</p></div>'
 
 
-def _inline(text: Inline) -> str:
-    return "".join(_span(span) for span in spans(text) if span.text)
+def _inline(text: doc.Inline) -> str:
+    return "".join(_span(span) for span in doc.spans(text) if span.text)
 
 
-def _span(span: Span) -> str:
+def _span(span: doc.Span) -> str:
     tip = f' title="{_text(span.tip)}"' if span.tip else ""
     before, after = _TAGS.get(span.style) or (f'<mark class="{span.style}"{tip}>', "</mark>")
     return f"{before}{_text(span.text)}{after}"
 
 
 def _text(text: str) -> str:
-    return escape(printable(text))
+    return escape(doc.printable(text))

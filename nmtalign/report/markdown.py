@@ -3,29 +3,14 @@
 import re
 from collections.abc import Iterator, Sequence
 
-from nmtalign.report.document import (
-    Block,
-    Commands,
-    DataTable,
-    Definitions,
-    Document,
-    Figure,
-    Heading,
-    Inline,
-    NamedText,
-    Paragraph,
-    SentenceTexts,
-    Span,
-    printable,
-    spans,
-)
+from nmtalign.report import document as doc
 
 _MARKUP = re.compile(r"([\\*_\[\]<>|#~$&!`])")
 _ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$))")  # the start of a list or of a rule
 _AROUND = {"right": "**", "wrong": "~~", "odd": "*"}
 
 
-def to_markdown(document: Document) -> str:
+def to_markdown(document: doc.Document) -> str:
     """The complete document in Markdown."""
     blocks = (text for block in (*document.top, *document.blocks) for text in _block(block))
     return "\n\n".join([f"# {escaped(document.title)}", *blocks]) + "\n"
@@ -33,7 +18,7 @@ def to_markdown(document: Document) -> str:
 
 def escaped(text: str) -> str:
     """Literal text in one line, with a backslash before everything that could be markup."""
-    return _at_start(_MARKUP.sub(r"\\\1", printable(" ".join(text.split()))))
+    return _at_start(_MARKUP.sub(r"\\\1", doc.printable(" ".join(text.split()))))
 
 
 def _at_start(text: str) -> str:
@@ -41,16 +26,19 @@ def _at_start(text: str) -> str:
     return _ITEM.sub(r"\1\\", text.lstrip())
 
 
-def _inline(text: Inline) -> str:
-    return "".join(_span(span) for span in spans(text))
+def _inline(text: doc.Inline) -> str:
+    return "".join(_span(span) for span in doc.spans(text))
 
 
-def _span(span: Span) -> str:
+def _span(span: doc.Span) -> str:
     if not span.text:
         return ""
-    line = printable(re.sub(r"[\r\n]+", " ", span.text))
+    line = doc.printable(re.sub(r"[\r\n]+", " ", span.text))
     if span.style == "code":
-        return _code(line)
+        # Between backquotes: one more than the longest run of backquotes in the text.
+        runs = [len(run) for run in re.findall("`+", line)]
+        fence = "`" * (max(runs, default=0) + 1)
+        return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
     text = _MARKUP.sub(r"\\\1", line)
     if span.style == "tag":
         return f" ({text})"
@@ -58,37 +46,30 @@ def _span(span: Span) -> str:
     return f"{around}{text}{around}"
 
 
-def _code(text: str) -> str:
-    """Code between backquotes: one more than the longest run of backquotes in the text."""
-    runs = [len(run) for run in re.findall("`+", text)]
-    fence = "`" * (max(runs, default=0) + 1)
-    return f"{fence} {text} {fence}" if runs else f"{fence}{text}{fence}"
-
-
-def _block(block: Block) -> Iterator[str]:
+def _block(block: doc.Block) -> Iterator[str]:
     match block:
-        case Heading():
+        case doc.Heading():
             yield f"{'#' * block.level} {_inline(block.text)}"
-        case Paragraph():
+        case doc.Paragraph():
             yield _at_start(_inline(block.text))
-        case DataTable():
+        case doc.DataTable():
             yield _table(block)
-        case Figure() if block.file:
+        case doc.Figure() if block.file:
             yield f"![{escaped(block.caption)}]({block.file})\n\n*{escaped(block.caption)}*"
-        case Commands():
+        case doc.Commands():
             yield "\n".join(["```sh", *block.lines, "```"])
-        case Definitions() if block.items:
+        case doc.Definitions() if block.items:
             yield "\n".join(f"- **{_inline(term)}**: {_inline(meaning)}" for term, meaning in block.items)
-        case SentenceTexts():
+        case doc.SentenceTexts():
             yield "\n".join([f"**{_inline(block.title)}**", "", *map(_named, block.texts)])
 
 
-def _named(text: NamedText) -> str:
+def _named(text: doc.NamedText) -> str:
     note = f" ({escaped(text.note)})" if text.note else ""
     return f"- **{escaped(text.name)}**{note}: {_at_start(' '.join(_inline(text.text).split())) or '(nothing)'}"
 
 
-def _table(table: DataTable) -> str:
+def _table(table: doc.DataTable) -> str:
     rule = ["---" if number < table.words else "---:" for number in range(len(table.head))]
     rows = (list(map(_in_cell, row)) for row in table.rows)
     text = "\n".join(map(_row, ([*map(_in_cell, table.head)], rule, *rows)))
@@ -99,6 +80,6 @@ def _row(cells: Sequence[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def _in_cell(text: Inline) -> str:
+def _in_cell(text: doc.Inline) -> str:
     """Inline text of a cell: a bar ends a cell even in code, where nothing else is escaped."""
-    return "".join(_span(span).replace("|", r"\|") if span.style == "code" else _span(span) for span in spans(text))
+    return "".join(_span(span).replace("|", r"\|") if span.style == "code" else _span(span) for span in doc.spans(text))

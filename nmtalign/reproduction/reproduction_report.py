@@ -13,17 +13,7 @@ import torch
 
 from nmtalign.files import atomic_text, read_json
 from nmtalign.processor import cpu_facts
-from nmtalign.report.document import (
-    NOTHING,
-    Block,
-    Commands,
-    DataTable,
-    Document,
-    Figure,
-    Heading,
-    Paragraph,
-    Span,
-)
+from nmtalign.report import document as doc
 from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
@@ -67,38 +57,38 @@ def write_report(made: Reproduction) -> Path:
     if made.is_of_paper:
         title = "Neural machine translation by jointly learning to align and translate, reproduced"
     blocks = [*_opening(made), *_tables(made), *_training(made), *_figures(made), *_commands(made)]
-    document = Document(title, blocks)
+    document = doc.Document(title, blocks)
     for name, text in (("report.md", to_markdown(document)), ("report.html", to_page(document))):
         with atomic_text(made.folder / name) as stream:
             stream.write(text)
     return made.folder / "report.md"
 
 
-def _opening(made: Reproduction) -> Iterator[Block]:
-    yield Paragraph(
+def _opening(made: Reproduction) -> Iterator[doc.Block]:
+    yield doc.Paragraph(
         f"All models have the scale `{made.settings.scale}` ({made.scale.what}), the same training text, the same "
         f"budget ({made.budget} for each model), the same optimiser and batches unless the table says otherwise, and "
         f"the same search. Seeds of the models: {', '.join(map(str, made.seeds))}. A model is tested with the weights "
         "that had the smallest loss on dev within the budget."
     )
     if made.failures:
-        yield Heading("What failed")
-        rows = [(Span(file), Span(problem)) for file, problem in made.failures.items() if problem]
-        yield DataTable(("missing file", "reason"), rows, words=2)
+        yield doc.Heading("What failed")
+        rows = [(doc.Span(file), doc.Span(problem)) for file, problem in made.failures.items() if problem]
+        yield doc.DataTable(("missing file", "reason"), rows, words=2)
     changed = [(one.name, [f"{key} = {toml(value)}" for key, value in one.changed.items()]) for one in made.experiments]
-    if rows := [(Span(name), Span(", ".join(settings))) for name, settings in changed if settings]:
-        yield Heading("Systems")
-        yield DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
+    if rows := [(doc.Span(name), doc.Span(", ".join(settings))) for name, settings in changed if settings]:
+        yield doc.Heading("Systems")
+        yield doc.DataTable(("system", "settings that differ from those of RNNsearch at this scale"), rows, words=2)
 
 
 def _number(value: float | None, digits: int = 2) -> str:
-    return NOTHING if value is None else f"{value:,.{digits}f}"
+    return doc.NOTHING if value is None else f"{value:,.{digits}f}"
 
 
 def _score(scores: Scores | None, metric: str) -> str:
     """`26.75 [26.01, 27.44]`: a score and its 95% interval, if there is one."""
     if not scores:
-        return NOTHING
+        return doc.NOTHING
     one = scores["scores"][metric]
     interval = f" [{one['low']:.2f}, {one['high']:.2f}]" if one["low"] is not None else ""
     return _number(one["value"]) + interval
@@ -108,11 +98,11 @@ def _p_value(scores: Scores, metric: str) -> str:
     return _number(scores["scores"][metric]["p_values"].get("bs"), 3)
 
 
-def _tables(made: Reproduction) -> Iterator[Block]:
+def _tables(made: Reproduction) -> Iterator[doc.Block]:
     """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
     is_of_paper = made.is_of_paper
-    yield Heading("Table 1: BLEU" if is_of_paper else "BLEU")
-    yield Paragraph(
+    yield doc.Heading("Table 1: BLEU" if is_of_paper else "BLEU")
+    yield doc.Paragraph(
         "As in the paper, the models may write the word for unknown words (UNK, one wrong word), but not in the "
         "columns of the sentences that have none." + (f" {_OF_PAPER}" if is_of_paper else "")
     )
@@ -129,31 +119,30 @@ def _tables(made: Reproduction) -> Iterator[Block]:
             cells = [_score(part, metric) for metric in metrics for part in (one, known.get(one["name"]))]
             rows.append([one["name"], *cells, _p_value(one, metrics[-1]), *_paper_cells(one["name"], is_of_paper)])
         for name in OTHERS if is_of_paper else ():
-            rows.append([name, *[NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
+            rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]
         count = next(filter(None, known.values()), {"sentences": 0})["sentences"]
         caption = (
             f"{test}: {everything['sentences']:,} sentences, {count:,} of them without an "
             "unknown word in source and reference; in brackets 95% intervals; p is that of a paired bootstrap test."
         )
-        yield DataTable(head, rows, caption)
+        yield doc.DataTable(head, rows, caption)
         yield from _seeds(made, test, metrics[-1])
-        yield Heading(f"Figure 2: {metrics[0]} by length of the sentence, {test}", 3)
+        yield doc.Heading(f"Figure 2: {metrics[0]} by length of the sentence, {test}", 3)
         yield _picture(made, f"figures/length-{test}.svg", f"{metrics[0]} by words of the source, {test}")
         columns = [[_score(part, metrics[0]) for part in one["by_length"]] for one in systems]
         labels = [part["label"] if part["sentences"] else "" for part in systems[0]["by_length"]]
         rows = [row for row in zip(labels, *columns, strict=True) if row[0]]
         head = ["words", *(one["name"] for one in systems)]
-        yield DataTable(head, rows, f"{test}: {metrics[0]} by words of the source")
-        yield Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
+        yield doc.DataTable(head, rows, f"{test}: {metrics[0]} by words of the source")
+        yield doc.Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
 
 
 def _paper_cells(name: str, is_of_paper: bool) -> list[str]:
-    row = {**PAPER, **OTHERS}.get(name)
-    return [_number(row and row.bleu), _number(row and row.no_unk)] if is_of_paper else []
+    return [_number(bleu) for bleu in {**PAPER, **OTHERS}.get(name, (None, None))] if is_of_paper else []
 
 
-def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[Block]:
+def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[doc.Block]:
     """Mean and standard deviation over the seeds."""
     report = _json(made, f"scores/{test}.seeds.json") if len(made.seeds) > 1 else None
     if not report:
@@ -167,10 +156,10 @@ def _seeds(made: Reproduction, test: str, metric: str) -> Iterator[Block]:
             each = ", ".join(map(_number, values))
             rows.append((experiment.name, str(len(values)), f"{statistics.mean(values):.2f}{spread}", each))
     caption = f"{test}: mean and standard deviation of {metric} over seeds. All other tables are of the first seed."
-    yield DataTable(("model", "seeds", metric, "each"), rows, caption)
+    yield doc.DataTable(("model", "seeds", metric, "each"), rows, caption)
 
 
-def _training(made: Reproduction) -> Iterator[Block]:
+def _training(made: Reproduction) -> Iterator[doc.Block]:
     """Table 2: cost and dev loss of each training, and the alignment error rate."""
     rows = []
     for experiment in made.experiments:
@@ -196,18 +185,18 @@ def _training(made: Reproduction) -> Iterator[Block]:
         "Hours are of training with its validations, words/s are target words. The dev loss is nats per sentence. AER "
         "is the alignment error rate of the links of `test` in percent, with the largest weight of each target word."
     )
-    yield Heading("Training")
+    yield doc.Heading("Training")
     head = ("model", "updates", "epochs", "hours", "words/s", "parameters", "dev loss", "AER")
-    yield DataTable(head, rows, caption)
+    yield doc.DataTable(head, rows, caption)
 
 
-def _figures(made: Reproduction) -> Iterator[Block]:
+def _figures(made: Reproduction) -> Iterator[doc.Block]:
     """Figure 3: soft alignments of some sentences with the model's own translations."""
     files = {line: f"figures/alignment-{line + 1}.svg" for line in made.lines}
     drawn = {line: file for line, file in files.items() if (made.folder / file).is_file()}
     if drawn:
-        yield Heading("Figure 3: soft alignments")
-        yield Paragraph(
+        yield doc.Heading("Figure 3: soft alignments")
+        yield doc.Paragraph(
             "Sentences of the test set and their translations by the model with attention. The source is along x, the "
             "translation along y; white is a weight of 1. A weight shows which words the model read, not why it wrote "
             "a word."
@@ -216,19 +205,25 @@ def _figures(made: Reproduction) -> Iterator[Block]:
             yield _picture(made, file, f"line {line + 1}")
 
 
-def _picture(made: Reproduction, file: str, caption: str) -> Figure:
-    return Figure(file, caption, (made.folder / file).read_text(encoding="utf-8"))
+def _picture(made: Reproduction, file: str, caption: str) -> doc.Figure:
+    return doc.Figure(file, caption, (made.folder / file).read_text(encoding="utf-8"))
 
 
-def _commands(made: Reproduction) -> Iterator[Block]:
+def _commands(made: Reproduction) -> Iterator[doc.Block]:
     """How to get the numbers again."""
-    yield Heading("How to get these figures again")
-    yield Paragraph(
+    yield doc.Heading("How to get these figures again")
+    yield doc.Paragraph(
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
-    yield Commands([_whole_command(made)])
-    yield Commands([step.command for step in made.steps])
+    default, settings, options = vars(ReproduceConfig()), vars(made.settings), list[str]()
+    for name, one in definitions(ReproduceConfig).items():
+        if settings[name] != default[name]:
+            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
+            options.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
+    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
+    yield doc.Commands([" ".join(["nmtalign reproduce", *options, "-o", shlex.quote(folder)])])
+    yield doc.Commands([step.command for step in made.steps])
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]
     gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
     facts = [
@@ -236,18 +231,7 @@ def _commands(made: Reproduction) -> Iterator[Block]:
         ("versions", ", ".join([f"Python {platform.python_version()}", *versions])),
         ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
     ]
-    yield DataTable(("fact", "value"), [(name, Span(value)) for name, value in facts], words=2)
-
-
-def _whole_command(made: Reproduction) -> str:
-    default, settings = vars(ReproduceConfig()), vars(made.settings)
-    parts = []
-    for name, one in definitions(ReproduceConfig).items():
-        if settings[name] != default[name]:
-            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
-            parts.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
-    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
-    return " ".join(["nmtalign reproduce", *parts, "-o", shlex.quote(folder)])
+    yield doc.DataTable(("fact", "value"), [(name, doc.Span(value)) for name, value in facts], words=2)
 
 
 def _json(made: Reproduction, name: str) -> Any:

@@ -10,22 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from nmtalign import figures
 from nmtalign.errors import UsageError
-from nmtalign.figures import (
-    COLOURS,
-    GREY,
-    SMALL,
-    USUAL,
-    check_figure_name,
-    legend_above,
-    line_style,
-    need_matplotlib,
-    plain_axes,
-    save,
-    small_print,
-    svg_for_page,
-    usual_settings,
-)
 from nmtalign.scoring.report import Part, Report
 
 _WIDTH, _HEIGHT, _BUCKET, _WIDEST = 6.4, 4.2, 0.56, 16.0  # inches; of a bucket at least
@@ -38,18 +24,18 @@ def draw_by_length(report: Report, path: Path, metric: str = "BLEU") -> list[str
     Raises UsageError for a name without a known ending, for a report without that metric or without lengths, and if
     matplotlib is missing.
     """
-    kind = check_figure_name(path)
-    need_matplotlib()
-    with usual_settings((system.name for system in report.systems), kind) as notes:
-        save(length_figure(report, metric), path)
+    kind = figures.check_figure_name(path)
+    figures.need_matplotlib()
+    with figures.usual_settings((system.name for system in report.systems), kind) as notes:
+        figures.save(length_figure(report, metric), path)
     return notes
 
 
 def length_svg(report: Report, metric: str = "BLEU") -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
-    need_matplotlib()
-    with usual_settings((), "svg"):
-        return svg_for_page(length_figure(report, metric), f"{metric} by sentence length")
+    figures.need_matplotlib()
+    with figures.usual_settings((), "svg"):
+        return figures.svg_for_page(length_figure(report, metric), f"{metric} by sentence length")
 
 
 def length_figure(report: Report, metric: str = "BLEU") -> Any:
@@ -70,7 +56,7 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     marks, ends, bands = [], [0.0], False
     for number, parts in enumerate(columns):
         values, lows, highs = np.array([_ends(part, column) for part in parts]).T
-        style = line_style(number)
+        style = figures.line_style(number)
         if len(columns) <= _MOST_BANDS and not np.isnan(lows).all():
             bands = True
             # Narrow bars, because an interval without a neighbour would be a band without width.
@@ -84,28 +70,30 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
         sizes = [part.sentences for part in parts]
         if number == 0 or not report.comparable:  # systems with equal buckets share one bar
             shift, share = (0.0, 0.74) if report.comparable else ((number + 0.5) * width - 0.4, 0.92 * width)
-            bars = strip.bar(places + shift, sizes, share, color="0.75" if report.comparable else COLOURS[number % 10])
+            colour = "0.75" if report.comparable else figures.COLOURS[number % 10]
+            bars = strip.bar(places + shift, sizes, share, color=colour)
             if report.comparable and len(labels) <= 30:
-                strip.bar_label(bars, [f"{size:,}" for size in sizes], fontsize=SMALL - 0.5, padding=1, color="0.25")
+                counts = [f"{size:,}" for size in sizes]
+                strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
     if len(ends) == 1:
-        axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=GREY)
+        axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=figures.GREY)
     axes.set_ylim(min(0.0, *ends, 0.0), 1.06 * max(ends) or 1.0)
-    plain_axes(axes)
-    plain_axes(strip)
+    figures.plain_axes(axes)
+    figures.plain_axes(strip)
     axes.grid(axis="y", color="0.88", linewidth=0.6)
     axes.tick_params(bottom=False, labelbottom=False)
-    axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=USUAL)
+    axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=figures.USUAL)
     step = math.ceil(len(labels) / 40)
     strip.set_xticks(places[::step], [label.replace("<=", "\u2264") for label in labels[::step]])
-    strip.set_xlabel(report.lengths.removeprefix("by "), fontsize=USUAL)
+    strip.set_xlabel(report.lengths.removeprefix("by "), fontsize=figures.USUAL)
     strip.set_yticks([])
     strip.margins(y=0.45)
     strip.spines["left"].set_visible(False)
-    strip.set_ylabel("sentences", fontsize=SMALL, color="0.25", rotation=0, ha="right", va="center")
-    legend_above(axes, marks, [system.name for system in report.systems])
+    strip.set_ylabel("sentences", fontsize=figures.SMALL, color="0.25", rotation=0, ha="right", va="center")
+    figures.legend_above(axes, marks, [system.name for system in report.systems])
     drawn = report.resampling
     texts = [f"bands: 95% intervals of {drawn.samples:,} bootstrap samples, seed {drawn.seed}"] if drawn else []
-    small_print(figure, [report.signatures[column], *(texts if bands else [])])
+    figures.small_print(figure, [report.signatures[column], *(texts if bands else [])])
     return figure
 
 

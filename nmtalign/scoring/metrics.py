@@ -225,7 +225,12 @@ def measure_systems(
     process was killed.
     """
     options = options or MetricOptions()
-    _check_lines(systems, references)
+    if not systems or not references or not references[0] or not all(systems):
+        raise InputError("no sentence to score")
+    for hypotheses in systems:
+        if any(len(lines) != len(hypotheses) for lines in references):
+            counts = ", ".join(str(len(lines)) for lines in references)
+            raise InputError(f"{len(hypotheses)} hypotheses, but {counts} references; give one line per sentence")
     names = [name for name in METRICS if name in options.metrics]
     weight = 20 if "ter" in names else 1  # TER takes that many times as long
     small = not processes and weight * len(systems) * len(systems[0]) < _PARALLEL_FROM
@@ -245,15 +250,6 @@ def measure_systems(
         ]
         for number, lines in enumerate(systems)
     ]
-
-
-def _check_lines(systems: Sequence[Lines], references: Sequence[Lines]) -> None:
-    if not systems or not references or not references[0] or not all(systems):
-        raise InputError("no sentence to score")
-    for hypotheses in systems:
-        if any(len(lines) != len(hypotheses) for lines in references):
-            counts = ", ".join(str(len(lines)) for lines in references)
-            raise InputError(f"{len(hypotheses)} hypotheses, but {counts} references; give one line per sentence")
 
 
 def _blocks(texts: Sequence[Lines]) -> Iterator[list[Lines]]:

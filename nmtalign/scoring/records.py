@@ -9,26 +9,13 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.report import Part, Report, Section
 from nmtalign.version import __version__
 
+# `by` is empty for a complete subset; rows of unknown words have no number of sentences.
 CSV_COLUMNS = (
-    "system",
-    "subset",  # all, no-unk
-    "by",  # empty for the complete subset, length, unknown
-    "label",
-    "sentences",  # empty in rows of unknown words
-    "metric",
-    "value",
-    "mean",
-    "low",
-    "high",
-    "p_bs",
-    "p_ar",
-    "mark",
-    "length_ratio",
-    "signature",
+    *("system", "subset", "by", "label", "sentences", "metric", "value"),
+    *("mean", "low", "high", "p_bs", "p_ar", "mark", "length_ratio", "signature"),
 )
 Record = dict[str, Any]
 
@@ -53,7 +40,19 @@ def record(report: Report) -> Record:
             for system in report.systems
         ],
         "unknown": unknown and {**vars(unknown), "systems": dict(zip(names, unknown.systems, strict=True))},
-        "differences": [_difference(one, names) for one in report.differences],
+        "differences": [
+            {
+                "line": one.line,
+                "source": one.source,
+                "references": list(one.references),
+                "metric": one.metric,
+                "systems": [
+                    {"name": name, "text": text, "score": score, "segments": list(map(dataclasses.asdict, segments))}
+                    for name, text, score, segments in zip(names, one.texts, one.scores, one.segments, strict=False)
+                ],
+            }
+            for one in report.differences
+        ],
     }
 
 
@@ -81,40 +80,18 @@ def _score(part: Part, metric: int) -> Record:
     }
 
 
-def _difference(one: Difference, names: list[str]) -> Record:
-    columns = zip(names, one.texts, one.scores, one.segments, strict=False)  # of the first two systems
-    return {
-        "line": one.line,
-        "source": one.source,
-        "references": list(one.references),
-        "metric": one.metric,
-        "systems": [
-            {"name": name, "text": text, "score": score, "segments": list(map(dataclasses.asdict, segments))}
-            for name, text, score, segments in columns
-        ],
-    }
-
-
 def csv_rows(report: Report) -> Iterator[Record]:
     """The report as the rows of one table, one number each, under the names of CSV_COLUMNS."""
     for system in report.systems:
         for subset, section in (("all", system.everything), ("no-unk", system.no_unk)):
-            for by, part in _parts(section) if section else ():
+            parts = [("", section.whole), *(("length", part) for part in section.lengths)] if section else []
+            for by, part in parts:
                 for number, (name, signature) in enumerate(zip(report.metrics, report.signatures, strict=True)):
                     score = _score(part, number)
                     p_values = {f"p_{test}": value for test, value in score.pop("p_values").items()}
                     common: Record = {"system": system.name, "subset": subset, "by": by, "label": part.label}
                     common |= {"sentences": part.sentences, "metric": name}
                     yield {**common, **score, **p_values, "length_ratio": part.length_ratio, "signature": signature}
-    yield from _unknown_rows(report)
-
-
-def _parts(section: Section) -> Iterator[tuple[str, Part]]:
-    yield "", section.whole
-    yield from (("length", part) for part in section.lengths)
-
-
-def _unknown_rows(report: Report) -> Iterator[Record]:
     if report.unknown:
         shares = [("", "source", report.unknown.source), ("", "reference", report.unknown.reference)]
         systems = zip(report.systems, report.unknown.systems, strict=True)

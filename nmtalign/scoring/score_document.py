@@ -3,21 +3,7 @@
 import importlib.metadata
 from collections.abc import Iterator, Mapping, Sequence
 
-from nmtalign.report.document import (
-    NOTHING,
-    Block,
-    DataTable,
-    Definitions,
-    Document,
-    Figure,
-    Heading,
-    Inline,
-    NamedText,
-    Paragraph,
-    SentenceTexts,
-    Span,
-    Style,
-)
+from nmtalign.report import document as doc
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Part, Report, Section, Test
 from nmtalign.version import __version__
@@ -26,44 +12,45 @@ BAR = 20  # characters of the longest bar
 TESTS: dict[Test, str] = {"bs": "paired bootstrap", "ar": "paired approximate randomisation"}
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 _SIGNS = {"winner": " *", "tie": " =", "": "  "}
-_WORDS: dict[tuple[bool, bool], tuple[Style, str]] = {  # (only in this translation, in a reference)
+_WORDS: dict[tuple[bool, bool], tuple[doc.Style, str]] = {  # (only in this translation, in a reference)
     (True, True): ("right", "only in this translation, and in a reference"),
     (True, False): ("wrong", "only in this translation, and in no reference"),
     (False, False): ("odd", "in both translations, but in no reference"),
 }
 _GIVEN = "|scores:given|"  # in the signature of scores that another program computed
 
-Columns = list[list[Inline]]  # the head of each column and its cells
+Columns = list[list[doc.Inline]]  # the head of each column and its cells
 
 
 def score_document(
     report: Report, title: str, *, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None
-) -> Document:
+) -> doc.Document:
     """The report as a document.
 
     `figures` are (caption, SVG) for the page. `facts` are what a reader needs to compute the scores again; they are
     followed by the versions.
     """
     total = report.systems[0].everything.whole.sentences
-    blocks: list[Block] = [Heading("Scores"), *_corpus_scores(report)]
+    blocks: list[doc.Block] = [doc.Heading("Scores"), *_corpus_scores(report)]
     if any(system.no_unk for system in report.systems):
         blocks += _known_words(report, total)
     if figures:
-        blocks += [Heading("Figures"), *(Figure("", caption, svg) for caption, svg in figures)]
-    for subset, sections in _subsets(report):
-        if report.lengths:
-            blocks += _lengths(report, subset, sections)
+        blocks += [doc.Heading("Figures"), *(doc.Figure("", caption, svg) for caption, svg in figures)]
+    if report.lengths:
+        blocks += _lengths(report, "all sentences", [system.everything for system in report.systems])
+        if known := [system.no_unk for system in report.systems if system.no_unk]:
+            blocks += _lengths(report, "no unknown word", known)
     blocks += _differences(report)
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
-        known = [(Span(name), Span(value)) for name, value in {**facts, **versions}.items()]
-        blocks += [Heading("How to get these figures again"), Definitions(known)]
-    return Document(title, blocks, [Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
+        rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
+        blocks += [doc.Heading("How to get these figures again"), doc.Definitions(rows)]
+    return doc.Document(title, blocks, [doc.Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
 
 
 def figure(value: float | None, signature: str = "") -> str:
     """A score with two decimals like `sacrebleu -w 2`, or with four if another program computed it."""
-    return NOTHING if value is None else f"{value:.4f}" if _GIVEN in signature else f"{value:.2f}"
+    return doc.NOTHING if value is None else f"{value:.4f}" if _GIVEN in signature else f"{value:.2f}"
 
 
 def bar(part: Part, top: float) -> str:
@@ -78,40 +65,32 @@ def bar(part: Part, top: float) -> str:
     return "█" * full + "▒" * (shaded - full)
 
 
-def _subsets(report: Report) -> Iterator[tuple[str, list[Section]]]:
-    """The name of each subset, and its section of every system."""
-    yield "all sentences", [system.everything for system in report.systems]
-    known = [system.no_unk for system in report.systems if system.no_unk]
-    if known:
-        yield "no unknown word", known
-
-
-def _table(columns: Columns, words: int = 1) -> DataTable:
+def _table(columns: Columns, words: int = 1) -> doc.DataTable:
     head, *rows = zip(*columns, strict=True)
-    return DataTable(head, rows, words=words)
+    return doc.DataTable(head, rows, words=words)
 
 
 def _names(report: Report, heading: str) -> Columns:
-    return [[heading, *(Span(system.name, "name") for system in report.systems)]]
+    return [[heading, *(doc.Span(system.name, "name") for system in report.systems)]]
 
 
-def _corpus_scores(report: Report) -> Iterator[Block]:
+def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     """Systems as rows, metrics as columns; below, the signatures and the meaning of the signs."""
     wholes = [system.everything.whole for system in report.systems]
     yield _table(_names(report, "system") + _scores(report, wholes))
     pairs = zip(report.metrics, report.signatures, strict=True)
-    yield Definitions([(Span(name), Span(text, "code")) for name, text in pairs])
+    yield doc.Definitions([(doc.Span(name), doc.Span(text, "code")) for name, text in pairs])
     drawn = report.resampling
     if drawn and any(part.intervals for part in wholes):
-        yield Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
+        yield doc.Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
     if drawn and report.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in report.tests)
-        yield Paragraph(
+        yield doc.Paragraph(
             (
                 f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
                 "p: against ",
-                Span(report.systems[0].name, "name"),
+                doc.Span(report.systems[0].name, "name"),
                 f", by {tests}, seed {drawn.seed}",
             )
         )
@@ -142,16 +121,16 @@ def _p_name(report: Report, test: Test) -> str:
 def _p_values(test: Test, metric: int, parts: Sequence[Part]) -> Iterator[str]:
     for part in parts:
         value = part.p_values[test][metric] if test in part.p_values else None
-        yield NOTHING if value is None else f"{value:.4f}"
+        yield doc.NOTHING if value is None else f"{value:.4f}"
 
 
-def _known_words(report: Report, total: int) -> Iterator[Block]:
+def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
     """The scores of the sentences without an unknown word, Table 1 of Bahdanau et al. (2015), and rates of such words.
 
     The rows of Table 1 are BLEU of all sentences, and of those without an unknown word.
     """
     known = [system.no_unk.whole for system in report.systems if system.no_unk]
-    yield Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
+    yield doc.Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
     yield _table(_names(report, "system") + _scores(report, known))
     columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
     for metric, name in enumerate(report.metrics):
@@ -159,25 +138,25 @@ def _known_words(report: Report, total: int) -> Iterator[Block]:
             for title, parts in (("All", wholes), ("No UNK", known)):
                 columns.append([f"{name} {title}", *(figure(part.values[metric]) for part in parts)])
     if len(columns) > 1:
-        yield Heading("Table 1: with and without unknown words")
+        yield doc.Heading("Table 1: with and without unknown words")
         yield _table(columns)
     if rates := report.unknown:
-        shares: list[tuple[str | Span, float]] = [("source", rates.source), ("reference", rates.reference)]
-        shares += [(Span(one.name), rate) for one, rate in zip(report.systems, rates.systems, strict=True)]
-        yield Heading("Words that are not in the vocabulary")
-        yield Definitions([(name, f"{share:.2%}") for name, share in shares])
+        shares: list[tuple[str | doc.Span, float]] = [("source", rates.source), ("reference", rates.reference)]
+        shares += [(doc.Span(one.name), rate) for one, rate in zip(report.systems, rates.systems, strict=True)]
+        yield doc.Heading("Words that are not in the vocabulary")
+        yield doc.Definitions([(name, f"{share:.2%}") for name, share in shares])
 
 
-def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[Block]:
+def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[doc.Block]:
     """One table per system, and before them one that compares the systems, if there are several."""
     # Cumulative buckets end with all sentences.
     rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
     if len(sections) > 1 and report.comparable:
-        yield Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
+        yield doc.Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
         for place, (system, parts) in enumerate(zip(report.systems, rows, strict=True)):
             scores, *_ = _metric(report, 0, parts)
-            columns.append([Span(system.name, "name"), *scores[1:]])
+            columns.append([doc.Span(system.name, "name"), *scores[1:]])
             tests = report.tests if place else ()
             columns += [[_p_name(report, test), *_p_values(test, 0, parts)] for test in tests]
         yield _table(columns)
@@ -185,8 +164,8 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
     ends = [part.values[0] or 0.0 for part in shown] + [one.high for part in shown if (one := part.interval(0))]
     top = max(ends, default=0.0)
     for system, parts in zip(report.systems, rows, strict=True):
-        name = (", ", Span(system.name, "name")) if len(sections) > 1 else ()
-        yield Heading((f"{report.lengths[:1].upper()}{report.lengths[1:]} ({subset}", *name, ")"))
+        name = (", ", doc.Span(system.name, "name")) if len(sections) > 1 else ()
+        yield doc.Heading((f"{report.lengths[:1].upper()}{report.lengths[1:]} ({subset}", *name, ")"))
         columns = _buckets(parts)
         for metric, title in enumerate(report.metrics):
             columns.append([title, *(figure(part.values[metric], report.signatures[metric]) for part in parts)])
@@ -200,7 +179,7 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
 
 def _bounds(part: Part) -> str:
     interval = part.interval(0)
-    return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else NOTHING
+    return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else doc.NOTHING
 
 
 def _buckets(parts: Sequence[Part]) -> Columns:
@@ -208,33 +187,33 @@ def _buckets(parts: Sequence[Part]) -> Columns:
     return [["words", *(part.label for part in parts)], ["sentences", *(f"{part.sentences:,}" for part in parts)]]
 
 
-def _differences(report: Report) -> Iterator[Block]:
+def _differences(report: Report) -> Iterator[doc.Block]:
     """The sentences in which the first two systems differ most."""
     if report.differences:
         names = [system.name for system in report.systems[:2]]
-        yield Heading("Sentences in which the first two systems differ most")
-        legend = [span for style, words in _WORDS.values() for span in ("; ", Span(words, style))][1:]
-        yield Paragraph(("Words: ", *legend))
+        yield doc.Heading("Sentences in which the first two systems differ most")
+        legend = [span for style, words in _WORDS.values() for span in ("; ", doc.Span(words, style))][1:]
+        yield doc.Paragraph(("Words: ", *legend))
         for difference in report.differences:
             yield _sentence(difference, names)
 
 
-def _sentence(difference: Difference, names: Sequence[str]) -> SentenceTexts:
+def _sentence(difference: Difference, names: Sequence[str]) -> doc.SentenceTexts:
     first, second = difference.scores
-    texts = [NamedText("source", Span(difference.source))] if difference.source is not None else []
+    texts = [doc.NamedText("source", doc.Span(difference.source))] if difference.source is not None else []
     several = len(difference.references) > 1
     for number, reference in enumerate(difference.references, 1):
-        texts.append(NamedText(f"reference {number}" if several else "reference", Span(reference)))
+        texts.append(doc.NamedText(f"reference {number}" if several else "reference", doc.Span(reference)))
     for name, segments, score in zip(names, difference.segments, difference.scores, strict=True):
         better = score == max(difference.scores) and first != second
         words = tuple(span for segment in segments for span in _segment(segment))
-        texts.append(NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
-    title = (f"Line {difference.line:,} ", Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
-    return SentenceTexts(title, texts)
+        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
+    title = (f"Line {difference.line:,} ", doc.Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
+    return doc.SentenceTexts(title, texts)
 
 
-def _segment(segment: Segment) -> list[Span]:
+def _segment(segment: Segment) -> list[doc.Span]:
     """The words of a segment in their style, without the spaces around them."""
     style, tip = _WORDS.get((segment.kind == "only", segment.in_reference), ("", ""))
     before, words, after = segment.text.partition(segment.text.strip() or segment.text)
-    return [Span(before), Span(words, style if words.strip() else "", tip), Span(after)]
+    return [doc.Span(before), doc.Span(words, style if words.strip() else "", tip), doc.Span(after)]

@@ -16,6 +16,7 @@ import numpy as np
 
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.report.document import Document, to_text
+from nmtalign.scoring import records
 from nmtalign.scoring.differences import most_different
 from nmtalign.scoring.metrics import (
     DEFAULT_METRICS,
@@ -118,18 +119,14 @@ class ScoreResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as one object that JSON can hold."""
-        from nmtalign.scoring.records import record
-
-        return record(self.report)
+        return records.record(self.report)
 
     def to_csv(self) -> str:
         """Everything as one table of comma-separated values, one figure per row."""
-        from nmtalign.scoring.records import CSV_COLUMNS, csv_rows
-
         stream = io.StringIO()
-        writer = csv.DictWriter(stream, CSV_COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(stream, records.CSV_COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(csv_rows(self.report))
+        writer.writerows(records.csv_rows(self.report))
         return stream.getvalue()
 
     def to_text(self, width: int = 0, colour: bool = False) -> str:

@@ -167,17 +167,15 @@ def make_application(models: ServedModels, config: ServeConfig, notify: Callable
 
     hosts = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts)]
     hosts.append("*" if config.host in _ANY_ADDRESS else f"[{config.host}]" if ":" in config.host else config.host)
-    posts = {
-        "/translate": service.translate,
-        "/translate/json": service.translate_json,
-        "/detect": service.detect,
-        "/align": service.align,
-    }
-    gets = {"/languages": service.languages, "/health": service.health, "/": service.page}
     return Starlette(
         routes=[
-            *(Route(path, endpoint, methods=["POST"]) for path, endpoint in posts.items()),
-            *(Route(path, endpoint, methods=["GET"]) for path, endpoint in gets.items()),
+            Route("/translate", service.translate, methods=["POST"]),
+            Route("/translate/json", service.translate_json, methods=["POST"]),
+            Route("/detect", service.detect, methods=["POST"]),
+            Route("/align", service.align, methods=["POST"]),
+            Route("/languages", service.languages),
+            Route("/health", service.health),
+            Route("/", service.page),
         ],
         middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
@@ -319,7 +317,12 @@ class _Service:
             raise HTTPException(415, f"multipart forms are not read: send application/json or {_FORM}")
         if kind.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
             self._check_count(text.lower().count("%0a"))  # line breaks, without which a form has at least one line
-            fields = _form(text)
+            try:
+                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+            except ValueError as error:
+                raise InputError(f"the form is not readable: {error}") from None
+            repeated = [value for name, value in pairs if name == "q"]
+            fields = {**dict(pairs), "q": repeated} if len(repeated) > 1 else dict(pairs)
         else:
             fields = await run_in_threadpool(parse_line, text, "the body")
         if not isinstance(fields, dict):
@@ -473,16 +476,6 @@ def _pair_of(value: Any, where: str) -> tuple[str, str]:
     if not isinstance(value, dict) or "source" not in value or "target" not in value:
         raise InputError(f'{where}: not a pair; write {{"source": "...", "target": "..."}}')
     return checked_text(value["source"], f'{where}: "source"'), checked_text(value["target"], f'{where}: "target"')
-
-
-def _form(text: str) -> dict[str, Any]:
-    """The fields of a form, of which a repeated text is a list."""
-    try:
-        pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
-    except ValueError as error:
-        raise InputError(f"the form is not readable: {error}") from None
-    texts = [value for name, value in pairs if name == "q"]
-    return {**dict(pairs), "q": texts} if len(texts) > 1 else dict(pairs)
 
 
 def _count(value: Any) -> int:

@@ -28,21 +28,10 @@ from typing import Any, BinaryIO, Literal, NoReturn, cast
 
 import numpy as np
 
+from nmtalign import files
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
-from nmtalign.files import (
-    PartialFile,
-    atomic_path,
-    atomic_text,
-    disk_errors,
-    keep_mode,
-    parse_json,
-    read_json,
-    sha256_of,
-    stays_in_place,
-    stream_number,
-)
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
@@ -175,7 +164,7 @@ class FileTranslation:
         self._alignments, self._notify = alignments, notify
         self._stream, self._summary = output, ""
         self._file: ResumableOutput | None = None
-        if isinstance(output, Path) and not stays_in_place(output):
+        if isinstance(output, Path) and not files.stays_in_place(output):
             self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
         elif resume:
             name = output if isinstance(output, Path) else "standard output"
@@ -273,12 +262,12 @@ class FileTranslation:
         """All that the output depends on; streams, which can be read only once, have no hash."""
         config = translator.config
         paths = select(TranslateConfig, lambda one: one.is_path)
-        files = {name: lexicon_file(Path(getattr(config, name))) for name in paths}
+        read = {name: lexicon_file(Path(getattr(config, name))) for name in paths}
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
             "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),
-            "files_sha256": {name: sha256_of(path) for name, path in files.items() if path.is_file()},
-            "source_sha256": ", ".join(sha256_of(path) if path.is_file() else "" for path in self._inputs.paths),
+            "files_sha256": {name: files.sha256_of(path) for name, path in read.items() if path.is_file()},
+            "source_sha256": ", ".join(files.sha256_of(path) if path.is_file() else "" for path in self._inputs.paths),
         }
 
     def _open(self, outputs: ExitStack, origin: Mapping[str, Any]) -> Callable[[bytes], None]:
@@ -289,8 +278,8 @@ class FileTranslation:
             return self._file.write
         stream = self._stream
         if isinstance(stream, Path):
-            outputs.enter_context(disk_errors(stream))
-            number = stream_number(stream)
+            outputs.enter_context(files.disk_errors(stream))
+            number = files.stream_number(stream)
             stream = outputs.enter_context(open(stream if number is None else os.dup(number), "wb"))  # noqa: PTH123, SIM115
 
         def write(lines: bytes) -> None:
@@ -379,7 +368,7 @@ class FileTranslation:
             yield request, translation, output.lines(request.index, translation).encode()
 
 
-class ResumableOutput(PartialFile):
+class ResumableOutput(files.PartialFile):
     """An output FILE with one entry per input line, written as FILE.partial; each entry is written at once.
 
     `finish` renames FILE.partial to FILE, compressed if the name ends in .gz. Without `finish` FILE.partial and its
@@ -403,7 +392,11 @@ class ResumableOutput(PartialFile):
         origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
         self.open()
         if resume and not self.is_empty():
-            record = _read_record(self._record)
+            try:
+                record = files.read_json(self._record)
+            except (OSError, ValueError):
+                record = {}
+            record = record if isinstance(record, dict) else {}
             for name in (record.keys() | origin.keys()) - {"source_sha256"}:
                 if record.get(name) != origin.get(name):
                     self.close()
@@ -418,7 +411,7 @@ class ResumableOutput(PartialFile):
         if not self.is_empty():
             self.set_aside()
             notify(f"{self.partial} existed; renamed to {self.old}; --resume would have continued it")
-        with atomic_text(self._record, follow=False) as stream:
+        with files.atomic_text(self._record, follow=False) as stream:
             json.dump(origin, stream)
         return 0
 
@@ -457,33 +450,22 @@ class ResumableOutput(PartialFile):
 
     def finish(self) -> None:
         """Renames FILE.partial to FILE."""
-        with disk_errors(self.path):
-            keep_mode(self.stream.fileno(), self.path)
+        with files.disk_errors(self.path):
+            files.keep_mode(self.stream.fileno(), self.path)
             if self.path.suffix == ".gz":
-                self._compress()
+                # Without name and time in the header, so that equal lines give equal bytes.
+                with (
+                    files.atomic_path(self.path) as temporary,
+                    self.partial.open("rb") as lines,
+                    temporary.open("wb") as raw,
+                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
+                ):
+                    shutil.copyfileobj(lines, packed, _BLOCK)
                 self.close(remove=True)
             else:
                 self.rename(self.path)
             self._record.unlink(missing_ok=True)
             self.old.unlink(missing_ok=True)
-
-    def _compress(self) -> None:
-        """Compresses without name and time in the header, so that equal lines give equal bytes."""
-        with (
-            atomic_path(self.path) as temporary,
-            self.partial.open("rb") as lines,
-            temporary.open("wb") as raw,
-            gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
-        ):
-            shutil.copyfileobj(lines, packed, _BLOCK)
-
-
-def _read_record(path: Path) -> Mapping[str, Any]:
-    try:
-        record = read_json(path)
-    except (OSError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
 
 
 def writes_lists(config: TranslateConfig) -> bool:
@@ -642,7 +624,7 @@ def make_request(found: Any, where: str) -> Request:
 def parse_line(line: str, where: str) -> Any:
     """Returns the value of a line of JSON; raises InputError, which begins with `where`."""
     try:
-        return parse_json(line, parse_constant=_refuse)
+        return files.parse_json(line, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at column {error.colno}"
     except ValueError as error:

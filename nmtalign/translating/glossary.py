@@ -50,12 +50,6 @@ def _marks() -> str:
 
 
 @cache
-def _clusters() -> re.Pattern[str]:
-    """Finds the blanks of a text, and its other characters with their marks."""
-    return re.compile(rf"\s+|\S[{_marks()}]*")
-
-
-@cache
 def _words() -> re.Pattern[str]:
     """Finds the words of a text.
 
@@ -235,7 +229,7 @@ class GivenPhrase:
 def _pattern(text: str, spaced: bool, any_case: bool) -> re.Pattern[str]:
     """Finds a phrase as complete words; with `any_case` also if it begins with a capital instead of a small letter."""
     found, last, gap = "", "", ""
-    for cluster in _clusters().findall(unicodedata.normalize("NFC", text)):
+    for cluster in re.findall(rf"\s+|\S[{_marks()}]*", unicodedata.normalize("NFC", text)):
         if cluster.isspace():
             gap = r"\s+"
             continue

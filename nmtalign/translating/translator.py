@@ -552,23 +552,20 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool 
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
     score = scoring.score(log_prob, len(tokens) + 1)
     parts = [hypothesis.weights for hypothesis in hypotheses if hypothesis.weights is not None]
-    weights = _join_weights(parts) if keep_weights and len(parts) == len(hypotheses) else None
-    return Hypothesis(tuple(tokens), log_prob, score, (*token_log_probs, end), weights, given)
-
-
-def _join_weights(parts: Sequence[Array]) -> Array:
-    rows, columns = (sum(part.shape[axis] - 1 for part in parts) for axis in (0, 1))
-    joined = np.zeros((rows + 1, columns + 1), np.float32)
-    row = column = 0
-    for part in parts:
-        height, width = part.shape[0] - 1, part.shape[1] - 1
-        # The first word of the next piece overwrites the row of this `</s>`. The zeros elsewhere are never written:
-        # the system allocates no memory for pages that are not touched.
-        joined[row, :] = 0
-        joined[row : row + height + 1, column : column + width] = part[:, :-1]
-        joined[row : row + height + 1, -1] = part[:, -1]
-        row, column = row + height, column + width
-    return joined
+    joined = None
+    if keep_weights and len(parts) == len(hypotheses):
+        rows, columns = (sum(part.shape[axis] - 1 for part in parts) for axis in (0, 1))
+        joined = np.zeros((rows + 1, columns + 1), np.float32)
+        row = column = 0
+        for part in parts:
+            height, width = part.shape[0] - 1, part.shape[1] - 1
+            # The first word of the next piece overwrites the row of this `</s>`. The zeros elsewhere are never written:
+            # the system allocates no memory for pages that are not touched.
+            joined[row, :] = 0
+            joined[row : row + height + 1, column : column + width] = part[:, :-1]
+            joined[row : row + height + 1, -1] = part[:, -1]
+            row, column = row + height, column + width
+    return Hypothesis(tuple(tokens), log_prob, score, (*token_log_probs, end), joined, given)
 
 
 # Windows: large ones from files, and whatever is ready from a pipe or an iterator.
