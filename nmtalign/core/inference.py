@@ -122,7 +122,8 @@ class FoldedWeights:
         self._factor = None if readout.factor is None else joined([readout.factor], dtype)
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
-        self._layer = self.decoder.attending_layer(dtype, self._add_context)
+        # The product with a context is a column of the folded context already.
+        self._layer = self.decoder.attending_layer(dtype, lambda inputs, context: inputs + context[:, : self._width])
         self._words = WordTable(
             model.target_embedding,
             joined([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)], dtype),
@@ -148,10 +149,6 @@ class FoldedWeights:
         if self._factor is not None:
             features = F.linear(features, self._factor)
         return state, output, features, gate, log_weights
-
-    def _add_context(self, inputs: Tensor, context: Tensor) -> Tensor:
-        """The product with a context is a column of the folded context already."""
-        return inputs + context[:, : self._width]
 
 
 def _alternatives(latent: Latent, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from nmtalign.core.attention import Memory
 from nmtalign.core.cells import CELLS, unroll
 from nmtalign.core.copying import Copying, known_words
-from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, RecurrentDecoder, Stack, make_decoder
+from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, InputFeedingDecoder, RecurrentDecoder, Stack
 from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
     Initialised,
@@ -151,7 +151,8 @@ class TranslationModel(nn.Module):
         transforms = config.architecture == "transformer"
         self.encoder = TransformerEncoder(config) if transforms else RecurrentEncoder(config)
         size = self.encoder.output_size
-        self.decoder: Decoder = TransformerDecoder(config, size) if transforms else make_decoder(config, size)
+        recurrent = InputFeedingDecoder if config.input_feeding == "attentional" else RecurrentDecoder
+        self.decoder: Decoder = TransformerDecoder(config, size) if transforms else recurrent(config, size)
         self._dropout_rate = 0.0 if transforms else config.dropout  # a Transformer's layers drop
         tied = config.shared_embeddings
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
@@ -624,8 +625,6 @@ def _to_gradient(
 
 
 Ids = Sequence[int] | npt.NDArray[np.integer]
-
-
 Indices = npt.NDArray[np.integer]
 
 

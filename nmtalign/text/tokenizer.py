@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -631,18 +631,11 @@ def _usual(tally: Counter[str]) -> str:
     return "" if 2 * tally[""] > tally.total() else max(spaces)[2]
 
 
-class _RolesOfTokens(dict[str, str]):
+@lru_cache(CACHED)
+def _role_by_itself(token: str) -> str:
     """The role of a token without its context."""
-
-    def __missing__(self, token: str) -> str:
-        if len(self) >= CACHED:
-            self.clear()
-        letters = bare(token)
-        role = self[token] = _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
-        return role
-
-
-_BY_ITSELF = _RolesOfTokens()
+    letters = bare(token)
+    return _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
 
 
 def _role_of_string(token: str) -> str:
@@ -678,7 +671,7 @@ def _role_of_character(character: str) -> str:
 
 def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
     """The role of each token of a line; `names` are the names of roles whose spacing was learned."""
-    roles = list(map(_BY_ITSELF.__getitem__, tokens))
+    roles = list(map(_role_by_itself, tokens))
     return roles if _USES.keys().isdisjoint(roles) else _LineOfTokens(tokens, roles, language).with_uses(names)
 
 
