@@ -238,9 +238,8 @@ class TransformerDecoder(TransformerStack, Decoder):
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
         """See `Decoder.step`."""
-        if not isinstance(state, CachedState):
-            raise TypeError("the state is not that of a Transformer")
-        position, state = state.length, state.with_room()
+        before = cast(CachedState, state)
+        position, state = before.length, before.with_room()
         cache = state.hidden
         hidden = torch.arange(cache.shape[4], device=words.device) > position
 
@@ -259,12 +258,10 @@ class TransformerDecoder(TransformerStack, Decoder):
         self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
-        if memory.keys is None:
-            raise ValueError("the memory of a model without attention cannot be attended to")
         hidden = None if memory.padding is None else memory.padding[:, None, None]
         for number, layer in enumerate(self.layers):
             check_wanted()
-            keys, values = memory.keys[:, :, number].unbind(2)
+            keys, values = cast(Tensor, memory.keys)[:, :, number].unbind(2)
             x, by_head = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:
                 weights = by_head[:, self._head - 1] if self._head else by_head.mean(1)
