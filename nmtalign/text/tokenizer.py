@@ -880,7 +880,9 @@ class Tokenizers:
             settings = read_json(path)
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
-            spacing = _checked(settings.get("spacing", {}))
+            spacing = settings.get("spacing", {})
+            if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
+                raise ValueError("not a possible result of `Spacing.learn`")
             joins_marks = settings.get("joins_marks", False) is True
         except OSError as error:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
@@ -896,13 +898,6 @@ class Tokenizers:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
             return cls(source, target, *languages)
         raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
-
-
-def _checked(spacing: dict[str, str]) -> dict[str, str]:
-    """A possible result of `Spacing.learn`. Raises ValueError for anything else."""
-    if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
-        raise ValueError
-    return dict(spacing)
 
 
 EOS, UNK = "</s>", "<unk>"
@@ -1045,10 +1040,8 @@ def lexicon_file(path: Path) -> Path:
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     """Source word, target word and probability of each line of a lexicon, in the order of the file.
 
-    `path` may be the folder of `nmtalign link`.
-
-    Spaces or tabs separate the fields. A probability may be a logarithm; a line without one counts as certain. Lines
-    for "no word" are skipped. Raises FormatError naming file and line.
+    `path` may be the folder of `nmtalign link`. Spaces or tabs separate the fields. A probability may be a logarithm; a
+    line without one counts as certain. Lines for "no word" are skipped. Raises FormatError naming file and line.
     """
     path = lexicon_file(path)
     try:
