@@ -284,7 +284,7 @@ def align(
         from nmtalign.alignment.aligning import load_models
         from nmtalign.text.lines import checked_pairs
 
-        return align_with(load_models(_folders(models), config), checked_pairs(pairs), config)
+        return align_with(load_models(_several(models), config), checked_pairs(pairs), config)
 
 
 def align_files(
@@ -315,7 +315,7 @@ def align_files(
         from nmtalign.alignment.aligning import AlignmentRun, load_models
         from nmtalign.alignment.link_files import GoldFile
 
-        loaded = load_models(_folders(models), config)
+        loaded = load_models(_several(models), config)
         links = None if gold is None else GoldFile(Path(gold), gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
@@ -332,10 +332,6 @@ def align_files(
             for _ in watch(run):
                 pass
     return run.summary
-
-
-def _folders(models: StrPath | Sequence[StrPath]) -> list[Path]:
-    return [Path(models)] if isinstance(models, str | Path) else list(map(Path, models))
 
 
 def symmetrize_files(

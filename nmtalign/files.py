@@ -420,7 +420,8 @@ def parse_json(text: str | bytes, parse_constant: Callable[[str], Any] | None = 
     with _refusals():
         found = json.loads(text, parse_constant=parse_constant)
         opening = text.count(b"[") + text.count(b"{") if isinstance(text, bytes) else text.count("[") + text.count("{")
-        if opening > DEEPEST and _depth(found) > DEEPEST:
+        levels = _levels(found) if opening > DEEPEST else ()
+        if sum(any(isinstance(part, dict | list) for part in level) for level in levels) > DEEPEST:
             raise RecursionError
     return found
 
@@ -455,10 +456,6 @@ def _refusals() -> Iterator[None]:
         if "integer string conversion" in str(error):
             raise ValueError("an integer has too many digits") from None
         raise
-
-
-def _depth(value: Any) -> int:
-    return sum(any(isinstance(part, dict | list) for part in level) for level in _levels(value))
 
 
 def _levels(value: Any) -> Iterator[list[Any]]:

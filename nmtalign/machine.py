@@ -27,6 +27,7 @@ _INSTRUCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
     "AMX": ("_is_amx_tile_supported", ("amx_tile",)),
 }
 _GB = 1e9
+_LEAST_FREE = 2.0  # GB of memory and of the disk
 
 
 def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str, Any]:
@@ -59,7 +60,19 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     else:
         facts |= _pytorch(torch)
         problems += _pytorch_problems(torch, facts)
-    return {**facts, "problems": [*problems, *_shortages(facts)]}
+    for name, fix in (
+        ("memory", "end other programs, or give --set max_memory=1G to translate and a small --batch-size to train"),
+        ("disk", "remove files, or work in a folder on another disk"),
+    ):
+        if (free := facts[name]["free_gb"]) < _LEAST_FREE:
+            problems.append(_problem(f"{name}: only {free:.1f} GB are free", fix))
+    known = facts["processor"]["instructions"]
+    if platform.machine().lower() in ("x86_64", "amd64") and known and "AVX2" not in known:
+        fix = "nothing to do: nmtalign works, several times slower"
+        problems.append(_problem("the processor has no AVX2", fix))
+    if (load := psutil.getloadavg()[0]) > facts["cores"]["present"]:
+        problems.append(_problem(f"{load:.0f} processes compete for the cores", "wait, or end other programs"))
+    return {**facts, "problems": problems}
 
 
 def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
@@ -95,26 +108,6 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
         yield _problem(f"PyTorch uses {threads} threads on {usable} usable cores", f"give --threads {usable}")
-
-
-def _shortages(facts: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-    """Problems of memory, disk and processor time."""
-    for name, least, fix in (
-        (
-            "memory",
-            2.0,
-            "end other programs, or give --set max_memory=1G to translate and a small --batch-size to train",
-        ),
-        ("disk", 2.0, "remove files, or work in a folder on another disk"),
-    ):
-        if (free := facts[name]["free_gb"]) < least:
-            yield _problem(f"{name}: only {free:.1f} GB are free", fix)
-    known = facts["processor"]["instructions"]
-    if platform.machine().lower() in ("x86_64", "amd64") and known and "AVX2" not in known:
-        yield _problem("the processor has no AVX2", "nothing to do: nmtalign works, several times slower")
-    load = psutil.getloadavg()[0]
-    if load > facts["cores"]["present"]:
-        yield _problem(f"{load:.0f} processes compete for the cores", "wait, or end other programs")
 
 
 def _processor_name(root: Path) -> str:

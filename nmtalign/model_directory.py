@@ -58,6 +58,7 @@ from nmtalign.settings.definition import (
     definitions,
     resolve,
     select,
+    shortened,
     toml,
     written,
 )
@@ -66,8 +67,9 @@ from nmtalign.text.languages import TextFit
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary, load_vocabularies, pair_ids
 from nmtalign.version import __version__
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # imported by the functions that make tensors, so that `nmtalign info` starts without it
     import torch
+    from torch import Tensor
 
     from nmtalign.core.model import TranslationModel
 
@@ -104,8 +106,8 @@ def read_settings(folder: Path) -> dict[str, Any]:
         raise FormatError(f"{path}: not a model of nmtalign (its format is not '{FORMAT}')")
     if (version := settings.get("format_version")) != FORMAT_VERSION:
         raise FormatError(
-            f"{path}: format {_short(version)} is not the format {FORMAT_VERSION} that nmtalign {__version__} reads; "
-            "train it again, or use the nmtalign that wrote it"
+            f"{path}: format {shortened(str(version))} is not the format {FORMAT_VERSION} that nmtalign {__version__} "
+            "reads; train it again, or use the nmtalign that wrote it"
         )
     if missing := [key for key in _KEYS if key not in settings]:
         raise FormatError(f"{path}: damaged: it has no '{missing[0]}'")
@@ -114,15 +116,10 @@ def read_settings(folder: Path) -> dict[str, Any]:
             raise FormatError(f"{path}: damaged: '{key}' is not {'an object' if expected is dict else 'a text'}")
     for name, digest in settings["files"].items():
         if not isinstance(digest, str):
-            raise FormatError(f"{path}: damaged: the checksum of '{_short(name)}' is not a text")
+            raise FormatError(f"{path}: damaged: the checksum of '{shortened(name)}' is not a text")
         if name in ("", ".", "..") or "\0" in name or "\\" in name or Path(name).name != name:
-            raise FormatError(f"{path}: damaged: '{_short(name)}' names no file of this folder")
+            raise FormatError(f"{path}: damaged: '{shortened(name)}' names no file of this folder")
     return settings
-
-
-def _short(value: Any) -> str:
-    text = str(value)
-    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
@@ -417,9 +414,6 @@ def _may_replace(folder: Path, new: Path, force: bool) -> bool:
         )
     return True
 
-
-if TYPE_CHECKING:
-    from torch import Tensor  # imported by the functions that make tensors, so that `nmtalign info` starts without it
 
 FORMAT, FORMAT_VERSION = "nmtalign model", 2
 _DIGEST_PREFIX = b'{"__metadata__":{"nmtalign":"{\\"sha256\\":\\"'  # the beginning of the header

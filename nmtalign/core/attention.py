@@ -173,9 +173,8 @@ class CoverageAttention(AdditiveAttention):
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
         """See `Attention.look`."""
         look = super().look(memory, states, coverage, step)
-        if memory.fertilities is None or look.weights is None:
-            raise ValueError("the memory of a model with coverage has fertilities")
-        added = look.weights / memory.fertilities.repeat_interleave(len(states) // len(memory.values), 0)
+        fertilities = cast(Tensor, memory.fertilities).repeat_interleave(len(states) // len(memory.values), 0)
+        added = cast(Tensor, look.weights) / fertilities
         return look._replace(coverage=added if coverage is None else coverage + added)
 
 

@@ -6,7 +6,7 @@ is a place of the source, whose word the target vocabulary lacks. As an input it
 """
 
 from collections.abc import Mapping
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -55,9 +55,13 @@ class Copying(Initialised):
 
         The first is -inf for a word beyond the vocabulary, the second for a word that cannot be copied.
         """
-        if run.weights is None or run.memory.copies is None:
-            raise ValueError("a copying model has weights and words to copy")
-        equal = run.memory.copies == target[..., None]
-        mass = (run.weights * equal).sum(-1).clamp_min(_SMALLEST).log().masked_fill(~equal.any(-1), -torch.inf)
+        equal = cast(Tensor, run.memory.copies) == target[..., None]
+        mass = (
+            (cast(Tensor, run.weights) * equal)
+            .sum(-1)
+            .clamp_min(_SMALLEST)
+            .log()
+            .masked_fill(~equal.any(-1), -torch.inf)
+        )
         gate = self(run.states, run.words, run.contexts)
         return F.logsigmoid(gate).masked_fill(target >= self._words, -torch.inf), F.logsigmoid(-gate) + mass

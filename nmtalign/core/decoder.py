@@ -295,9 +295,11 @@ class RecurrentDecoder(Decoder):
         """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
         if self._fast:
             attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
-            pass_class, inputs = FAST_PASSES[type(self.cell)], self.cell.inputs(words[1:])
-            results = decode(pass_class, inputs, memory, attention, context_weight, self.cell.recurrent())
-            return DecoderOutput(memory, words, *results)
+            constants = FAST_PASSES[type(self.cell)], memory.padding, torch.is_grad_enabled()
+            attended = memory.keys, memory.values, attention.query_weight, attention.vector
+            # The first step has no update, and so no inputs.
+            tensors = self.cell.inputs(words[1:]), memory.initial, context_weight, *attended, *self.cell.recurrent()
+            return DecoderOutput(memory, words, *apply(_Decode, *constants, *tensors))
         _, output = self.run(memory, self.start(memory), words)
         return DecoderOutput(memory, words, *output)
 
@@ -308,16 +310,20 @@ class RecurrentDecoder(Decoder):
 
     def run(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
         """T steps from a state along previous words (T, N, m): (the last state, the results (T, N, .) of all steps)."""
-        below, (middle, *above) = self._layers_of(state.hidden)
-        x, lower = self.lower(words, below)
+        layers, below = state.hidden.split(self.cell.state_size, -1), len(self.lower.cells)
+        x, lower = self.lower(words, layers[:below])
         dropped = F.dropout(x, self._dropout, self.training)
-        layer, last, outputs = self.attending_layer(words.dtype), replace(state, hidden=middle), list[StepOutput]()
+        layer, last, outputs = (
+            self.attending_layer(words.dtype),
+            replace(state, hidden=layers[below]),
+            list[StepOutput](),
+        )
         for inputs in self.cell.inputs(dropped):
             check_wanted()
             last, output = self.order(layer, memory, last, inputs)
             outputs.append(output)
         rows, contexts, weights = stack_steps(outputs)
-        states, upper = self.upper(rows + x if self._skips else rows, above, None, contexts)
+        states, upper = self.upper(rows + x if self._skips else rows, layers[below + 1 :], None, contexts)
         if self.attentional_weight is not None:  # Luong et al.'s attentional vectors (equation 5)
             states = F.linear(torch.cat([contexts, states], -1), self.attentional_weight).tanh()
         last = replace(last, hidden=torch.cat([*lower, last.hidden, *upper], -1))
@@ -327,11 +333,6 @@ class RecurrentDecoder(Decoder):
         """The parts of a step, with products in `dtype`."""
         recurrent = self.cell.shared_recurrent()
         return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
-
-    def _layers_of(self, state: Tensor) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-        """The states of the layers below the attending one, and those of the others, from (N, L S)."""
-        states, below = state.split(self.cell.state_size, -1), len(self.lower.cells)
-        return states[:below], states[below:]
 
     def states_given(self, run: DecoderOutput, contexts: Tensor) -> Tensor:
         """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
@@ -393,14 +394,8 @@ def stack_steps(outputs: Sequence[StepOutput]) -> StepOutput:
     return StepOutput(torch.stack(states), torch.stack(contexts), None if weights[0] is None else torch.stack(weights))
 
 
-def make_decoder(config: ModelConfig, annotation_size: int) -> RecurrentDecoder:
-    """The decoder of a recurrent model."""
-    decoder = InputFeedingDecoder if config.input_feeding == "attentional" else RecurrentDecoder
-    return decoder(config, annotation_size)
-
-
 def applies(config: ModelConfig) -> bool:
-    """Whether `decode` is for the decoder of a model."""
+    """Whether `_Decode` is for the decoder of a model."""
     return (
         config.cell in ("paper", "cudnn")
         and config.order == "look-generate-update"
@@ -464,23 +459,3 @@ class _Decode(torch.autograd.Function):
         d_context_weight = over_steps(cells.d_inputs, attention.contexts[:-1])
         of_attention = attention.gradients(cells.rows)
         return None, None, None, cells.d_inputs, d_state, d_context_weight, *of_attention, *cells.d_weights()
-
-
-def decode(
-    pass_class: type[CellPass],
-    inputs: Tensor,
-    memory: Memory,
-    attention: AdditiveAttention,
-    context_weight: Tensor,
-    weights: Sequence[Tensor],
-) -> tuple[Tensor, Tensor, Tensor]:
-    """(states (T, B, n), contexts (T, B, D), weights (T, B, Tx)) of a decoder for which `applies` holds.
-
-    `inputs` (T - 1, B, 3n) are those of all steps but the first, which has no update; `weights` are those of
-    `GatedCell.recurrent`.
-    """
-    attended = memory.keys, memory.values, attention.query_weight, attention.vector
-    tensors = inputs, memory.initial, context_weight, *attended, *weights
-    padding, differentiate = memory.padding, torch.is_grad_enabled()
-    results: tuple[Tensor, Tensor, Tensor] = apply(_Decode, pass_class, padding, differentiate, *tensors)
-    return results

@@ -8,7 +8,7 @@ with each target word once, when the word first occurs.
 import copy
 import threading
 from dataclasses import replace
-from typing import TypeVar
+from typing import TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -111,18 +111,17 @@ class FoldedWeights:
         self._latent = model.latent
         self.decoder = in_dtype(decoder, dtype)
         cell, readout, gates = decoder.cell, model.readout, [] if model.copying is None else [model.copying]
-        if cell.context_weight is None:
-            raise ValueError("the decoder's cell has no context")
-
+        cell_weight = cast(Tensor, cell.context_weight)
         # The columns that belong to the cell and to the readout; one of the gate may follow.
-        self._width, self._readout_width, self._has_gate = len(cell.context_weight), len(readout.bias), bool(gates)
+        self._width, self._readout_width, self._has_gate = len(cell_weight), len(readout.bias), bool(gates)
         contexts = (gate.context_weight for gate in gates)
-        self.context_weight = joined([cell.context_weight, readout.context_weight, *contexts], dtype)
+        self.context_weight = joined([cell_weight, readout.context_weight, *contexts], dtype)
         self._state_weight = joined([readout.state_weight, *(gate.state_weight for gate in gates)], dtype)
         self._factor = None if readout.factor is None else joined([readout.factor], dtype)
         unused = cell.input_weight.new_zeros(len(readout.bias), model.config.embedding)
         word_weight = unused if readout.word_weight is None else readout.word_weight
-        self._layer = self.decoder.attending_layer(dtype, self._add_context)
+        # The product with a context is a column of the folded context already.
+        self._layer = self.decoder.attending_layer(dtype, lambda inputs, context: inputs + context[:, : self._width])
         self._words = WordTable(
             model.target_embedding,
             joined([cell.input_weight, word_weight, *(gate.word_weight for gate in gates)], dtype),
@@ -148,10 +147,6 @@ class FoldedWeights:
         if self._factor is not None:
             features = F.linear(features, self._factor)
         return state, output, features, gate, log_weights
-
-    def _add_context(self, inputs: Tensor, context: Tensor) -> Tensor:
-        """The product with a context is a column of the folded context already."""
-        return inputs + context[:, : self._width]
 
 
 def _alternatives(latent: Latent, weights: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,7 +23,7 @@ from torch.nn import functional as F
 from nmtalign.core.attention import Memory
 from nmtalign.core.cells import CELLS, unroll
 from nmtalign.core.copying import Copying, known_words
-from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, RecurrentDecoder, Stack, make_decoder
+from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, InputFeedingDecoder, RecurrentDecoder, Stack
 from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
     Initialised,
@@ -151,7 +151,8 @@ class TranslationModel(nn.Module):
         transforms = config.architecture == "transformer"
         self.encoder = TransformerEncoder(config) if transforms else RecurrentEncoder(config)
         size = self.encoder.output_size
-        self.decoder: Decoder = TransformerDecoder(config, size) if transforms else make_decoder(config, size)
+        recurrent = InputFeedingDecoder if config.input_feeding == "attentional" else RecurrentDecoder
+        self.decoder: Decoder = TransformerDecoder(config, size) if transforms else recurrent(config, size)
         self._dropout_rate = 0.0 if transforms else config.dropout  # a Transformer's layers drop
         tied = config.shared_embeddings
         self.readout = TiedReadout(config, size, self.target_embedding) if tied else Readout(config, size)
@@ -249,7 +250,8 @@ class TranslationModel(nn.Module):
         """
         decoder = self.decoder
         if self.latent is not None:
-            return self._exact_posterior(self._run(source, source_mask, target, copies), target, target_mask)
+            run = self._run(source, source_mask, target, copies)
+            return self._exact_posterior(self.latent, run, target, target_mask)
         if self.copying is not None or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
             return self.force(source, source_mask, target, target_mask, copies)
         run = self._run(source, source_mask, target, copies)
@@ -261,7 +263,7 @@ class TranslationModel(nn.Module):
         log_probs, d_features = self.readout.token_gradients(features.detach(), targets.flatten())
         (gradient,) = torch.autograd.grad(features, contexts, d_features)
         gains = torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
-        posterior = (_weights(run).log() + gains).softmax(-1)
+        posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
         return Forced(log_probs.view_as(targets).t().masked_fill(~target_mask, 0.0), posterior)
 
     def _run(
@@ -281,14 +283,12 @@ class TranslationModel(nn.Module):
         # At the first step there is no previous word: its vector is zero, without the embedding's bias.
         return self.decoder.unroll(memory, F.pad(words, (0, 0, 0, 0, 1, 0)))
 
-    def _exact_posterior(self, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
+    def _exact_posterior(self, latent: Latent, run: DecoderOutput, target: Tensor, target_mask: Tensor) -> Forced:
         """As `force_posterior`, of a model whose attention is not soft."""
-        if self.latent is None:
-            raise ValueError("the posterior of soft attention is not exact")
-        weights, shape = _weights(run), target.t().shape
-        alternatives = self.latent.marginal(weights)
+        weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
+        alternatives = latent.marginal(weights)
         log_joint = self._log_joint(self._outputs(run, target, alternatives)).unflatten(0, shape).transpose(0, 1)
-        chosen = self.latent.alternatives(weights)
+        chosen = latent.alternatives(weights)
         log_probs = self._log_joint(self._outputs(run, target, chosen)).logsumexp(-1).view(shape).t()
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
@@ -296,7 +296,10 @@ class TranslationModel(nn.Module):
 
     def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
         """The contexts from which the words of a pass may be generated; None for soft attention."""
-        return None if self.latent is None else self.latent.alternatives(_weights(run), draw)
+        weights = run.weights
+        return (
+            None if self.latent is None or weights is None else self.latent.alternatives(weights.transpose(0, 1), draw)
+        )
 
     def _outputs(
         self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
@@ -340,13 +343,6 @@ class TranslationModel(nn.Module):
 
     def _dropout(self, x: Tensor) -> Tensor:
         return fast_dropout(x, self._dropout_rate) if self.training else x
-
-
-def _weights(run: DecoderOutput) -> Tensor:
-    """The weights (B, Ty, Tx) of a pass with attention."""
-    if run.weights is None:
-        raise ValueError("a model with attention has weights")
-    return run.weights.transpose(0, 1)
 
 
 def _of_words(numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
@@ -624,8 +620,6 @@ def _to_gradient(
 
 
 Ids = Sequence[int] | npt.NDArray[np.integer]
-
-
 Indices = npt.NDArray[np.integer]
 
 

@@ -38,7 +38,7 @@ def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tenso
 def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
     """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
 
-    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` positions as in `hidden_positions`. PyTorch's
+    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` is True at positions that count 0. PyTorch's
     scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16, its gradient takes
     seven times as long).
     """
@@ -46,12 +46,6 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None)
     energies = products.to(wide(products.dtype))
     weights = (energies if hidden is None else energies.masked_fill(hidden, -torch.inf)).softmax(-1)
     return weights.to(values.dtype) @ values, weights
-
-
-def positions_after(count: int, device: torch.device) -> Tensor:
-    """(count, count), True at the positions after that of the query, which a decoder must not attend to."""
-    places = torch.arange(count, device=device)
-    return places > places[:, None]
 
 
 def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
@@ -232,7 +226,8 @@ class TransformerDecoder(TransformerStack, Decoder):
         The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
         """
         x = self.with_positions(words.transpose(0, 1))
-        hidden = positions_after(len(words), x.device)
+        places = torch.arange(len(words), device=x.device)
+        hidden = places > places[:, None]  # the positions after that of the query
         states, weights = self._run(memory, x, words.dtype, lambda _, parts: self_attention(parts, hidden))
         return DecoderOutput(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
@@ -243,9 +238,8 @@ class TransformerDecoder(TransformerStack, Decoder):
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
         """See `Decoder.step`."""
-        if not isinstance(state, CachedState):
-            raise TypeError("the state is not that of a Transformer")
-        position, state = state.length, state.with_room()
+        before = cast(CachedState, state)
+        position, state = before.length, before.with_room()
         cache = state.hidden
         hidden = torch.arange(cache.shape[4], device=words.device) > position
 
@@ -264,12 +258,10 @@ class TransformerDecoder(TransformerStack, Decoder):
         self, memory: Memory, x: Tensor, dtype: torch.dtype, attend_self: Callable[[int, Tensor], Tensor]
     ) -> tuple[Tensor, Tensor]:
         """(states (B, R, m), weights (B, R, Tx)) of all layers, for the input x (B, R, m) of the first one."""
-        if memory.keys is None:
-            raise ValueError("the memory of a model without attention cannot be attended to")
         hidden = None if memory.padding is None else memory.padding[:, None, None]
         for number, layer in enumerate(self.layers):
             check_wanted()
-            keys, values = memory.keys[:, :, number].unbind(2)
+            keys, values = cast(Tensor, memory.keys)[:, :, number].unbind(2)
             x, by_head = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
             if number == self._aligned:
                 weights = by_head[:, self._head - 1] if self._head else by_head.mean(1)

@@ -25,7 +25,6 @@ from nmtalign.search.beam_search import (
     BeamSearch,
     Continuations,
     Flags,
-    Floats,
     Hypothesis,
     Integers,
     Restrictions,
@@ -218,39 +217,41 @@ class _Continuation(NamedTuple):
     missing: int  # phrase words that are missing after it
 
 
-class PhraseBanks:
-    """The phrases of a batch of sentences, and the progress of each row of the search.
+class _PhraseSearch(BeamSearch):
+    """A beam search whose translations contain the phrases of their sentences, with the progress of each row.
 
     Sentences without phrases are searched as usual. In a sentence with phrases, the missing words of each row always
     fit below the length limit, and no row ends before it contains all phrases.
     """
 
-    def __init__(self, phrases: Sequence[Phrases], restrictions: Restrictions) -> None:
-        self._phrases, self._restrictions = phrases, restrictions
+    def __init__(
+        self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions, phrases: Sequence[Phrases]
+    ) -> None:
+        super().__init__(lengths, options, restrictions)
+        self._phrases = phrases
         self._rows: list[PhraseProgress] = [each.start for each in phrases]  # for each row of the step
         # For each row of a sentence with phrases: wanted symbols, and best words, with their log-probabilities.
         self._wanted: dict[int, list[tuple[int, float]]] = {}
         self._best: dict[int, list[tuple[int, float]]] = {}
 
-    def restrict(
-        self, logits: Tensor, log_sums: Tensor, rows: slice, sentences: Integers, step: int, width: int
-    ) -> None:
-        """Restricts the words of some rows of the step, and stores the continuations from which `allocate` selects."""
+    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+        """See `BeamSearch`; also stores the continuations from which `continuations` selects."""
+        sentences, step = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]], self.step
         progress = self._rows[rows]
-        after_prefix = self._restrictions.prefix_lengths[sentences] <= step
+        after_prefix = self.restrictions.prefix_lengths[sentences] <= step
         wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
-        may_end = self._restrictions.may_end(sentences, step)
+        may_end = self.restrictions.may_end(sentences, step)
         wanted = [own if end else tuple(filter(None, own)) for own, end in zip(wanted, may_end, strict=True)]
         self._read_wanted(logits, log_sums, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])
-        self._restrictions.apply(logits, sentences, step, incomplete)
-        self._read_best(logits, log_sums, rows.start, sentences, width)
+        self.restrictions.apply(logits, sentences, step, incomplete)
+        self._read_best(logits, log_sums, rows.start, sentences, int(self.widths.max()))
 
     def _read_wanted(self, logits: Tensor, log_sums: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
         """Stores the log-probabilities of wanted words, given logits (r, U) in which no word is banned yet."""
         symbols = np.array([symbol for each in wanted for symbol in each], np.int64)
         owners = np.repeat(np.arange(len(wanted)), [len(each) for each in wanted])
-        columns = self._restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
+        columns = self.restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
         at = [torch.from_numpy(part).to(logits.device) for part in (owners, columns)]
         gains = iter((logits[at[0], at[1]] - log_sums[at[0], 0]).cpu().double().tolist())
         for row, each in enumerate(wanted, start):
@@ -261,26 +262,24 @@ class PhraseBanks:
         own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
         at = torch.from_numpy(own).to(logits.device)
         gains, columns = largest(logits[at] - log_sums[at], width)
-        words = self._restrictions.words(columns.cpu().numpy()).tolist()
+        words = self.restrictions.words(columns.cpu().numpy()).tolist()
         for row, *best in zip((own + start).tolist(), words, gains.cpu().double().tolist(), strict=True):
             self._best[row] = list(zip(*best, strict=True))
 
-    def allocate(
-        self, found: Continuations, sentences: Integers, widths: Integers, totals: Floats, step: int
-    ) -> Continuations:
-        """Replaces the continuations of sentences with phrases by a selection from all banks.
-
-        The sentences (B,) have open hypotheses with these totals (B, R), and beams of these widths (B,).
-        """
+    def continuations(self, session: Session) -> Continuations:
+        """See `BeamSearch`; those of sentences with phrases are selected from all banks."""
+        found, totals = super().continuations(session), self.totals
         columns, rows = found.totals.shape[1], totals.shape[1]
-        missing = (0, 0), (0, max(0, int(widths.max()) - columns))
+        missing = (0, 0), (0, max(0, int(self.widths.max()) - columns))
         found = Continuations(*(np.pad(part, missing, mode="edge") for part in found))
         found.totals[:, columns:] = -np.inf
-        for place, (sentence, width) in enumerate(zip(sentences.tolist(), widths.tolist(), strict=True)):
+        for place, (sentence, width) in enumerate(zip(self.sentences.tolist(), self.widths.tolist(), strict=True)):
             phrases = self._phrases[sentence]
             if not phrases.words:
                 continue
-            steps = int(self._restrictions.limits[sentence]) - step - 1  # that are left for missing words and `</s>`
+            steps = (
+                int(self.restrictions.limits[sentence]) - self.step - 1
+            )  # that are left for missing words and `</s>`
             pool = self._pool(phrases, place * rows, totals[place].tolist(), width, steps)
             pool.sort(key=itemgetter(0), reverse=True)
             found.totals[place] = -np.inf
@@ -291,14 +290,15 @@ class PhraseBanks:
         self._wanted, self._best = {}, {}
         return found
 
-    def extend(self, rows: Integers, symbols: Integers) -> Integers:
-        """Updates the progress for the next rows, each a row of this step plus a symbol; returns the word ids."""
+    def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
+        """See `BeamSearch`; updates the progress for the next rows, each a row of this step plus a symbol."""
+        rows, symbols = super().extend(found, opened, kept)
         pairs = zip(rows.tolist(), symbols.tolist(), strict=True)
         self._rows = [self._rows[row].after(symbol) for row, symbol in pairs]
-        return np.where(symbols < 0, UNK_ID, symbols)
+        return rows, np.where(symbols < 0, UNK_ID, symbols)
 
-    def resolve(self, found: Sequence[Sequence[Hypothesis]]) -> list[list[Hypothesis]]:
-        """Replaces symbols by word ids in hypotheses, and adds the unknown words that they represent."""
+    def results(self) -> list[list[Hypothesis]]:
+        """See `BeamSearch`; replaces symbols by word ids, and adds the unknown words that they represent."""
         return [
             [
                 replace(
@@ -308,7 +308,7 @@ class PhraseBanks:
                 )
                 for hypothesis in each
             ]
-            for each, phrases in zip(found, self._phrases, strict=True)
+            for each, phrases in zip(super().results(), self._phrases, strict=True)
         ]
 
     def _pool(
@@ -333,35 +333,6 @@ class PhraseBanks:
         return best + wanted
 
 
-class _PhraseSearch(BeamSearch):
-    """A beam search whose translations contain the phrases of their sentences."""
-
-    def __init__(
-        self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions, banks: PhraseBanks
-    ) -> None:
-        super().__init__(lengths, options, restrictions)
-        self._banks = banks
-
-    def continuations(self, session: Session) -> Continuations:
-        """See `BeamSearch`; those of sentences with phrases are selected from all banks."""
-        found = super().continuations(session)
-        return self._banks.allocate(found, self.sentences, self.widths, self.totals, self.step)
-
-    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
-        """See `BeamSearch`."""
-        sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
-        self._banks.restrict(logits, log_sums, rows, sentences, self.step, int(self.widths.max()))
-
-    def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
-        """See `BeamSearch`."""
-        rows, symbols = super().extend(found, opened, kept)
-        return rows, self._banks.extend(rows, symbols)
-
-    def results(self) -> list[list[Hypothesis]]:
-        """See `BeamSearch`."""
-        return self._banks.resolve(super().results())
-
-
 @torch.inference_mode()
 def phrase_search(
     scorer: Scorer,
@@ -373,7 +344,7 @@ def phrase_search(
     prefixes: Sequence[Sequence[int]] | None = None,
     copies: Tensor | None = None,
 ) -> list[list[Hypothesis]]:
-    """As `beam_search`, for translations that contain the phrases of their sentences (see `PhraseBanks`).
+    """As `beam_search`, for translations that contain the phrases of their sentences (see `_PhraseSearch`).
 
     `candidates` must include the words of the phrases.
     """
@@ -381,7 +352,7 @@ def phrase_search(
         return beam_search(scorer, source, source_mask, options, candidates, prefixes, copies)
     lengths = source_mask.sum(dim=1).tolist()
     restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in phrases])
-    search = _PhraseSearch(lengths, options, restrictions, PhraseBanks(phrases, restrictions))
+    search = _PhraseSearch(lengths, options, restrictions, phrases)
     return search.run(scorer.start(source, source_mask, candidates, copies))
 
 

@@ -20,10 +20,7 @@ from nmtalign.settings.definition import (
     two_columns,
 )
 
-VocabularyKind = Literal["auto", "word", "bpe", "unigram", "bytes", "none"]
 Search = Literal["beam", "paper"]
-LengthOf = Literal["source", "reference", "hypothesis"]
-Significance = Literal["bs", "ar", "both", "none"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior"]
@@ -61,7 +58,7 @@ def _budget(help: str, common: bool = True) -> Any:  # noqa: A002
 class PrepConfig(Settings, section="prep"):
     """How parallel text becomes a prepared corpus (section [prep])."""
 
-    vocabulary: VocabularyKind = common(
+    vocabulary: Literal["auto", "word", "bpe", "unigram", "bytes", "none"] = common(
         "auto",
         "word (Moses), bpe or unigram (sentencepiece), bytes, or none: the text is tokenised; auto is word, but "
         "unigram for Chinese, Japanese, Thai, Lao, Khmer and Burmese.",
@@ -233,7 +230,9 @@ class ScoreConfig(Settings, section="score"):
     """What `score` measures and prints (section [score])."""
 
     by_length: bool = common(False, "Also score by sentence length.")
-    length_of: LengthOf = setting("source", "Text whose lengths define the buckets.")
+    length_of: Literal["source", "reference", "hypothesis"] = setting(
+        "source", "Text whose lengths define the buckets."
+    )
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.")
     known_words: bool = common(
@@ -265,7 +264,9 @@ class ScoreConfig(Settings, section="score"):
     bootstrap: int = setting(1000, "Bootstrap samples.", at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", at_least=1, at_most=1_000_000)
     seed: int | None = setting(None, "Seed of the samples.", unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1)
-    significance: Significance = common("bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none.")
+    significance: Literal["bs", "ar", "both", "none"] = common(
+        "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none."
+    )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
     fail_under: float | None = common(
         None,

@@ -270,7 +270,7 @@ class SettingError(UsageError):
             if not layers:
                 parts.append(f"{name} = {self.values[name]!r}")
             elif levels[name] < 0:
-                parts.append(f"{name} = {_cut(toml(self.values[name]))} (the default)")
+                parts.append(f"{name} = {shortened(toml(self.values[name]))} (the default)")
             else:
                 origin, values = layers[levels[name]]
                 parts.append(written(origin, name, values[name]))
@@ -290,10 +290,10 @@ def naming(*layers: Layer) -> Iterator[None]:
 def written(origin: str, name: str, value: Any) -> str:
     """A setting as the user wrote it: `--n-best 20`, or `nmtalign.toml: [translate] n_best = 20`."""
     if origin not in (COMMAND_LINE, SET):
-        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {_cut(toml(value))}"
+        return f"{origin}{' ' if origin.endswith(']') else ': '}{name} = {shortened(toml(value))}"
     if isinstance(value, bool):
         return option(name, value) if origin == COMMAND_LINE else f"{SET} {name}={toml(value)}"
-    text = _cut(f"{value:.10g}" if isinstance(value, float) else str(value))
+    text = shortened(f"{value:.10g}" if isinstance(value, float) else str(value))
     return f"{option(name)} {text}" if origin == COMMAND_LINE else f"{SET} {name}={text}"
 
 
@@ -308,7 +308,7 @@ def toml(value: Any) -> str:
     return str(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def _cut(text: str) -> str:
+def shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
@@ -368,7 +368,8 @@ def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
     given = {name: value for _, values in layers for name, value in values.items()}
     rules = (one for one in IMPLICATIONS if one.section == getattr(cls, "section", "") and one.applies_to(given))
     for rule in rules:
-        replaced, places = select(cls, rule.replaces), _places(layers)
+        replaced = select(cls, rule.replaces)
+        places = [place - (origin == SET) for place, (origin, _) in enumerate(layers)]  # options and `--set` are alike
         last = max(place for place, (_, values) in zip(places, layers, strict=True) if rule.name in values)
         kept = []
         for place, (origin, values) in zip(places, layers, strict=True):
@@ -379,11 +380,6 @@ def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
             kept.append((origin, values if place >= last else {k: v for k, v in values.items() if k not in void}))
         layers = (f"{rule.name} {given[rule.name]}", rule.defaults), *kept
     return layers
-
-
-def _places(layers: Sequence[Layer]) -> list[int]:
-    """The rank of each layer; options and `--set` are one command line."""
-    return [place - (origin == SET) for place, (origin, _) in enumerate(layers)]
 
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:

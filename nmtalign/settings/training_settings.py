@@ -21,19 +21,8 @@ Architecture = Literal["recurrent", "transformer"]
 Cell = Literal["paper", "cudnn", "lstm", "light", "minimal"]
 Order = Literal["look-generate-update", "look-update-generate", "update-look-generate"]
 Attention = Literal["additive", "concat", "dot", "general", "none"]
-AttentionKind = Literal["soft", "marginal", "hard"]
-AttentionSpan = Literal["global", "local-m", "local-p"]
-AttentionLayer = Literal["first", "last"]
-InputFeeding = Literal["context", "attentional", "none"]
-ReadoutKind = Literal["maxout", "attentional", "direct"]
 Coverage = Literal["none", "linguistic"]
-Norm = Literal["pre", "post"]
 Initialisation = Literal["paper", "lecun", "xavier"]
-OptimizerName = Literal["adadelta", "adam", "adamw"]
-Schedule = Literal["constant", "linear", "inverse-sqrt"]
-Normalization = Literal["sentences", "tokens", "sum"]
-BatchUnit = Literal["sentences", "tokens"]
-Metric = Literal["loss", "bleu"]
 
 _WIDEST = 2**20  # units of a layer: the number of bytes of any weight fits in 64 bits
 
@@ -94,7 +83,9 @@ class ModelConfig(Settings, section="train"):
     output_rank: int = _units(620, "Width between maxout and softmax; 0 connects them directly.", at_least=0)
     layers: int = setting(1, "Layers of the encoder, and of the decoder.", at_least=1, at_most=64)
     heads: int = setting(4, "Heads of each attention of a Transformer.", at_least=1, at_most=_WIDEST)
-    norm: Norm = setting("pre", "Where a Transformer normalises: pre or post (the article) each sublayer.")
+    norm: Literal["pre", "post"] = setting(
+        "pre", "Where a Transformer normalises: pre or post (the article) each sublayer."
+    )
     shared_embeddings: bool = setting(
         False, "The softmax and the target word vectors share weights; both sides do if their words are equal."
     )
@@ -109,7 +100,7 @@ class ModelConfig(Settings, section="train"):
     attention: Attention = setting(
         "additive", "Attention energy; concat is additive; none encodes a fixed-length vector."
     )
-    attention_kind: AttentionKind = setting(
+    attention_kind: Literal["soft", "marginal", "hard"] = setting(
         "soft", "marginal and hard: each word comes from one source position, which is latent.", adaptable=True
     )
     attention_positions: int = setting(
@@ -119,8 +110,8 @@ class ModelConfig(Settings, section="train"):
         at_most=1000,
         adaptable=True,
     )
-    attention_layer: AttentionLayer = setting("last", "Decoder layer that attends to the source.")
-    attention_span: AttentionSpan = setting(
+    attention_layer: Literal["first", "last"] = setting("last", "Decoder layer that attends to the source.")
+    attention_span: Literal["global", "local-m", "local-p"] = setting(
         "global",
         "local-m attends to a window around the number of the step, local-p around a predicted position (Luong et al. "
         "2015).",
@@ -128,10 +119,10 @@ class ModelConfig(Settings, section="train"):
     attention_window: int = setting(
         10, "Source words on each side of the position of local attention.", at_least=1, at_most=10**6
     )
-    input_feeding: InputFeeding = setting(
+    input_feeding: Literal["context", "attentional", "none"] = setting(
         "context", "What each step of the decoder gets from the step before: its context or its attentional vector."
     )
-    readout: ReadoutKind = setting(
+    readout: Literal["maxout", "attentional", "direct"] = setting(
         "maxout",
         "Layer between the decoder's state and the softmax: maxout (the paper), attentional (Luong et al. 2015), or "
         "direct (none).",
@@ -206,20 +197,24 @@ class TrainingConfig(Settings, section="train"):
     loss_normalization, patience and precision.
     """
 
-    optimizer: OptimizerName = setting("adadelta", "Optimiser; adadelta is the paper's.")
+    optimizer: Literal["adadelta", "adam", "adamw"] = setting("adadelta", "Optimiser; adadelta is the paper's.")
     learning_rate: float = setting(1.0, "Highest learning rate.", above=0)
     rho: float = setting(0.95, "Decay of Adadelta's averages.", below=1)
     epsilon: float = setting(1e-6, "Small constant of the optimiser's divisions.", above=0)
     beta1: float = setting(0.9, "Decay of Adam's average gradient.", below=1)
     beta2: float = setting(0.98, "Decay of Adam's average squared gradient.", below=1)
     weight_decay: float = setting(0.0, "Weight decay of AdamW.")
-    schedule: Schedule = setting("constant", "Learning rate over time; linear falls to 0 at the end.")
+    schedule: Literal["constant", "linear", "inverse-sqrt"] = setting(
+        "constant", "Learning rate over time; linear falls to 0 at the end."
+    )
     warmup: int = setting(0, "Updates in which the learning rate rises linearly.")
     clip_norm: float = setting(1.0, "Largest norm of the gradient; 0 does not clip.")
-    loss_normalization: Normalization = setting("sentences", "What the summed loss is divided by.")
+    loss_normalization: Literal["sentences", "tokens", "sum"] = setting(
+        "sentences", "What the summed loss is divided by."
+    )
     label_smoothing: float = setting(0.0, "Share of probability spread over all words.", below=1)
     batch_size: int = common(80, "Sentences or tokens per minibatch.", at_least=1)
-    batch_unit: BatchUnit = setting("sentences", "What batch_size counts.")
+    batch_unit: Literal["sentences", "tokens"] = setting("sentences", "What batch_size counts.")
     accumulate: int = setting(1, "Minibatches whose gradients are summed for one update.", at_least=1)
     window: int = setting(20, "Minibatches that are sorted by length together.")
     shuffle: Literal["once", "epoch"] = setting("once", "Shuffle the pairs once, or before each epoch.")
@@ -230,7 +225,7 @@ class TrainingConfig(Settings, section="train"):
     epochs: float = common(0.0, "Stop after this many epochs; 0 = no limit.", at_most=1e9, affects="budget")
     max_time: str = common("", "Stop after this time: 60s, 15m, 2h.", form=seconds, metavar="TIME", affects="budget")
     patience: int = setting(10, "Stop after this many validations without progress; 0 = never.", affects="budget")
-    metric: Metric = setting("loss", "Validation figure that selects the best weights.")
+    metric: Literal["loss", "bleu"] = setting("loss", "Validation figure that selects the best weights.")
     validate_every: str = setting(
         "1000", "Updates, a time or `epoch`.", form=interval, metavar="N|TIME|epoch", affects="budget"
     )

@@ -108,9 +108,9 @@ def fit(found: str, wanted: str) -> int:
     (code, parts), (other, wanted_parts) = _subtags(found), _subtags(wanted)
     if not code or code != other:
         return 0
-    return (
-        EXACT if parts == wanted_parts else NARROWER if wanted_parts < parts else WIDER if parts < wanted_parts else 0
-    )
+    if parts == wanted_parts:
+        return EXACT
+    return NARROWER if wanted_parts < parts else WIDER if parts < wanted_parts else 0
 
 
 def matched(found: Sequence[str], wanted: tuple[str, str], before: Sequence[str] = ("", "")) -> tuple[str, str]:
@@ -306,9 +306,8 @@ class TextFit:
         raw = used.kind in (MosesWords.kind, SentencePieces.kind, TextBytes.kind)
         self._trained_raw = raw and _IN_VOCABULARY.isdisjoint(words)
         marks = {f"{WORD_START}.", f"{WORD_START},"} & {*vocabularies[side].words[:_FREQUENT]}
-        self._joins_marks = (
-            used.kind == SentencePieces.kind and not marks
-        )  # Moses words are the same without the spaces
+        # Moses words are the same without the spaces.
+        self._joins_marks = used.kind == SentencePieces.kind and not marks
         self._lines = list[str]()
         self.words = 0
 

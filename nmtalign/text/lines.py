@@ -236,8 +236,7 @@ def _zstd() -> Any:
 # First bytes: the decompressor, the number of bytes that it gets at once, and the most that it returns at once. gzip
 # and zstd have no such bound, but they make at most 17 and 34 MB of these bytes. The file objects of the libraries are
 # not used: lzma.LZMAFile has no bound on memory, and zstandard.open takes a file that was cut off for a complete one.
-_Compression = tuple[Callable[[], Any], int, tuple[int, ...]]
-_COMPRESSIONS: Mapping[bytes, _Compression] = {
+_COMPRESSIONS: Mapping[bytes, tuple[Callable[[], Any], int, tuple[int, ...]]] = {
     b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10, ()),  # 31: with the header and the checksum of gzip
     **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10, (1 << 20,)) for level in range(1, 10)},
     b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10, (1 << 20,)),

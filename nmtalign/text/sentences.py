@@ -12,7 +12,7 @@ from functools import cached_property
 
 from nmtalign.errors import UsageError
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.tokenizer import has_rules
+from nmtalign.text.tokenizer import has_rules, is_word
 
 _WIDE_BLANK = re.compile(r"[^\S\x00-\x7f]")  # a blank that is not in ASCII, such as U+00A0
 _WINDOW = 4000  # characters
@@ -49,7 +49,7 @@ class SentenceSplitter:
                 sentences[-1].append(part)
             else:
                 sentences.append([part])
-        if len(sentences) > 1 and not any(map(_has_letter, sentences[-1])):
+        if len(sentences) > 1 and not any(map(is_word, sentences[-1])):
             sentences[-2:] = [sentences[-2] + sentences[-1]]
         return ["".join(parts) for parts in sentences]
 
@@ -70,7 +70,7 @@ class SentenceSplitter:
 
     def _ends(self, part: str, following: str) -> bool:
         """Whether a sentence ends after this part, and not only an abbreviation or a number."""
-        word = part.rsplit(maxsplit=1)[-1].lstrip(_OPENING) if _has_letter(part) else "."
+        word = part.rsplit(maxsplit=1)[-1].lstrip(_OPENING) if is_word(part) else "."
         if not word.endswith("."):
             return True
         return bool(word[:-1]) and word[:-1] not in self._abbreviations[following[:1].isdigit()]
@@ -85,7 +85,3 @@ class SentenceSplitter:
         entries = [line.split() for line in NonbreakingPrefixes().words(self._language)]
         always = frozenset(entry[0] for entry in entries if len(entry) == 1)
         return always, always.union(entry[0] for entry in entries if entry)
-
-
-def _has_letter(text: str) -> bool:
-    return any(map(str.isalpha, text))

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from rich.cells import cell_len, set_cell_size
 
 Row = Sequence[str]
+_BETWEEN = 3  # columns of the screen that each column needs beside its text
 
 
 def cut(text: str, limit: int) -> str:
@@ -32,12 +33,9 @@ class TextTable:
             lines.append("  ".join(cells).rstrip())
         return lines
 
-    def pieces(self, width: int, between: int = 3) -> "list[TextTable]":
-        """The table in pieces of at most `width` screen columns, each with at least two columns.
-
-        `between` is the space that each column needs beside its text.
-        """
-        widths = [size + between for size in self.widths()]
+    def pieces(self, width: int) -> "list[TextTable]":
+        """The table in pieces of at most `width` screen columns, each with at least two columns."""
+        widths = [size + _BETWEEN for size in self.widths()]
         pieces: list[list[int]] = []
         for number in range(1, len(widths)):
             if pieces and sum(widths[one] for one in (*pieces[-1], number)) < width:

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any, Protocol
@@ -631,18 +631,11 @@ def _usual(tally: Counter[str]) -> str:
     return "" if 2 * tally[""] > tally.total() else max(spaces)[2]
 
 
-class _RolesOfTokens(dict[str, str]):
+@lru_cache(CACHED)
+def _role_by_itself(token: str) -> str:
     """The role of a token without its context."""
-
-    def __missing__(self, token: str) -> str:
-        if len(self) >= CACHED:
-            self.clear()
-        letters = bare(token)
-        role = self[token] = _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
-        return role
-
-
-_BY_ITSELF = _RolesOfTokens()
+    letters = bare(token)
+    return _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
 
 
 def _role_of_string(token: str) -> str:
@@ -678,7 +671,7 @@ def _role_of_character(character: str) -> str:
 
 def _roles(tokens: list[str], language: str, names: Collection[str] = ()) -> list[str]:
     """The role of each token of a line; `names` are the names of roles whose spacing was learned."""
-    roles = list(map(_BY_ITSELF.__getitem__, tokens))
+    roles = list(map(_role_by_itself, tokens))
     return roles if _USES.keys().isdisjoint(roles) else _LineOfTokens(tokens, roles, language).with_uses(names)
 
 
@@ -887,7 +880,9 @@ class Tokenizers:
             settings = read_json(path)
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
-            spacing = _checked(settings.get("spacing", {}))
+            spacing = settings.get("spacing", {})
+            if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
+                raise ValueError("not a possible result of `Spacing.learn`")
             joins_marks = settings.get("joins_marks", False) is True
         except OSError as error:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
@@ -903,13 +898,6 @@ class Tokenizers:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
             return cls(source, target, *languages)
         raise FormatError(f"{path}: unknown kind of tokeniser {kind!r}")
-
-
-def _checked(spacing: dict[str, str]) -> dict[str, str]:
-    """A possible result of `Spacing.learn`. Raises ValueError for anything else."""
-    if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
-        raise ValueError
-    return dict(spacing)
 
 
 EOS, UNK = "</s>", "<unk>"
@@ -1052,10 +1040,8 @@ def lexicon_file(path: Path) -> Path:
 def read_entries(path: Path) -> Iterator[tuple[str, str, float]]:
     """Source word, target word and probability of each line of a lexicon, in the order of the file.
 
-    `path` may be the folder of `nmtalign link`.
-
-    Spaces or tabs separate the fields. A probability may be a logarithm; a line without one counts as certain. Lines
-    for "no word" are skipped. Raises FormatError naming file and line.
+    `path` may be the folder of `nmtalign link`. Spaces or tabs separate the fields. A probability may be a logarithm; a
+    line without one counts as certain. Lines for "no word" are skipped. Raises FormatError naming file and line.
     """
     path = lexicon_file(path)
     try:

@@ -2,12 +2,13 @@
 
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
 from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
+from nmtalign.text.lines import finite
 
 
 @dataclass(frozen=True)
@@ -19,11 +20,9 @@ class Event:
     epoch: float  # epochs completed, with the fraction of the current one
     seconds: float  # training time, over all runs of the command
 
-    def as_dict(self) -> Mapping[str, Any]:
+    def as_dict(self) -> dict[str, Any]:
         """The event as JSON fields; "event" is its name in lower case, and a number that is not finite is null."""
-        fields = asdict(self).items()
-        finite = {name: None if isinstance(x, float) and not math.isfinite(x) else x for name, x in fields}
-        return {"event": type(self).__name__.lower(), **finite}
+        return {"event": type(self).__name__.lower(), **finite(asdict(self))}
 
 
 Listener = Callable[[Event], None]
