@@ -56,7 +56,7 @@ from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
-_QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of --quick
+_QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of `quick`
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
 _COMMAS = frozenset(",،、，")

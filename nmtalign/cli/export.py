@@ -65,7 +65,7 @@ def export(
       nmtalign export model/ -o mean/ --average model/last.safetensors
     """
     model, settings = source.is_dir(), chosen.settings
-    others = {"--format": format, "--entries": chosen.typed.get("entries")} if model else {
+    others = {"--format": format, "--set entries": chosen.typed.get("entries")} if model else {
         "--weights": chosen.typed.get("weights"), "--average": average, "--force": force,
     }  # fmt: skip
     if wrong := [name for name, value in others.items() if value]:

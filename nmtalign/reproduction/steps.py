@@ -144,7 +144,7 @@ class Reproduction:
         numbers = () if chosen == "none" else line_numbers("sentences", chosen)
         for number in numbers:
             if not 1 <= number <= len(lengths):
-                raise UsageError(f"--sentences {number}: {path} has lines 1 to {len(lengths)}")
+                raise UsageError(f"--set sentences={number}: {path} has lines 1 to {len(lengths)}")
         return [number - 1 for number in numbers]
 
     def stop(self, reason: str) -> None:
