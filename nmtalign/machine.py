@@ -1,10 +1,8 @@
 """What this machine is, what nmtalign would use of it, and what is missing; it does not need PyTorch."""
 
-import contextlib
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
@@ -18,13 +16,13 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.version import __version__
 
-# Instructions that make products faster: the test of PyTorch, and the names in /proc/cpuinfo.
-_INSTRUCTIONS: Mapping[str, tuple[str, tuple[str, ...]]] = {
-    "AVX2": ("_is_avx2_supported", ("avx2",)),
-    "AVX-512": ("_is_avx512_supported", ("avx512f",)),
-    "VNNI": ("_is_vnni_supported", ("avx512_vnni", "avx_vnni")),
-    "bf16": ("_is_avx512_bf16_supported", ("avx512_bf16", "bf16")),
-    "AMX": ("_is_amx_tile_supported", ("amx_tile",)),
+# Instructions that make products faster, and their names in /proc/cpuinfo.
+_INSTRUCTIONS: Mapping[str, set[str]] = {
+    "AVX2": {"avx2"},
+    "AVX-512": {"avx512f"},
+    "VNNI": {"avx512_vnni", "avx_vnni"},
+    "bf16": {"avx512_bf16", "bf16"},
+    "AMX": {"amx_tile"},
 }
 _GB = 1e9
 _LEAST_FREE = 2.0  # GB of memory and of the disk
@@ -36,13 +34,17 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
     disk is that of `folder`. The system's files are read below `root`.
     """
-    needed = _requirements()
+    needed, disk = _requirements(), psutil.disk_usage(str(folder))
     versions = {name: _version(name) for name in needed.pop("") or ("torch", "sentencepiece", "sacrebleu", "h5py")}
     facts: dict[str, Any] = {
         "processor": {"name": _processor_name(root), "instructions": instructions(root)},
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
-        "disk": _disk(folder),
+        "disk": {
+            "folder": str(folder.resolve()),
+            "free_gb": round(disk.free / _GB, 1),
+            "total_gb": round(disk.total / _GB, 1),
+        },
         "versions": {"nmtalign": __version__, "Python": platform.python_version()}
         | {name: version or "missing" for name, version in versions.items()},
         "extras": {
@@ -114,21 +116,14 @@ def _processor_name(root: Path) -> str:
     facts = cpu_facts(root)
     if name := facts.get("model name") or facts.get("Model"):
         return name
-    if sys.platform == "darwin":
-        command = ["/usr/sbin/sysctl", "-n", "machdep.cpu.brand_string"]
-        return subprocess.run(command, capture_output=True, text=True, check=False).stdout.strip()  # noqa: S603
     return platform.processor() or platform.machine()
 
 
 def instructions(root: Path = Path("/")) -> str:
-    """The instructions that PyTorch or the system reports."""
+    """The instructions that the system reports."""
     facts = cpu_facts(root)
     flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}
-    with contextlib.suppress(Exception):
-        import torch
-
-        flags |= {test for test, _ in _INSTRUCTIONS.values() if getattr(torch.cpu, test, bool)()}
-    return ", ".join(name for name, (test, names) in _INSTRUCTIONS.items() if flags & {test, *names})
+    return ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names)
 
 
 def _memory(root: Path) -> dict[str, float]:
@@ -148,12 +143,6 @@ def _memory(root: Path) -> dict[str, float]:
             cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
             free = min(free, max(0, total - int(used[0]) + cache) if used else total)
     return {"free_gb": round(free / _GB, 1), "total_gb": round(total / _GB, 1)}
-
-
-def _disk(folder: Path) -> dict[str, Any]:
-    usage = psutil.disk_usage(str(folder))
-    free, total = round(usage.free / _GB, 1), round(usage.total / _GB, 1)
-    return {"folder": str(folder.resolve()), "free_gb": free, "total_gb": total}
 
 
 def _requirements() -> dict[str, list[str]]:

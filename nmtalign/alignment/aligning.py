@@ -35,15 +35,7 @@ from torch.nn import functional as F
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
-from nmtalign.alignment.links import (
-    THRESHOLD,
-    AlignmentRecord,
-    Lines,
-    ModelPair,
-    ModelSide,
-    empty_record,
-    make_record,
-)
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, ModelPair, ModelSide, empty_record, make_record
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch

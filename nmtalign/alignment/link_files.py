@@ -25,17 +25,9 @@ from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair, option
+from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, read_lines, shown
-from nmtalign.text.link_counting import (
-    Links,
-    SplitLine,
-    SplitPair,
-    check_alike,
-    converted_note,
-    counts_words,
-    token_links,
-)
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
@@ -174,7 +166,7 @@ class GoldFile:
     """
 
     def __init__(self, path: Path, base: int | None = None, reverse: bool = False) -> None:
-        self.file, self.found = read_links(path, "gold", base, reverse), list[Links]()
+        self.file, self.found = read_links(path, "gold", base, reverse), list[counting.Links]()
 
     def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
         """Takes the links of the next pair; lengths are in words, without `</s>`."""
@@ -190,7 +182,9 @@ class GoldFile:
                 f"{kind} {pairs + 1} belongs to no pair"
             )
         gold = list(map(self.file.pair, range(pairs)))
-        check_alike("the alignment", self.file.name, zip(self.found, (pair.possible for pair in gold), strict=True))
+        counting.check_alike(
+            "the alignment", self.file.name, zip(self.found, (pair.possible for pair in gold), strict=True)
+        )
         return sum(map(count_links, self.found, gold), LinkCounts())
 
 
@@ -308,7 +302,9 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
     """Raises InputError if gold links count the words between spaces, and the alignments tokens, or the reverse."""
     best = (pair for pair in file.links() if pair.rank == 0 and pair.sentence_id < len(gold.pairs))
-    check_alike(gold.name, str(file.path), ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best))
+    counting.check_alike(
+        gold.name, str(file.path), ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
+    )
 
 
 class ComparableLinks(NamedTuple):
@@ -340,7 +336,7 @@ def comparable(
         try:
             for file in files[1:]:
                 both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
-                check_alike(file.name, files[0].name, both)
+                counting.check_alike(file.name, files[0].name, both)
         except InputError as error:
             for one in others:
                 with suppress(InputError):  # other texts, or none
@@ -367,26 +363,30 @@ def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> Compa
     sides = []
     for path in texts:
         tokenize = MosesWords(suffix_language(path)).tokenize
-        sides.append([SplitLine.of(line, tokenize(line)) for line in read_lines(path)])
+        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in read_lines(path)])
     if any(len(side) != number for side in sides):
         return None
     pairs = list(zip(*sides, strict=True))
-    counted = [counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files]
+    counted = [
+        counting.counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files
+    ]
     if False not in counted:
         return None
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
-    notes = [converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
+    notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
     words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
     return ComparableLinks(found, number, words, shown(texts[0]), notes)
 
 
-def _converted(file: LinkFile, pairs: Sequence[SplitPair], words: bool) -> LinkFile:
+def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:
     """Returns a file, converted if it counts `words`; raises InputError for a link outside its pair."""
     found = []
     for number, pair in enumerate(pairs):
         file.check_inside(number, *(side.word_count() if words else len(side.tokens) for side in pair))
         if words:
-            sure, possible = (frozenset(token_links(links, pair)) for links in vars(file.pair(number)).values())
+            sure, possible = (
+                frozenset(counting.token_links(links, pair)) for links in vars(file.pair(number)).values()
+            )
             found.append(GoldLinks(sure, possible | sure))
     method = ",".join(filter(None, (file.method, "words-to-tokens")))
     return replace(file, pairs=found, method=method) if words else file

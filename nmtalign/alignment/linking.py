@@ -27,6 +27,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from nmtalign import files
 from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
 from nmtalign.alignment.aligning import AlignmentRun
 from nmtalign.alignment.lexical import LexicalModel
@@ -35,18 +36,6 @@ from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, sav
 from nmtalign.core.numerics import using_threads
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import (
-    ALIGNER,
-    INCOMPLETE,
-    LINKS,
-    PartialFile,
-    atomic_text,
-    check_no_link,
-    folder_lock,
-    read_json,
-    sha256_of,
-    sweep,
-)
 from nmtalign.model_directory import load_tensors, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
@@ -141,7 +130,7 @@ class LinkRun:
         show: Callable[[LinkProgress], object] = lambda progress: None,
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self.folder, self.links, self.config = folder, folder / LINKS, config or LinkConfig()
+        self.folder, self.links, self.config = folder, folder / files.LINKS, config or LinkConfig()
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         limit = self.config.max_time
@@ -159,10 +148,10 @@ class LinkRun:
         if self.links.exists() and not self._work.exists():
             return True
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            check_no_link(path)
-        with contextlib.suppress(_Halted), folder_lock(self._work), using_threads(self.config.threads):
-            sweep(self.folder)
-            if not (self.folder / ALIGNER).exists():
+            files.check_no_link(path)
+        with contextlib.suppress(_Halted), files.folder_lock(self._work), using_threads(self.config.threads):
+            files.sweep(self.folder)
+            if not (self.folder / files.ALIGNER).exists():
                 self._read()
                 self._learn()
             if not self.links.exists():
@@ -181,7 +170,7 @@ class LinkRun:
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder}: is a file; give a folder for the aligner with -o")
         try:
-            hashes = [sha256_of(path) for path in self._texts]
+            hashes = [files.sha256_of(path) for path in self._texts]
         except OSError as error:
             raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
         settings = {
@@ -189,7 +178,7 @@ class LinkRun:
         }
         if not (self.folder / _RECORD).exists():
             # A process that was killed may have left some files before the record was complete.
-            own = (path.name == _WORK or path.match(INCOMPLETE) for path in self.folder.glob("*"))
+            own = (path.name == _WORK or path.match(files.INCOMPLETE) for path in self.folder.glob("*"))
             if not all(own):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
             names = [str(path) for path in self._texts]
@@ -217,7 +206,7 @@ class LinkRun:
                 self._save()
 
     def _save(self) -> None:
-        with atomic_text(self.folder / _RECORD, follow=False) as stream:
+        with files.atomic_text(self.folder / _RECORD, follow=False) as stream:
             stream.write(json.dumps(self._record, indent=2) + "\n")
 
     def _tell(self, done: float | None = None, left: float | None = None) -> None:
@@ -299,7 +288,7 @@ class LinkRun:
     def _align(self) -> None:
         with self._part(3, "aligning all pairs"):
             config = AlignConfig(threads=self.config.threads)
-            aligner, partial = load_aligner(self.folder), PartialFile(self.links)
+            aligner, partial = load_aligner(self.folder), files.PartialFile(self.links)
             partial.open()
             try:
                 # The texts are those of the aligner, so that warnings on their languages would say nothing.
@@ -322,7 +311,7 @@ def _read_record(path: Path) -> dict[str, Any]:
     """Reads the record of a run; raises FormatError if it is damaged."""
     kinds = {"texts": list, "names": list, "settings": dict, "seconds": dict, "pairs": int, "every": int}
     try:
-        found: dict[str, Any] = read_json(path)
+        found: dict[str, Any] = files.read_json(path)
         whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
         numbers = [found["pairs"], found["every"] - 1, *found["seconds"].values()]
         if whole and all(isinstance(name, str) for name in found["names"]) and min(numbers) >= 0:
@@ -359,7 +348,7 @@ def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Co
         found = [(value, spelling) for value, spelling in shares if value >= _LEAST and _writable(spelling)]
         for spelling in filter(_writable, spellings[0][source]):
             entries.setdefault(spelling, []).extend(found)
-    with atomic_text(path, follow=False) as stream:
+    with files.atomic_text(path, follow=False) as stream:
         for source_word in sorted(entries):
             best = sorted(entries[source_word], key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
             stream.writelines(f"{source_word}\t{target_word}\t{value:.5g}\n" for value, target_word in best)

@@ -168,7 +168,7 @@ class FileTranslation:
             self._file = ResumableOutput(output, writes_lists(config), inputs.block.start)
         elif resume:
             name = output if isinstance(output, Path) else "standard output"
-            raise UsageError(f"--resume continues a file, and {name} is none; give -o FILE")
+            raise UsageError(f"--resume needs an output file, and {name} is none: add -o FILE")
 
     def __str__(self) -> str:
         return self._summary

@@ -71,9 +71,9 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
     for more, code, message in (
         ((), 2, "out.fr: is complete, with the translations of 3 lines, but the input has 1; leave out --resume"),
         (("--n-best", 1, "--alignment", "soft"), 4, "out.fr: line 1: not a line of an n-best list: other options?"),
-        (("-o", "/dev/null"), 2, "--resume continues a file, and /dev/null is none"),
+        (("-o", "/dev/null"), 2, "--resume needs an output file, and /dev/null is none"),
         (("-o", "text"), 2, "text: is also an input"),
-        (("-o", "-"), 2, "--resume continues a file, and standard output is none"),
+        (("-o", "-"), 2, "--resume needs an output file, and standard output is none"),
     ):
         done = inside(*arguments, "--resume", *more, text=b"the fox\n")
         assert (done.returncode, done.stdout) == (code, b"")
