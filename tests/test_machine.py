@@ -116,7 +116,7 @@ def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
     before = torch.get_num_threads()
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(machine, "usable_cores", lambda root: 8)
-    monkeypatch.setattr(machine, "_disk", lambda folder: {"free_gb": 0.5})
+    monkeypatch.setattr(machine.psutil, "disk_usage", lambda folder: SimpleNamespace(free=5e8, total=1e9))
     torch.set_num_threads(1)
     found = {one["problem"]: one["fix"] for one in describe_machine(root=tmp_path)["problems"]}
     torch.set_num_threads(before)
