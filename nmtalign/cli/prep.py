@@ -120,20 +120,26 @@ def _texts(
 def _languages(
     workspace: Workspace, train: PathPair, columns: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """The languages of the command line, else of the workspace, else of the names of the text files or columns."""
+    """The languages of the command line, else of the workspace, else of the names of the text files or columns.
+
+    Texts of the command line may also be those of the workspace in the other order.
+    """
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
         in_file = languages_of_columns(train[0], columns)
         named = languages_in(train[0])
         named = named if all(named) else in_file
-    found = source or workspace.source_language or named[0], target or workspace.target_language or named[1]
+    own = workspace.source_language, workspace.target_language
+    if own == named[::-1] and train != workspace.pairs.get("train"):
+        own = named
+    found = source or own[0] or named[0], target or own[1] or named[1]
     for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
         if not language:
             if path.is_file():
                 open_bytes(path).close()  # an archive is the more important error
             raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
-    return found
+    return str(found[0]), str(found[1])
 
 
 def _print_summary(summary: "Summary") -> None:

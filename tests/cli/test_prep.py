@@ -80,6 +80,14 @@ def test_a_language_without_rules_is_reported_once(tmp_path: Path) -> None:
     assert done.stderr.count("no Moses rules for language 'tgt': those for English are used") == 1
 
 
+def test_the_other_direction_of_a_workspace_is_prepared(tmp_path: Path) -> None:
+    source, target = write_pairs(tmp_path, "train")
+    (tmp_path / "nmtalign.toml").write_text('source_language = "en"\ntarget_language = "fr"\n')
+    done = nmtalign(tmp_path, "prep", target, source, "-o", "back")
+    assert done.returncode == 0, done.stderr
+    assert json.loads((tmp_path / "back/summary.json").read_text())["source_language"] == "fr"
+
+
 MISTAKES = """
 2 => no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT
 2 train.en => train.en: one text is given; give its translation too
