@@ -40,11 +40,8 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
         "processor": {"name": _processor_name(root), "instructions": instructions(root)},
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
-        "disk": {
-            "folder": str(folder.resolve()),
-            "free_gb": round(disk.free / _GB, 1),
-            "total_gb": round(disk.total / _GB, 1),
-        },
+        "disk": {"folder": str(folder.resolve())}
+        | {f"{part}_gb": round(getattr(disk, part) / _GB, 1) for part in ("free", "total")},
         "versions": {"nmtalign": __version__, "Python": platform.python_version()}
         | {name: version or "missing" for name, version in versions.items()},
         "extras": {

@@ -120,10 +120,7 @@ def _texts(
 def _languages(
     workspace: Workspace, train: PathPair, columns: str, source: str | None, target: str | None
 ) -> tuple[str, str]:
-    """The languages of the command line, else of the workspace, else of the names of the text files or columns.
-
-    Texts of the command line may also be those of the workspace in the other order.
-    """
+    """The languages of the command line, else of the workspace (or turned, as the texts), else of the texts' names."""
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
