@@ -497,9 +497,8 @@ def export(
 def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     """Describes a model directory, a prepared corpus, a word aligner or an alignment file, as `nmtalign info` does.
 
-    Without a path it describes this machine, with a measurement of about a second. All checksums of a model are
-    verified. A file of weights that is damaged has the key "damaged". Raises FormatError for anything else, and for
-    other damage.
+    Without a path it describes this machine. All checksums of a model are verified. A file of weights that is damaged
+    has the key "damaged". Raises FormatError for anything else, and for other damage.
     """
     if path is None:
         from nmtalign.machine import describe_machine

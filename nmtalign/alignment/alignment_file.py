@@ -96,11 +96,7 @@ _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, a
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
-_FREE_OPTIONS = {
-    "prefix_file",
-    "phrase_file",
-    *select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path),
-}
+_FREE_OPTIONS = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
 
 
 def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:

@@ -94,7 +94,6 @@ ConfigOption = Annotated[
     Path | None,
     own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
 ]
-ModelOption = Annotated[Path | None, own_option(f"Model directory {MODEL_DEFAULT}", "DIR", "--model -m")]
 ModelsOption = Annotated[
     list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
 ]

@@ -281,6 +281,8 @@ def _fill(parameter: Tensor, role: Role, kind: Initialisation, stacked: int) -> 
 
 
 M = TypeVar("M", bound=nn.Module)
+T = TypeVar("T")
+R = TypeVar("R")
 _STEPS = 127
 _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
@@ -449,10 +451,6 @@ def weight_steps() -> int:
         if bool((sums == 64 * _STEPS * steps).all()):
             return steps
     raise ResourceError("precision int8: this PyTorch has no products in eight bits here; choose the precision fp32")
-
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 def pick_device(name: Device) -> torch.device:

@@ -903,7 +903,6 @@ class Tokenizers:
 EOS, UNK = "</s>", "<unk>"
 EOS_ID, UNK_ID = 0, 1
 _SPECIALS = (EOS, UNK)
-COPIES_NOTHING = -1  # the id that a copying model copies from a place that equals no target word
 LEXICON = "lexicon.tsv"  # in the folder of `nmtalign link`
 NO_WORD = frozenset(("NULL", "<eps>"))  # names of aligners for "no word" in lexicons
 

@@ -9,7 +9,7 @@ from helpers import naive_recurrent as naive
 
 from nmtalign.core.inference import in_dtype
 from nmtalign.core.model import make_batch
-from nmtalign.text.tokenizer import COPIES_NOTHING, EOS_ID
+from nmtalign.text.tokenizer import EOS_ID
 
 ATTENDING = [
     config
@@ -65,7 +65,7 @@ def naive_posterior(model, source, target, copies, monkeypatch):
     config = dataclasses.replace(model.config, attention_kind="marginal")
     _, weights = naive.log_probs_and_weights(model, source, target)
     joint, contexts, word_log_prob = torch.zeros_like(weights), naive.contexts, naive.word_log_prob
-    without_copies = copies and [COPIES_NOTHING] * len(source)
+    without_copies = copies and [-1] * len(source)  # -1 equals no target word
     for number in range(min(len(source), config.attention_positions + 1)):
         chosen = []
 
