@@ -78,6 +78,7 @@ STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.s
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
 Which = Literal["best", "last"]
+FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings that give weights their meaning
 
 _USUAL = Path("model")  # the folder of the model, unless another is given
 _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
@@ -151,9 +152,8 @@ def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ..
     model = asdict(model_config(source, read_settings(source)))
     known = definitions(ModelConfig)
     model = {name: value for name, value in model.items() if not known[name].internal}
-    fixed = select(ModelConfig, lambda setting: not setting.adaptable)
     for origin, values in layers[1:]:
-        for name in sorted(model.keys() & fixed & values.keys()):
+        for name in sorted(model.keys() & FIXED & values.keys()):
             value = known[name].convert(origin, values[name])
             if value != model[name]:
                 raise UsageError(
@@ -389,8 +389,7 @@ def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> "dict[str, torch.Te
 
 def _identity(loaded: LoadedModel) -> tuple[Any, ...]:
     """What must be equal for weights to have the same meaning."""
-    fixed = select(ModelConfig, lambda setting: not setting.adaptable)
-    settings = {name: getattr(loaded.model.config, name) for name in fixed}
+    settings = {name: getattr(loaded.model.config, name) for name in FIXED}
     return settings, loaded.source_vocabulary, loaded.target_vocabulary
 
 

@@ -96,7 +96,7 @@ _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, a
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
 _FREE = frozenset(("source_file", "target_file", "nmtalign_version"))
-_FREE_OPTIONS = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
+FREE_OPTIONS = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
 
 
 def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
@@ -711,7 +711,7 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
         with contextlib.suppress(TypeError, ValueError):
             options = parse_json(settings[name])
         if isinstance(options, dict):
-            free = _FREE_OPTIONS if name == "options" else ()
+            free = FREE_OPTIONS if name == "options" else ()
             yield from ((f"{name}.{key}", options[key]) for key in options if key not in free)
         else:
             yield name, settings[name]

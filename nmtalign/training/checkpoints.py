@@ -36,6 +36,7 @@ from nmtalign.files import (
 from nmtalign.model_directory import (
     BEST,
     CALIBRATION,
+    FIXED,
     LAST,
     PREVIOUS_STATE,
     STATE,
@@ -364,7 +365,7 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
     settings = read_settings(folder)
     check_files(folder, settings)
     first = model_config(folder, settings)
-    for name in select(ModelConfig, lambda setting: not setting.adaptable):
+    for name in FIXED:
         if getattr(first, name) != getattr(model, name):
             raise UsageError(
                 f"init_from: {name} is {getattr(first, name)} in {folder} and {getattr(model, name)} here; "

@@ -29,7 +29,7 @@ from typing import Any, BinaryIO, Literal, NoReturn, cast
 import numpy as np
 
 from nmtalign import files
-from nmtalign.alignment.alignment_file import AlignmentWriter
+from nmtalign.alignment.alignment_file import FREE_OPTIONS, AlignmentWriter
 from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
 from nmtalign.search.beam_search import Array
@@ -387,8 +387,7 @@ class ResumableOutput(files.PartialFile):
         Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. Raises
         UsageError naming the difference if the file was begun with another origin.
         """
-        without = select(TranslateConfig, lambda one: one.affects == "machine" or one.is_path)
-        options = {name: value for name, value in origin["options"].items() if name not in without}
+        options = {name: value for name, value in origin["options"].items() if name not in FREE_OPTIONS}
         origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
         self.open()
         if resume and not self.is_empty():
