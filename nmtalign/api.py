@@ -25,7 +25,7 @@ from nmtalign.settings.command_settings import (
     ViewConfig,
 )
 from nmtalign.settings.definition import Layer, check_keys, definitions, naming, resolve
-from nmtalign.settings.presets import DEFAULT_PRESET
+from nmtalign.settings.presets import AUTO, DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 if TYPE_CHECKING:
@@ -91,15 +91,15 @@ def train(
     force: bool = False,
     listen: "Listener" = lambda event: None,
     stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
-    config: tuple[ModelConfig, TrainingConfig] | None = None,
+    layers: tuple[Layer, ...] | None = None,
     **settings: Any,
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
     `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
-    init_from="model/" the training starts with the weights of another model, and has its architecture. `config`
-    replaces `settings`; `preset` then only names the preset in the model directory. `force` replaces another model in
-    `folder`.
+    init_from="model/" the training starts with the weights of another model, and has its architecture. The preset
+    "auto" chooses the rest by corpus, budget and speed. `layers` (nmtalign.training.budget.training_layers) replace
+    preset and `settings`. `force` replaces another model in `folder`.
 
     `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
     train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
@@ -108,25 +108,29 @@ def train(
     Raises UsageError for a wrong setting and for a folder that contains another model, FormatError if `data` contains
     no corpus, TrainingError if the training cannot continue.
     """
+    from nmtalign.training.budget import training_layers
     from nmtalign.training.events import Working
 
-    layers: tuple[Layer, ...] = ()
-    if config is None:
-        from nmtalign.training.budget import training_layers
-
+    if layers is None:
         layer = _layer("train", settings, ModelConfig, TrainingConfig)
         layers = training_layers(preset, (layer,), Path(data), Path(folder))
-        config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-    with naming(*layers) if layers else nullcontext():
+    with naming(*layers):
+        _, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
         listen(Working(0, 0.0, 0.0, "loading PyTorch"))
         from nmtalign.data.corpus import Corpus
         from nmtalign.training.distributed import open_world
+        from nmtalign.training.dry_run import choose_settings
         from nmtalign.training.trainer import Trainer
 
-        world = open_world(config[1].device)  # the processes that torchrun has started, or the only one
+        world = open_world(config.device)  # the processes that torchrun has started, or the only one
         with world.reporting_once():
             listen(Working(0, 0.0, 0.0, "preparing the model"))
-            trainer = Trainer(Corpus.open(Path(data)), Path(folder), preset, *config, listen, force, world)
+            corpus, note = Corpus.open(Path(data)), ""
+            if preset == AUTO:
+                chosen = choose_settings(layers, corpus, Path(folder), world, force) if world.is_main else (layers, "")
+                layers, note = world.all_gather(chosen)[0]
+            configs = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+            trainer = Trainer(corpus, Path(folder), preset, *configs, listen, force, world, note)
             with stopping(trainer.stop):
                 finished = trainer.run()
             world.close()

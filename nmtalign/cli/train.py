@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -14,8 +15,8 @@ from nmtalign.cli import common
 from nmtalign.cli.common import DATA_DEFAULT, MODEL_DEFAULT, QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Layer, Workspace
-from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS
+from nmtalign.settings.definition import Layer, Workspace, resolve
+from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.events import Finished
 
@@ -104,7 +105,7 @@ def train(
     first = not several or os.environ.get("RANK", "0") == "0"
     display = TrainingDisplay(folder, quiet or not first, tensorboard if first else None)
     try:
-        with display, chosen.naming():
+        with display:
             finished = train_model(
                 data,
                 folder,
@@ -112,7 +113,7 @@ def train(
                 force=force,
                 listen=display.take,
                 stopping=common.stopping,
-                config=chosen.settings,
+                layers=chosen.layers,
             )
     finally:
         if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
@@ -145,12 +146,16 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     from nmtalign.core.numerics import pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.distributed import World
-    from nmtalign.training.dry_run import dry_run
+    from nmtalign.training.dry_run import choose_settings, dry_run
     from nmtalign.training.trainer import TrainingSetup
 
     with chosen.naming():
-        world = World(pick_device(chosen.settings[1].device))
-        setup = TrainingSetup(Corpus.open(data), folder, *chosen.settings, world)
+        world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
+        if chosen.preset == AUTO:
+            layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
+            settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+            chosen = replace(chosen, settings=settings, layers=layers)
+        setup = TrainingSetup(corpus, folder, *chosen.settings, world)
         found = dry_run(setup, chosen.preset, force)
     left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
@@ -168,5 +173,6 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
         "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",
     }
+    facts |= {"choice": note} if note else {}
     lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]
     sys.stdout.write(chosen.text() + "\n" + "\n".join(lines) + "\n")

@@ -100,8 +100,9 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
     "transformer-tiny": {**_SMALL, **SYSTEMS["transformer"], "embedding": 128, "hidden": 256, "dropout": 0.3},
+    "auto": {**_SMALL, "order": "update-look-generate"},  # and what `automatic` chooses
 }
-DEFAULT_PRESET = "small"
+DEFAULT_PRESET = AUTO = "auto"
 
 # The updates that a preset makes at least, and its other settings for a corpus on which its epochs give fewer. Such a
 # corpus is seen often, so that the model needs more dropout. tests/bench/README.md has the measurements.
@@ -121,6 +122,14 @@ _FEWEST_EPOCHS = 3.0
 _SMALLEST_BATCH = 500  # tokens; a smaller batch takes a core nearly as long
 _MOST_EPOCHS = 200.0
 
+# What `auto` chooses from (nmtalign/docs/results.md has the measurements). A size is better than the smaller ones if
+# the budget is enough to read this number of target words: (words, hidden units, embedding = maxout = attention).
+AUTO_SIZES = ((0, 192, 128), (12_000_000, 256, 192), (50_000_000, 384, 256), (150_000_000, 512, 320))
+# The more often the corpus is read, the more dropout: (fewer passes than this, dropout).
+_AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (10.0, 0.15), (15.0, 0.2), (25.0, 0.3), (math.inf, 0.35))
+_AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
+_AUTO_VALIDATIONS = 20
+
 
 def preset(name: str) -> Mapping[str, Any]:
     """The settings of a preset, of the model and of the training; raises UsageError for an unknown name."""
@@ -137,7 +146,7 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
     needs more dropout, and `small` then learns faster. A large corpus needs less dropout and fewer epochs. The presets
     of the article never change.
     """
-    if "epochs" not in preset(name):
+    if "epochs" not in preset(name) or name == AUTO:
         return {}
     updates, settings = _small_corpus(name)
     batch_size, epochs = preset(name)["batch_size"], preset(name)["epochs"]
@@ -151,9 +160,34 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
     return {**settings, "batch_size": batch_size, "epochs": epochs}
 
 
+def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The settings that `auto` chooses for a corpus with this number of target words, a size, and passes over it.
+
+    `given` are the settings that the user has chosen. Word vectors are shared only if these leave their sizes alone.
+    """
+    width = min(AUTO_SIZES, key=lambda size: abs(size[1] - units))[2]
+    batch_size = max(_SMALLEST_BATCH, min(800, round(words * _AUTO_PASSES / _SMALL_CORPUS["tiny"][0])))
+    epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(2000 * batch_size / max(1, words))))
+    settings = {
+        "hidden": units,
+        **dict.fromkeys(("embedding", "maxout", "attention_hidden"), width),
+        "shared_embeddings": not {"embedding", "maxout", "output_rank", "readout", "architecture"} & given.keys(),
+        "dropout": next(dropout for most, dropout in _AUTO_DROPOUT if passes < most),
+        "label_smoothing": 0.0,
+        "learning_rate": 4e-3,
+        "warmup": 100,
+        "batch_size": batch_size,
+        "epochs": epochs,
+        "validate_every": str(max(100, round(min(passes, epochs) * words / batch_size / _AUTO_VALIDATIONS))),
+    }
+    return settings if {"epochs", "max_updates", "max_time"} & given.keys() else {**settings, "max_time": _AUTO_TIME}
+
+
 def budget_of(name: str) -> str:
     """The budget of a preset in words, such as "20 epochs, on a small corpus 5,000 updates"."""
     values = preset(name)
+    if name == AUTO:
+        return f"{_AUTO_PASSES:g} epochs, on a small corpus 2,000 updates, at most {_AUTO_TIME}"
     if "max_updates" in values:
         return f"{values['max_updates']:,} updates"
     return f"{values['epochs']:g} epochs, on a small corpus {_small_corpus(name)[0]:,} updates"

@@ -11,7 +11,7 @@ from pathlib import Path
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.model_directory import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
-from nmtalign.settings.presets import fitted_to_corpus, preset
+from nmtalign.settings.presets import AUTO, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
 
 SOON = 10.0  # seconds of a run after which its speed is known
@@ -105,12 +105,12 @@ class TrainingBudget:
         if self.updates < math.inf:
             limits.append(f"{self.updates:,} updates = {self.updates / updates_in_epoch:.3g} epochs")
         if self.seconds < math.inf:
-            limits.append(_duration(self.seconds))
+            limits.append(duration(self.seconds))
         early = f", stops early after {patience} validations without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """A time as the settings have it, rounded up: 90s, 40m, 3h."""
     unit, size = next(((unit, size) for unit, size in (("s", 1), ("m", 60)) if seconds < 180 * size), ("h", 3600))
     return f"{math.ceil(seconds / size)}{unit}"
@@ -150,7 +150,7 @@ class BudgetAdvice:
         self._known = self._short or not timed or update_seconds > 0
         if self._short:
             passes, needed = (number / self._updates_in_epoch for number in (total, self._needed))
-            faster = " or the faster --preset tiny" if timed and self._preset != "tiny" else ""
+            faster = " or the faster --preset tiny" if timed and self._preset not in ("tiny", AUTO) else ""
             self._notice(
                 f"the budget ends after {passes:.2g} passes over the corpus ({total:,.0f} updates); a useful model "
                 f"needs about {needed:.2g} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
@@ -175,7 +175,7 @@ class BudgetAdvice:
         """The options of a budget with this number of updates."""
         options = []
         if self._budget.seconds < math.inf and self._update_seconds:
-            options.append(f"--max-time {_duration(max(60.0, 1.1 * updates * self._update_seconds))}")
+            options.append(f"--max-time {duration(max(60.0, 1.1 * updates * self._update_seconds))}")
         if self._budget.epochs * self._updates_in_epoch < updates:
             options.append(f"--epochs {math.ceil(updates / self._updates_in_epoch)}")
         if self._budget.updates < updates:

@@ -1,4 +1,7 @@
-"""What a training would do: its size, memory, updates and time, from a few real updates. No file is written."""
+"""What a training would do, from a few real updates: its size, memory and time, and what `--preset auto` chooses.
+
+No file is written.
+"""
 
 import math
 import time
@@ -12,13 +15,21 @@ import torch
 
 from nmtalign.core.model import Indices
 from nmtalign.core.numerics import keeping_generators
+from nmtalign.data.corpus import Corpus
+from nmtalign.files import CONFIG
+from nmtalign.model_directory import read_settings
 from nmtalign.processor import lines_of
-from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words
+from nmtalign.settings.definition import Layer, resolve, select
+from nmtalign.settings.presets import AUTO, AUTO_SIZES, automatic
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration
 from nmtalign.training.checkpoints import Position, load_state
+from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
+_LOOK = 2.0  # seconds in which the speed of a size is measured
 
 
 @dataclass(frozen=True)
@@ -40,6 +51,55 @@ class DryRun:
     def passes(self) -> float:
         """Passes over the corpus, in total."""
         return self.updates / self.updates_in_epoch
+
+
+def choose_settings(
+    layers: tuple[Layer, ...], corpus: Corpus, folder: Path, world: World, restart: bool = False
+) -> tuple[tuple[Layer, ...], str]:
+    """The layers of a training with the preset `auto`, and a line that says what it chose and why.
+
+    `layers` are the preset and what the user has chosen. A run in the folder keeps its choice, unless `restart`. Else
+    the largest size is chosen for which the budget is enough at the speed of a few updates. A training that starts from
+    another model has the architecture of that model; nothing is chosen.
+    """
+    words, given = count_words(corpus), {name: value for _, layer in layers[1:] for name, value in layer.items()}
+    if given.get("init_from"):
+        return layers, ""
+
+    def layer(units: int, passes: float) -> Layer:
+        return "preset auto: chosen", automatic(words, units, passes, given)
+
+    if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
+        chosen = {**layer(settings["model"]["hidden"], 0.0)[1]}
+        kept = {**select(ModelConfig, lambda one: True), **select(TrainingConfig, lambda one: one.affects == "result")}
+        recorded = {**settings["model"], **settings["training"]}
+        values = {name: recorded[name] for name in chosen if name in kept and name in recorded}
+        return (layers[0], ("preset auto: kept", {**chosen, **values}), *layers[1:]), ""
+    sizes = [size for size in AUTO_SIZES if "hidden" not in given] or [(0, given["hidden"], 0)]
+    read, speed, units = 0.0, 0.0, sizes[0][1]
+    for needed, wider, _ in sizes:
+        if read < needed:
+            break
+        trial = layers[0], layer(wider, 0.0), *layers[1:]
+        config = resolve(TrainingConfig, *trial)
+        setup = TrainingSetup(corpus, folder, resolve(ModelConfig, *trial), config, World(world.device))
+        with keeping_generators(setup.device, config.threads):
+            setup.build(lambda notice: None)
+            plan = setup.plan(0)
+            setup.model.train()
+            update_seconds = median_high(_update_times(setup, plan, _LOOK)) / world.size
+        updates_in_epoch = math.ceil(len(plan) / config.accumulate)
+        total = TrainingBudget.of(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
+        if (enough := total / updates_in_epoch * words) >= needed:
+            read, speed, units = enough, words / updates_in_epoch / update_seconds, wider
+    passes = read / words
+    chosen_layer = layer(units, passes)
+    note = (
+        f"auto: {units} hidden units, dropout {chosen_layer[1]['dropout']:g}, for {passes:.2g} passes over "
+        f"{words:,} target words at {speed:,.0f} words/s (about {duration(read / speed)}); to fix this choice: "
+        f"--set hidden={units} --set dropout={chosen_layer[1]['dropout']:g}"
+    )
+    return (layers[0], chosen_layer, *layers[1:]), note
 
 
 def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:

@@ -170,7 +170,10 @@ class Trainer:
         listen: Listener,
         restart: bool = False,
         world: World | None = None,
+        note: str = "",
     ) -> None:
+        """`note` is reported when the training starts."""
+        self._note = note
         self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
@@ -267,7 +270,8 @@ class Trainer:
         if self._damage:
             self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
-        for notice in [*precision_notices(self.config.precision, self.device), *guide_note]:
+        own_note = [self._note] if self._note else []
+        for notice in [*own_note, *precision_notices(self.config.precision, self.device), *guide_note]:
             self._emit(Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)

@@ -8,6 +8,7 @@ from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import Workspace, given, load_workspace, resolve, seconds
 from nmtalign.settings.presets import PRESETS, SYSTEMS, preset
+from nmtalign.settings.presets import DEFAULT_PRESET
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 TOML = """
@@ -54,9 +55,9 @@ def test_precedence_is_preset_file_flag(workspace):
     assert resolve(ModelConfig, loaded.section("train"), given({"hidden": 96})).hidden == 96  # flag over file
 
 
-def test_without_a_file_the_preset_is_small(tmp_path, monkeypatch):
+def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert load_workspace(None).preset(None) == "small"
+    assert load_workspace(None).preset(None) == DEFAULT_PRESET
 
 
 @pytest.mark.parametrize(
