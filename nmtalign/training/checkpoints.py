@@ -59,7 +59,7 @@ _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # 
 _FILES = {*select(TrainingConfig, lambda one: one.is_path)}  # the content of these files is compared
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
-_RECENT = 10.0  # seconds: updates that are longer ago hardly count as recent
+_RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
 
 

@@ -335,8 +335,8 @@ class Trainer:
         if self._displays.due(*now):
             self._report(Underway)
         validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
-        if position.seconds + 2 * position.validation_seconds > self.budget.seconds:
-            validates = False  # the last validation follows soon
+        if position.seconds + 3 * position.validation_seconds > self.budget.seconds:
+            validates = False  # it would take longer than all updates after it, and the last validation follows
         if validates:
             self._validate()
         reason = self._reason_to_end()
