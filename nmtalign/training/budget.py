@@ -72,17 +72,29 @@ class TrainingBudget:
         limit = seconds("max_time", config.max_time) if config.max_time else math.inf
         return cls(config.max_updates or math.inf, config.epochs or math.inf, limit)
 
-    def done(self, update: int, epoch: float, elapsed: float) -> float:
-        """The share of the nearest limit that is used up, 0 to 1."""
-        return min(1.0, max(update / self.updates, epoch / self.epochs, elapsed / self.seconds))
+    def done(self, update: int, epoch: float, elapsed: float, reserve: float = 0.0) -> float:
+        """The share of the nearest limit that is used up, 0 to 1.
 
-    def reached(self, update: int, epoch: float, elapsed: float) -> str | None:
-        """The limit that is reached, in words, or None."""
+        `reserve` is the part of the time limit that is kept for the last validation.
+        """
+        return min(1.0, max(update / self.updates, epoch / self.epochs, elapsed / self._without(reserve)))
+
+    def reached(self, update: int, epoch: float, elapsed: float, reserve: float = 0.0) -> str | None:
+        """The limit that is reached, in words, or None. The arguments are those of `done`."""
         if update >= self.updates:
             return f"{update} updates"
         if epoch >= self.epochs:
             return f"{self.epochs:g} epochs"
-        return f"{self.seconds:g} s" if elapsed >= self.seconds else None
+        return self.time_limit if elapsed >= self._without(reserve) else None
+
+    @property
+    def time_limit(self) -> str:
+        """The time limit as the reason for which a training ends."""
+        return f"{self.seconds:g} s"
+
+    def _without(self, reserve: float) -> float:
+        """The time limit without the reserve, and at least half of it."""
+        return max(self.seconds - reserve, self.seconds / 2)
 
     def total_updates(self, update: int, elapsed: float, updates_in_epoch: int, update_seconds: float) -> float:
         """The updates that fit into the nearest limit, after `update` updates and `elapsed` seconds.

@@ -225,6 +225,8 @@ class Trainer:
         asked, work = (lambda: self._stop_asked is not None), functools.partial(self._emit, Working, "validating")
         parts = self.model, self.corpus, self.config, setup.dtype, world, asked, work
         self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
+        if self._validator and not self.position.validation_updates:
+            self.position.validation_updates = self._validator.estimate(len(setup.chosen) / self._updates_in_epoch)
 
     @property
     def _updates_in_epoch(self) -> int:
@@ -277,6 +279,7 @@ class Trainer:
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self._displays = Every("displays", "1s", -math.inf)
+        self._began, self._highest_done = time.perf_counter(), 0.0  # of the last update
         self._emit(Working, "computing the first update")
         self.model.train()
         self._meters: dict[type[Figures], Meter] = {Progressed: Meter(), Underway: Meter()}
@@ -305,7 +308,8 @@ class Trainer:
 
     def _update(self, group: Sequence[Indices], batches: Iterator[Batch]) -> None:
         """Makes one update, unless its gradient is not finite."""
-        position, done = self.position, self._done()
+        position, self._began = self.position, time.perf_counter()
+        self._highest_done = done = self._done()
         position.update += 1
         self.world.begin(position.update)
         self._updates_done += 1
@@ -327,12 +331,16 @@ class Trainer:
         position = self.position
         if position.update % self.config.log_every == 0:
             self._report(Progressed)
-        self._synchronise()
+        spent = self._synchronise()
+        if self._updates_done > 1:  # the first update of a process is slower than the others
+            position.note_update(spent)
         self._advise()
         now = position.update, position.seconds, epoch_ended
         if self._displays.due(*now):
             self._report(Underway)
         validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
+        if position.seconds + 3 * position.validation_seconds > self.budget.seconds:
+            validates = False  # it would take longer than all updates after it, and the last validation follows
         if validates:
             self._validate()
         reason = self._reason_to_end()
@@ -354,15 +362,22 @@ class Trainer:
                 f"{self.folder}: the loss was not finite {BAD_IN_A_ROW} times in a row, {where}; {kept}"
             )
 
-    def _synchronise(self) -> None:
-        """Makes the time and the request to stop the same in all processes, so that they take the same decisions."""
-        elapsed = time.perf_counter() - self._clock
-        self.position.seconds, stop = self.world.all_reduce([elapsed, self._stop_asked is not None], "max")
+    def _synchronise(self) -> float:
+        """Makes the time and the request to stop the same in all processes, so that they take the same decisions.
+
+        Returns the time since the last update began, which is also the same.
+        """
+        now, asked = time.perf_counter(), self._stop_asked is not None
+        times = now - self._clock, now - self._began
+        self.position.seconds, spent, stop = self.world.all_reduce([*times, asked], "max")
         if stop:
             self._stop = next(reason for reason in self.world.all_gather(self._stop_asked) if reason)
+        return spent
 
     def _reason_to_end(self) -> str | None:
-        limit = self.budget.reached(self.position.update, self._epochs(), self.position.seconds)
+        at, limit = self.position, self.position.finished
+        if limit != self.budget.time_limit:  # else it is done, also if its last validation took less than its reserve
+            limit = self.budget.reached(at.update, self._epochs(), at.seconds, at.validation_seconds)
         return self._stop or limit or self._patience_spent()
 
     def _patience_spent(self) -> str | None:
@@ -381,11 +396,11 @@ class Trainer:
 
         A checkpoint comes first: a process that is killed during the validation, or asked to stop, loses no update.
         """
-        position, result = self.position, None
+        position, result, began = self.position, None, time.perf_counter()
         if not position.validation_due:
             position.validation_due = True
             self._save()
-        began, when = time.perf_counter(), self._when()
+        saved, when = time.perf_counter(), self._when()
         if self._validator:
             try:
                 result = self._validator.validate(position.update)
@@ -404,7 +419,9 @@ class Trainer:
         if event:
             self._advice.add_loss(event.loss, on_dev=True)
             self._publish(event)
-        self._pause(began)
+        self._pause(saved)
+        twice = time.perf_counter() - began + saved - began  # after the last validation comes a second checkpoint
+        position.note_validation(*self.world.all_reduce([twice], "max"))
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
@@ -468,7 +485,10 @@ class Trainer:
         return (self.position.seconds - self._began_at) / self._updates_done if self._updates_done else 0.0
 
     def _done(self) -> float:
-        return self.budget.done(self.position.update, self._epochs(), self.position.seconds)
+        """The share of the budget for updates that is used up. It never falls, else the learning rate would rise."""
+        at = self.position
+        now = self.budget.done(at.update, self._epochs(), at.seconds, at.validation_seconds)
+        return max(self._highest_done, now)
 
     def _epochs(self, further: int = 0) -> float:
         """The epochs that are completed, after `further` minibatches of the current one."""

@@ -25,6 +25,7 @@ from nmtalign.translating.translator import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
 AS_SLOW = 5  # translating a sentence takes about as long as computing the loss of this number of pairs
+_OF_UPDATE = 1 / 3  # computing a loss takes about this share of the time of an update
 T = TypeVar("T")
 
 
@@ -94,6 +95,11 @@ class Validator:
         self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
         lines = [self._dev.target_text(index) for index in range(min(len(self._dev), 100))]
         self._tokenizer = tokenizer_for(corpus.target_language, lines)  # of dev BLEU
+
+    def estimate(self, pairs: float) -> float:
+        """About how many updates with this number of pairs take as long as a validation; rather too many."""
+        translated = min(self._config.bleu_sentences, len(self._dev))
+        return _OF_UPDATE * (len(self._dev) + AS_SLOW * translated) / pairs
 
     @torch.no_grad()
     def validate(self, update: int) -> Validation:
