@@ -68,8 +68,28 @@ class PrepConfig(Settings, section="prep"):
         "30000", "Word ids per side, including </s> and <unk>.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M"
     )
     min_count: int = setting(1, "Less frequent words are unknown.", of_vocabulary=True, at_least=1)
-    size: str = common("8000", "Subword pieces per side.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M")
-    joint: bool = setting(False, "Both sides have the same subword pieces.", of_vocabulary=True, since="0.2.0")
+    subwords: bool = common(
+        False,
+        "Subword pieces that suit the text: unigram, their number by that of the pairs, joint if both sides have one "
+        "script.",
+        of_vocabulary=True,
+        since="0.3.0",
+    )
+    size: str = common(
+        "",
+        "Subword pieces per side.",
+        of_vocabulary=True,
+        form=pair_of_sizes,
+        metavar="N|N:M",
+        unset="8000; with subwords by the number of pairs",
+    )
+    joint: bool | None = setting(
+        None,
+        "Both sides have the same subword pieces.",
+        of_vocabulary=True,
+        unset="false; with subwords true if both sides have one script",
+        since="0.2.0",
+    )
     vocabulary_from: str = common(
         "", "Model or prepared corpus whose vocabularies and tokenisers to use.", path="MODEL|DATA"
     )
@@ -105,21 +125,24 @@ class PrepConfig(Settings, section="prep"):
         (
             "joint size",
             "joint pieces have one size",
-            lambda own: own.joint and len({*pair_of_sizes("size", own.size)}) > 1,
+            lambda own: own.joint and own.size and len({*pair_of_sizes("size", own.size)}) > 1,
+        ),
+        (
+            "subwords vocabulary",
+            "subwords are unigram or bpe pieces",
+            lambda own: own.subwords and own.vocabulary not in ("auto", "unigram", "bpe"),
         ),
     )
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: neither how it is computed nor where its vocabularies are from.
 
-        Settings that earlier versions did not have are left out while they have their defaults, so that the same text
-        still gives the same corpus.
+        Settings that earlier versions did not have are left out while they are not used (false, 0, "" or None), so that
+        the same text still gives the same corpus.
         """
         chosen = select(PrepConfig, lambda one: one.affects == "result" and not one.is_path)
         values = {name: getattr(self, name) for name in chosen}
-        return {
-            name: value for name, value in values.items() if not chosen[name].since or value != chosen[name].default
-        }
+        return {name: value for name, value in values.items() if value or not chosen[name].since}
 
 
 class ExportConfig(Settings, section="export"):
