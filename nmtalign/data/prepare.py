@@ -230,9 +230,8 @@ class _Preparation:
             raise self._nothing_kept(screening)
         self.notify("learning subword pieces")
         paths, names = spooled.paths, (shown(sides.source), shown(sides.target or sides.source))
-        any_size = not self.config.size
-        if self.checks.by_text:
-            self.config = self.checks.choose_pieces(len(screening.lines))
+        any_size = self.checks.by_text and not self.config.size
+        self.config = self.checks.choose_pieces(len(screening.lines))
         if self.config.joint:
             both = self.work / "train.both.raw"
             with both.open("wb") as stream:
@@ -241,7 +240,7 @@ class _Preparation:
                         shutil.copyfileobj(lines, stream)
             paths, names = (both,), (" and ".join(names),)  # type: ignore[assignment]
         with process_pool(2) if self.workers > 1 and len(paths) > 1 else contextlib.nullcontext() as pool:
-            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.size), names, (any_size, any_size)
+            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.pieces), names, (any_size, any_size)
             pieces = [SentencePieces(one) for one in (pool.map if pool else map)(_train_pieces, *arguments)]
         if any_size:
             sizes = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`

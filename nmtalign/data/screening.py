@@ -115,25 +115,18 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
     """
     code = re.split("[-_]", language.lower())[0]
     known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes)
-    counts = _count_scripts(lines)
+    counts = Counter(map(_script_of, bare("".join(lines))))
+    del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
         return known | {""}
     return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total()) | {""}
 
 
-def _count_scripts(lines: Iterable[str]) -> Counter[str]:
-    """The number of letters of each script."""
-    counts: Counter[str] = Counter()
-    for letter, count in Counter(bare("".join(lines))).items():
-        counts[_script_of(letter)] += count
-    del counts[""]
-    return counts
-
-
 def main_script(lines: Iterable[str]) -> str:
     """The script of most letters; kana belong to CJK, like the Han characters beside them."""
-    counts = _count_scripts(lines)
+    counts = Counter(map(_script_of, bare("".join(lines))))
     counts["CJK"] += counts.pop("HIRAGANA", 0) + counts.pop("KATAKANA", 0)
+    del counts[""]
     return max(counts, key=counts.__getitem__)
 
 

@@ -157,10 +157,7 @@ class BudgetAdvice:
             )
 
     def finish(self, update: int, bleu: float | None, of_words: bool = True) -> None:
-        """Reports whether the loss of a poor model has risen; `bleu` is that of the best weights on dev.
-
-        `of_words` means that the vocabularies consist of words and not of parts of words.
-        """
+        """Reports whether the loss of a poor model has risen; `bleu` is that of the best weights on dev."""
         if not self._short and (bleu is None or bleu >= _POOR):
             return
         quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "

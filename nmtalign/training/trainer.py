@@ -432,8 +432,7 @@ class Trainer:
         if position.diverged and not ended_before:
             self._emit(Noticed, self.setup.describe_divergence(position))
         elif complete and not ended_before and self._patience_spent() is None:
-            of_words = self.corpus.tokenizers.kind == MosesWords.kind
-            self._advice.finish(position.update, position.best_bleu, of_words)
+            self._advice.finish(position.update, position.best_bleu, self.corpus.tokenizers.kind == MosesWords.kind)
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu, position.diverged)
         self._publish(finished)
         return finished

@@ -94,7 +94,7 @@ MISTAKES = """
 2 train.en train.fr --vocabulary wordpiece => wordpiece
 2 train.en train.fr --vocabulary bpe => size = 8000 (the default): too large for train.en: its text gives at most 1
 2 - - => standard input (-) can be only one of the texts
-2 train.en train.fr --subwords --vocabulary word => --subwords does not go with --vocabulary word: subwords are
+2 train.en train.fr --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vocabulary
 2 train.en train.fr --subwords --vocabulary bytes => --subwords does not go with --vocabulary bytes
 2 train.en train.fr --subwords --vocabulary none => --subwords does not go with --vocabulary none
 2 train.en train.fr --subwords --vocabulary-from x => --subwords does not go with --vocabulary-from x
