@@ -2,7 +2,6 @@
 # A better model of a small corpus: two models translate the training text, and a third model learns from them (distillation).
 # Usage: distill.sh TRAIN DEV TEST SRC TGT [options of `nmtalign train`]
 #   TRAIN, DEV and TEST are file names without the language. For train.en and train.fr give `train ... en fr`.
-#   The variable SUBWORDS is the number of subwords; if your text is too small for 8,000, prep names the largest number.
 #   An interrupted script continues if you start it again with the same arguments.
 set -euo pipefail
 train=$1 dev=$2 test=$3 src=$4 tgt=$5
@@ -14,8 +13,7 @@ small=(--set hidden=192 --set embedding=128 --set maxout=128)
 # The two teachers differ only in their seeds. They train at the same time, and each has half of the processor.
 cores=$(getconf _NPROCESSORS_ONLN)
 each=("${small[@]}" --set dropout=0.2 --epochs 10 --threads $(((cores + 1) / 2)))
-nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" -o data-teachers/ \
-    --vocabulary unigram --size "${SUBWORDS:-8000}" --set joint=true
+nmtalign prep "$train.$src" "$train.$tgt" --dev "$dev.$src" "$dev.$tgt" --subwords -o data-teachers/
 nmtalign train data-teachers/ -o teacher1/ "${recipe[@]}" "${each[@]}" "$@" --seed 1 --quiet &
 trap 'kill $! && wait $! || true' EXIT # if the script ends early, the first teacher saves its state
 nmtalign train data-teachers/ -o teacher2/ "${recipe[@]}" "${each[@]}" "$@" --seed 2

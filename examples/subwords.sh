@@ -5,7 +5,7 @@ set -euo pipefail
 cd -- "$1"
 shift
 
-nmtalign prep --vocabulary bpe --size 1000 -o data-bpe/
-nmtalign train data-bpe/ -o model-bpe/ "$@"
-nmtalign translate -m model-bpe/ --n-best 3 --format json < test.en | head -n 2
-nmtalign translate -m model-bpe/ < test.en | nmtalign score - -r test.fr
+nmtalign prep --subwords -o data-subwords/
+nmtalign train data-subwords/ -o model-subwords/ "$@"
+nmtalign translate -m model-subwords/ --n-best 3 --format json < test.en | head -n 2
+nmtalign translate -m model-subwords/ < test.en | nmtalign score - -r test.fr

@@ -73,8 +73,7 @@ def test_small_corpus(shell, workspace, tmp_path):
     assert len((tmp_path / "out-small.fr").read_text().splitlines()) == 40
 
 
-def test_distill(shell, workspace, tmp_path, monkeypatch):
-    monkeypatch.setitem(shell.environment, "SUBWORDS", "100")
+def test_distill(shell, workspace, tmp_path):
     parts = [workspace / name for name in ("dev", "dev", "test")]
     output = shell("distill.sh", *parts, "en", "fr", *QUICK, cwd=tmp_path)
     rows = [line.split()[0] for line in output.splitlines() if line.startswith(("teacher", "student"))]

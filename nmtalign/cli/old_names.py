@@ -76,7 +76,7 @@ checkpoint_every=save-freq,save-interval optimizer=optim,opt clip_norm=clip,clip
 hidden=rnn-size,hidden-size,dim-rnn embedding=emb-size,embedding-size,word-vec-size,dim-emb
 length_penalty=lenpen,length-norm,normalize,alpha seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu
 threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,validpref test=testpref
-shortlist=vocab-size,dim-vocabs vocabulary=subword,bpe-codes tokenize=tok,tokenizer
+shortlist=vocab-size,dim-vocabs subwords=subword,bpe,bpe-codes,sentencepiece tokenize=tok,tokenizer
 source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l reference=ref
 model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite lowercase=lc
 symmetrize=sym,heuristic

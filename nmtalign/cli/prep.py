@@ -64,7 +64,7 @@ def prep(
 
       nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
 
-      nmtalign prep train.en train.fr --vocabulary bpe --size 8000
+      nmtalign prep train.en train.fr --subwords
 
       nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
 
@@ -85,14 +85,14 @@ def prep(
             notify=show,
             config=chosen.settings,
         )
-    for note in summary.notes:
-        (common.say if note.startswith("warning: ") else tell)(note)
     if format == "json":
         sys.stdout.write(common.json_text(summary.as_dict(), indent=2) + "\n")
     else:
         _print_summary(summary)
     for name, names in summary.texts.items():
         tell(f"the {name} text is in {folder / names[0]} and {folder / names[1]}")
+    for note in summary.notes:
+        (common.say if note.startswith("warning: ") else tell)(note)
     tell(f"the corpus is in {folder}; next: nmtalign train{_arguments(chosen, output)}")
 
 

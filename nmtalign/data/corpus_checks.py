@@ -1,15 +1,17 @@
 """Likely mistakes in the texts of a corpus, found while it is prepared: wrong direction, paragraphs, few pairs."""
 
 import dataclasses
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.corpus_writer import Summary, Vocabularies
+from nmtalign.data.corpus_writer import SplitSummary, Summary, Vocabularies
+from nmtalign.data.screening import main_script
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import PathPair
+from nmtalign.settings.definition import PathPair, pair_of_sizes, select
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
     TextFit,
@@ -30,14 +32,27 @@ _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sente
 _PARAGRAPHS = 0.2  # a larger share of such lines is reported; of real sentences measured: at most 0.06
 _SENTENCE_END = re.compile(r"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[。！？](?=.)")
 _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usual: short sentences are repeated
+# With more different words, or a larger share of unknown ones, subwords translate better. What they gained: BLEU points
+# after 10 minutes on two cores, on 29,000 captions with 11,000 words per side.
+_MANY_TYPES, _MANY_UNKNOWN, _GAIN = 8_000, 0.005, 7
 _FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translations of other text"}
+
+
+def subword_size(pairs: int) -> int:
+    """The pieces of each vocabulary with `--subwords`, by the number of training pairs.
+
+    It grows with the square root of the number, from 1,000 to the 8,000 that were measured to be the best for 29,000
+    pairs. Large corpora get 16,000.
+    """
+    return 16_000 if pairs >= 500_000 else min(max(1_000 * round(8 * math.sqrt(pairs / 29_000)), 1_000), 8_000)
 
 
 class CorpusChecks:
     """Checks the texts of a corpus while they are read; `notes` are lines for the user.
 
     A note on a likely mistake begins with "warning: ". With `force`, certain mistakes are notes, too. In `config` the
-    vocabulary `auto` is replaced: unigram if a language has no spaces between words, else word.
+    vocabulary `auto` is replaced: unigram with `subwords` or if a language has no spaces between words, else word. If
+    `by_text`, the text decides the pieces (`choose_pieces`).
     """
 
     def __init__(
@@ -52,10 +67,14 @@ class CorpusChecks:
         self._held_out: dict[str, Counter[int]] = {name: Counter() for name in texts if name != "train"}
         self._seen: set[int] = set()
         unspaced = next(filter(has_no_spaces, languages), None)
-        self._words_chosen = config.vocabulary == "auto" and unspaced is None
+        self.by_text = config.subwords or (config.vocabulary == "auto" and unspaced is not None)
+        settings = select(PrepConfig, lambda one: one.of_vocabulary).values()
+        self._words_by_default = not self.by_text and all(getattr(config, one.name) == one.default for one in settings)
         if config.vocabulary == "auto":
-            self.config = dataclasses.replace(config, vocabulary="word" if unspaced is None else "unigram")
-        if config.vocabulary == "auto" and unspaced is not None:
+            self.config = dataclasses.replace(config, vocabulary="unigram" if self.by_text else "word")
+        if config.vocabulary == "auto" and not self.by_text:
+            self.notes.append("the vocabulary is words, because both languages have spaces between words")
+        elif self.by_text and not config.subwords:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))
         if texts["train"][1] == files[0]:
@@ -92,15 +111,23 @@ class CorpusChecks:
                 self._seen.add(key)
             yield pair
 
+    def choose_pieces(self, pairs: int) -> PrepConfig:
+        """The settings, with what `subwords` chooses for the text that was read and this number of training pairs."""
+        if not self.config.subwords:
+            return self.config
+        size, joint = self.config.size or str(subword_size(pairs)), self.config.joint
+        if joint is None:
+            scripts = set(map(main_script, zip(*self._samples["train"], strict=True)))
+            joint = len(scripts) == len({*pair_of_sizes("size", size)}) == 1
+        return dataclasses.replace(self.config, subwords=False, size=size, joint=joint)
+
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
-        if self._words_chosen:
-            name = next(name for name in ("dev", "test", "train") if name in summary.splits)
-            rates = [side.unknown_rate for side in (summary.splits[name].source, summary.splits[name].target)]
+        if self.config.subwords:
+            chosen, joint = summary.settings, str("joint" in summary.settings).lower()
             self.notes.append(
-                "the vocabulary is words, because both languages have spaces between words; "
-                f"{rates[0]:.2%} of the source words and {rates[1]:.2%} of the target words of {name} are unknown "
-                "(--vocabulary bpe has no unknown words)"
+                f"for these {summary.splits['train'].kept:,} training pairs, --subwords is --vocabulary "
+                f"{chosen['vocabulary']} --size {chosen['size']} --set joint={joint}"
             )
         found = []
         for name, files in self._texts.items():
@@ -136,6 +163,20 @@ class CorpusChecks:
                 "no dev set: training cannot keep its best weights or stop when they get worse; give --dev SRC TGT, or "
                 "set sentences aside with --dev-lines 1000"
             )
+        if self._words_by_default:
+            self._advise_subwords(summary.splits)
+
+    def _advise_subwords(self, splits: Mapping[str, SplitSummary]) -> None:
+        """Notes what `--subwords` would gain, if dev has unknown words or the training text has many words."""
+        train, dev = splits["train"], splits.get("dev", splits["train"])
+        types = max(train.source.types, train.target.types)
+        unknown = (dev.source.unknown_words + dev.target.unknown_words) / max(dev.source.words + dev.target.words, 1)
+        fact = f"one side of the training text has {types:,} different words"
+        if unknown > _MANY_UNKNOWN:
+            fact = f"{unknown:.1%} of the words of {'dev' if 'dev' in splits else 'train'} are unknown"
+        if unknown > _MANY_UNKNOWN or types > _MANY_TYPES:
+            gain = f"on 29,000 image captions it gained {_GAIN} BLEU after 10 minutes of training"
+            self.notes.append(f"{fact}; prep --subwords would help: {gain}")
 
     def _check_direction(self, name: str, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         if name == "train" and not self.config.vocabulary_from:

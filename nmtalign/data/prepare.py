@@ -92,8 +92,9 @@ def prepare(
     names = text_names(folder, written, languages, [path for pair in texts.values() for path in pair])
     checks = CorpusChecks(texts, config, languages, force)
     if not force:
-        settings = json.dumps(checks.config.identity(), sort_keys=True)
-        known = {"source_language": languages[0], "target_language": languages[1], "settings": settings}
+        known = {"source_language": languages[0], "target_language": languages[1]}
+        if not checks.by_text:
+            known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
         check_replaced(folder, known, {*texts, *aside})
     with disk_errors(folder), work_folder(folder, force) as work:
         parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
@@ -229,6 +230,8 @@ class _Preparation:
             raise self._nothing_kept(screening)
         self.notify("learning subword pieces")
         paths, names = spooled.paths, (shown(sides.source), shown(sides.target or sides.source))
+        any_size = self.checks.by_text and not self.config.size
+        self.config = self.checks.choose_pieces(len(screening.lines))
         if self.config.joint:
             both = self.work / "train.both.raw"
             with both.open("wb") as stream:
@@ -237,8 +240,11 @@ class _Preparation:
                         shutil.copyfileobj(lines, stream)
             paths, names = (both,), (" and ".join(names),)  # type: ignore[assignment]
         with process_pool(2) if self.workers > 1 and len(paths) > 1 else contextlib.nullcontext() as pool:
-            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.size), names
+            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.pieces), names, (any_size, any_size)
             pieces = [SentencePieces(one) for one in (pool.map if pool else map)(_train_pieces, *arguments)]
+        if any_size:
+            sizes = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`
+            self.config = dataclasses.replace(self.config, size=":".join(sizes))
         self.notify("reading train")
         return Tokenizers(pieces[0], pieces[-1], *self.languages), blocks_of(spooled)
 
@@ -263,12 +269,12 @@ class _Preparation:
         return source, target
 
 
-def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
+def _train_pieces(path: Path, kind: str, size: int, name: str, any_size: bool = False) -> bytes:
     """Returns a sentencepiece model that is learned from the raw lines of `path`.
 
     `kind` is "bpe" or "unigram". The model has `size` - 1 ids, because `</s>` is an id of nmtalign. Of a text larger
-    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. Raises
-    UsageError that names the text and the sizes that are possible if the text cannot give this one.
+    than SAMPLE_BYTES every n-th line is read. The same text gives the same model. If the text cannot give this size,
+    `any_size` takes the nearest one that is possible; else raises UsageError that names the text and that size.
     """
     import sentencepiece
 
@@ -302,10 +308,12 @@ def _train_pieces(path: Path, kind: str, size: int, name: str) -> bytes:
         )
     except RuntimeError as error:
         if most := re.search(r"value <= (\d+)", str(error)):
-            rule = f"too large for {name}: its text gives at most {int(most[1]) + 1}"
+            possible, rule = int(most[1]) + 1, f"too large for {name}: its text gives at most "
         elif least := re.search(r"required_chars\D*\d+ vs (\d+)", str(error)):
-            rule = f"too small for {name}: its characters alone need {int(least[1]) + 1}"
+            possible, rule = int(least[1]) + 1, f"too small for {name}: its characters alone need "
         else:
-            rule = f"sentencepiece cannot learn {size} pieces from {name}: {error}"
-        raise SettingError(rule, size=size) from None
+            raise SettingError(f"sentencepiece cannot learn {size} pieces from {name}: {error}", size=size) from None
+        if any_size:
+            return _train_pieces(path, kind, possible, name, any_size=possible < size)
+        raise SettingError(f"{rule}{possible}", size=size) from None
     return model.getvalue()

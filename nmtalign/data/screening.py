@@ -115,14 +115,19 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
     """
     code = re.split("[-_]", language.lower())[0]
     known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes)
-    counts: Counter[str] = Counter()
-    for line in lines:
-        for letter, count in Counter(bare(line)).items():
-            counts[_script_of(letter)] += count
+    counts = Counter(map(_script_of, bare("".join(lines))))
     del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
         return known | {""}
     return frozenset(script for script, count in counts.items() if count >= FOREIGN * counts.total()) | {""}
+
+
+def main_script(lines: Iterable[str]) -> str:
+    """The script of most letters; kana belong to CJK, like the Han characters beside them."""
+    counts = Counter(map(_script_of, bare("".join(lines))))
+    counts["CJK"] += counts.pop("HIRAGANA", 0) + counts.pop("KATAKANA", 0)
+    del counts[""]
+    return max(counts, key=counts.__getitem__)
 
 
 def _foreign(letters: str, scripts: frozenset[str]) -> float:

@@ -32,6 +32,8 @@ Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
 _OF_TRAIN = "that of [train]"
+_PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
+_PIECES_UNSET = _PIECES + _BY_TEXT
 
 
 def line_numbers(name: str, text: str) -> tuple[int, ...]:
@@ -68,8 +70,13 @@ class PrepConfig(Settings, section="prep"):
         "30000", "Word ids per side, including </s> and <unk>.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M"
     )
     min_count: int = setting(1, "Less frequent words are unknown.", of_vocabulary=True, at_least=1)
-    size: str = common("8000", "Subword pieces per side.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M")
-    joint: bool = setting(False, "Both sides have the same subword pieces.", of_vocabulary=True, since="0.2.0")
+    subwords: bool = common(False, "Subword pieces that suit the text and its size.", of_vocabulary=True, since="0.3.0")
+    size: str = common(
+        "", "Subword pieces per side.", of_vocabulary=True, form=pair_of_sizes, metavar="N|N:M", unset=_PIECES_UNSET
+    )
+    joint: bool | None = setting(
+        None, "Both sides have the same pieces.", of_vocabulary=True, unset=f"false{_BY_TEXT}", since="0.2.0"
+    )
     vocabulary_from: str = common(
         "", "Model or prepared corpus whose vocabularies and tokenisers to use.", path="MODEL|DATA"
     )
@@ -96,6 +103,7 @@ class PrepConfig(Settings, section="prep"):
     drop_duplicates: bool = setting(False, "Drop repeated training pairs.")
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
+    needs = (("subwords", (True,), {"vocabulary": ("auto", "unigram", "bpe")}),)
     rules = (
         (
             "joint vocabulary",
@@ -105,21 +113,24 @@ class PrepConfig(Settings, section="prep"):
         (
             "joint size",
             "joint pieces have one size",
-            lambda own: own.joint and len({*pair_of_sizes("size", own.size)}) > 1,
+            lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
         ),
     )
+
+    @property
+    def pieces(self) -> str:
+        """The number of subword pieces per side, unless the text decides."""
+        return self.size or _PIECES
 
     def identity(self) -> dict[str, object]:
         """The settings that determine the corpus: neither how it is computed nor where its vocabularies are from.
 
-        Settings that earlier versions did not have are left out while they have their defaults, so that the same text
-        still gives the same corpus.
+        Settings that earlier versions did not have are left out while they are not used (false, 0, "" or None), so that
+        the same text still gives the same corpus.
         """
         chosen = select(PrepConfig, lambda one: one.affects == "result" and not one.is_path)
-        values = {name: getattr(self, name) for name in chosen}
-        return {
-            name: value for name, value in values.items() if not chosen[name].since or value != chosen[name].default
-        }
+        values = {name: getattr(self, name) for name in chosen} | {"size": self.pieces}
+        return {name: value for name, value in values.items() if value or not chosen[name].since}
 
 
 class ExportConfig(Settings, section="export"):

@@ -168,7 +168,7 @@ class BudgetAdvice:
                 f"needs about {needed:.2g} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
             )
 
-    def finish(self, update: int, bleu: float | None) -> None:
+    def finish(self, update: int, bleu: float | None, of_words: bool = True) -> None:
         """Reports whether the loss of a poor model has risen; `bleu` is that of the best weights on dev."""
         if not self._short and (bleu is None or bleu >= _POOR):
             return
@@ -177,7 +177,7 @@ class BudgetAdvice:
         if on_dev and on_dev[-1] > _RISEN * min(on_dev):
             self._notice(
                 f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
-                "pairs would help, or subwords (nmtalign prep --vocabulary bpe)"
+                f"pairs would help{', or nmtalign prep --subwords' if of_words else ''}"
             )
         elif not on_train or on_train[-1] <= _RISEN * min(on_train):
             larger = self._larger(max(self._needed, 2 * update))

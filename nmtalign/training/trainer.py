@@ -22,6 +22,7 @@ from nmtalign.files import CONFIG, folder_lock, sha256_of
 from nmtalign.model_directory import BEST, LAST, recorded_weights
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.text.tokenizer import MosesWords
 from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
 from nmtalign.training.checkpoints import Checkpoint, Position
@@ -452,7 +453,7 @@ class Trainer:
         if position.diverged and not ended_before:
             self._emit(Noticed, self.setup.describe_divergence(position))
         elif complete and not ended_before and self._patience_spent() is None:
-            self._advice.finish(position.update, position.best_bleu)
+            self._advice.finish(position.update, position.best_bleu, self.corpus.tokenizers.kind == MosesWords.kind)
         finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu, position.diverged)
         self._publish(finished)
         return finished

@@ -37,7 +37,7 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert rows["train", "source"][2:5] == ["en", "210", "36"]
     assert rows["test", "target"][2] == "fr"
     chosen, few, end = done.stderr.splitlines()
-    assert "the vocabulary is words, because both languages have spaces between words; 20.00% of the source" in chosen
+    assert "the vocabulary is words, because both languages have spaces between words" in chosen
     assert few == "nmtalign: 30 training pairs are few for a translation model: it can only repeat them"
     assert end == "nmtalign: the corpus is in my data; next: nmtalign train my data"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
@@ -94,6 +94,11 @@ MISTAKES = """
 2 train.en train.fr --vocabulary wordpiece => wordpiece
 2 train.en train.fr --vocabulary bpe => size = 8000 (the default): too large for train.en: its text gives at most 1
 2 - - => standard input (-) can be only one of the texts
+2 train.en train.fr --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vocabulary
+2 train.en train.fr --subwords --vocabulary bytes => --subwords does not go with --vocabulary bytes
+2 train.en train.fr --subwords --vocabulary none => --subwords does not go with --vocabulary none
+2 train.en train.fr --subwords --vocabulary-from x => --subwords does not go with --vocabulary-from x
+2 train.en train.fr --subwords --size 9000 => --size 9000: too large for train.en and train.fr: its text gives at most
 3 train.en short.fr => short.fr: has no line 4, but train.en has 30 lines
 3 train.en bad.fr => bad.fr: line 2: not UTF-8 (byte 0xe9 at column 3); convert the file to UTF-8
 3 c.en-fr.tsv => c.en-fr.tsv: line 3: 1 column, but line 1 has 2

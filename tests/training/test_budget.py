@@ -82,6 +82,15 @@ def test_a_smaller_corpus_needs_more_passes_and_no_model_fewer_than_1000_updates
     assert passes == pytest.approx([10.55, 2.53, 0.358], rel=0.01)
 
 
+def test_subwords_are_advised_only_to_a_model_of_words():
+    for of_words in (True, False):
+        advice, notices = advise(epochs=20.0)
+        for loss in (3.0, 3.5):
+            advice.add_loss(loss, on_dev=True)
+        advice.finish(8000, 3.0, of_words)
+        assert ("--subwords" in notices[0]) == of_words
+
+
 def advise(words=400_000, updates_in_epoch=400, preset="small", **settings):
     notices = []
     return BudgetAdvice(TrainingConfig(**settings), preset, words, updates_in_epoch, notices.append), notices

@@ -1,0 +1,160 @@
+"""`prep --subwords`: the pieces that it chooses for a text, and the advice to use it."""
+
+import random
+from pathlib import Path
+from typing import Any
+
+import pytest
+from helpers.parallel_texts import Pairs, files_of, write_pairs
+
+from nmtalign.api import prepare
+from nmtalign.data.corpus import Corpus
+from nmtalign.data.corpus_checks import subword_size
+from nmtalign.errors import UsageError
+
+LETTERS = {
+    "en": "abcdefgh", "fr": "abcdefghé", "ru": "абвгдежз", "el": "αβγδεζηθ", "zh": "我喜欢读书和看电影",
+    "ja": "私は本をよむのがすきなテレビー",
+}  # fmt: skip
+
+
+def line_in(language: str, chance: random.Random) -> str:
+    """A line of random words of a language, with a name in Latin letters, as texts of all languages have them."""
+    words = ["".join(chance.choices(LETTERS[language], k=chance.randint(1, 5))) for _ in range(6)]
+    return " ".join([*words, "Anna 1999."])
+
+
+def pairs_in(source: str, target: str, count: int = 100) -> Pairs:
+    chance = random.Random(1)
+    return [(line_in(source, chance), line_in(target, chance)) for _ in range(count)]
+
+
+def settings_of(folder: Path, pairs: Pairs, languages: tuple[str, str] = ("en", "fr"), **settings: Any) -> Any:
+    """Prepares a corpus, and returns the settings that it records."""
+    texts = write_pairs(folder, "train", pairs)
+    prepare(*texts, folder / "data", languages=languages, force=True, workers=1, **settings)
+    return Corpus.open(folder / "data").settings
+
+
+def test_more_pairs_get_more_pieces() -> None:
+    sizes = [subword_size(pairs) for pairs in (1, 100, 2_000, 10_000, 29_000, 400_000, 1_000_000, 10**9)]
+    assert sizes == sorted(sizes)
+    assert (subword_size(29_000), subword_size(1_000_000)) == (8_000, 16_000)
+    assert sizes[0] >= 1_000
+    assert sizes[-1] <= 16_000
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "joint"),
+    [
+        *(("en", other, other == "fr") for other in LETTERS if other != "en"),
+        ("ja", "en", False),
+        ("ja", "zh", True),
+        ("ru", "el", False),
+    ],
+)
+def test_both_sides_have_the_same_pieces_if_they_have_the_same_script(
+    tmp_path: Path, source: str, target: str, joint: bool
+) -> None:
+    """The letters decide, and not the languages: transliterated text is Latin."""
+    for languages in ((source, target), ("xx", "yy")):
+        settings = settings_of(tmp_path, pairs_in(source, target), languages, subwords=True)
+        assert settings["vocabulary"] == "unigram"
+        assert settings.get("joint", False) == joint
+        corpus = Corpus.open(tmp_path / "data")
+        assert (corpus.source_vocabulary == corpus.target_vocabulary) == joint
+
+
+@pytest.mark.parametrize("count", [1, 20])
+@pytest.mark.parametrize("target", ["fr", "zh"])
+def test_a_short_text_gets_the_largest_possible_vocabulary(tmp_path: Path, count: int, target: str) -> None:
+    """The recorded settings give the same corpus, and one piece more is too many."""
+    pairs = pairs_in("en", target, count)
+    recorded = settings_of(tmp_path, pairs, subwords=True)
+    corpus, files = Corpus.open(tmp_path / "data"), files_of(tmp_path / "data")
+    sizes = [int(size) for size in recorded["size"].split(":")]
+    assert (sizes[0], sizes[-1]) == (len(corpus.source_vocabulary), len(corpus.target_vocabulary))
+    assert settings_of(tmp_path, pairs, **recorded) == recorded
+    again = files_of(tmp_path / "data")
+    assert {name: again[name] for name in again if name != "summary.json"} == {
+        name: files[name] for name in files if name != "summary.json"
+    }
+    for side, size in enumerate(sizes):
+        larger = [str(one + (place == side)) for place, one in enumerate(sizes)]
+        with pytest.raises(UsageError, match=rf"its text gives at most {size}$"):
+            settings_of(tmp_path, pairs, **{**recorded, "size": ":".join(larger)})
+
+
+def test_a_language_without_spaces_needs_no_size_for_a_short_text(tmp_path: Path) -> None:
+    pairs = pairs_in("zh", "en", 20)
+    settings = settings_of(tmp_path, pairs, ("zh", "en"))
+    assert settings["vocabulary"] == "unigram"
+    assert "joint" not in settings
+    assert settings["size"] == settings_of(tmp_path, pairs, ("zh", "en"), subwords=True)["size"]
+
+
+@pytest.mark.parametrize(
+    ("given", "recorded"),
+    [
+        ({"vocabulary": "bpe"}, {"vocabulary": "bpe", "joint": True}),
+        ({"vocabulary": "auto"}, {"vocabulary": "unigram", "joint": True}),
+        ({"size": "90"}, {"size": "90", "joint": True}),
+        ({"size": "90:80"}, {"size": "90:80", "joint": False}),
+        ({"joint": False}, {"joint": False}),
+        ({"joint": True, "target": "ru"}, {"joint": True}),
+        ({"subwords": False}, {"vocabulary": "word", "size": "8000", "joint": False}),
+    ],
+    ids=str,
+)
+def test_explicit_settings_are_kept(tmp_path: Path, given: dict[str, Any], recorded: dict[str, Any]) -> None:
+    given = {"subwords": True, **given}
+    settings = settings_of(tmp_path, pairs_in("en", given.pop("target", "fr")), **given)
+    assert {name: settings.get(name, False) for name in recorded} == recorded
+
+
+def test_a_corpus_without_subwords_records_what_it_always_did(tmp_path: Path) -> None:
+    pairs = pairs_in("en", "fr")
+    always = {"shortlist": "30000", "min_count": 1, "size": "8000", "max_length": 50, "drop_duplicates": False}
+    assert settings_of(tmp_path, pairs) == {"vocabulary": "word", **always}
+    assert settings_of(tmp_path, pairs, vocabulary="bytes", joint=True)["joint"] is True
+    assert settings_of(tmp_path, pairs, joint=False) == {"vocabulary": "word", **always}
+    pieces = settings_of(tmp_path, pairs, subwords=True)
+    assert pieces == {"vocabulary": "unigram", **always, "size": pieces["size"], "joint": True}
+
+
+def test_the_same_command_replaces_its_corpus_and_no_other(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", pairs_in("en", "fr"))
+    for _ in range(2):
+        prepare(*texts, tmp_path / "data", languages=("en", "fr"), subwords=True)
+    for settings in ({"subwords": True, "size": "70"}, {}):
+        with pytest.raises(UsageError, match="a corpus of other text or settings"):
+            prepare(*texts, tmp_path / "data", languages=("en", "fr"), **settings)  # type: ignore[arg-type]
+
+
+def notes(folder: Path, pairs: Pairs, dev: Pairs | None, **settings: Any) -> list[str]:
+    train = write_pairs(folder, "train", pairs)
+    held_out = None if dev is None else write_pairs(folder, "dev", dev)
+    options: dict[str, Any] = {"languages": ("en", "fr"), "dev": held_out, "force": True, "workers": 1}
+    return prepare(*train, folder / "data", **options, **settings).notes
+
+
+PAIRS = [("one two three", "un deux trois")] * 400
+KNOWN = [("two one", "deux un")] * 300
+UNKNOWN = [*KNOWN, *([("four five", "un deux")] * 4)]  # 8 of 1,216 words
+
+
+def test_prep_advises_subwords_only_where_words_are_many_or_unknown(tmp_path: Path) -> None:
+    many = [(" ".join(f"w{number}x{word}" for word in range(40)), "un deux") for number in range(210)]
+    assert "0.7% of the words of dev are unknown" in notes(tmp_path, PAIRS, UNKNOWN)[-1]
+    assert "8,400 different words" in notes(tmp_path, many, None)[-1]
+    for pairs, dev, settings in (
+        (PAIRS, KNOWN, {}),
+        (PAIRS, None, {}),
+        (many[:200], None, {}),
+        (PAIRS, UNKNOWN, {"subwords": True}),
+        (PAIRS, UNKNOWN, {"vocabulary": "word"}),
+        (PAIRS, UNKNOWN, {"vocabulary": "none"}),
+        (PAIRS, UNKNOWN, {"shortlist": "5"}),
+        (PAIRS, UNKNOWN, {"min_count": 2}),
+    ):
+        assert not any("BLEU" in note for note in notes(tmp_path, pairs, dev, **settings)), settings
