@@ -101,7 +101,7 @@ def align(
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check([source, target, gold], output, resume, pharaoh, shard)
     common.check_inputs(source, target, gold)
-    common.choose_wait_policy()
+    common.sleep_beside_others()
     with common.Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
         loading.enter_context(common.status_line("loading the model", quiet))
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 from nmtalign.api import describe
-from nmtalign.cli.common import choose_wait_policy, escaped, json_text, own_argument, own_option
+from nmtalign.cli.common import escaped, json_text, own_argument, own_option, sleep_beside_others
 from nmtalign.errors import FormatError, ResourceError
 
 
@@ -33,7 +33,7 @@ def info(
 
       nmtalign info
     """
-    choose_wait_policy()
+    sleep_beside_others()
     facts = describe(path)
     if format == "json":
         sys.stdout.write(json_text(facts, indent=2) + "\n")

@@ -60,7 +60,7 @@ def link(
 
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
-    common.choose_wait_policy()
+    common.sleep_beside_others()
     common.bound_caches()
     tell, came = common.notifier(quiet), list[int]()
     before = "already complete: " if (output / LINKS).exists() else ""

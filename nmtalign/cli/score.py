@@ -98,7 +98,7 @@ def score(
         fixed = "score", {"n_best": 1, "sample": False}
         translation = resolve(TranslateConfig, workspace.section("translate"), fixed)
         common.check_inputs(Path(translation.lexicon), Path(translation.glossary))
-        common.choose_wait_policy()
+        common.sleep_beside_others()
         common.bound_caches()
     words = model if hypotheses else None
     if chosen.settings.known_words and hypotheses and not model:

@@ -43,7 +43,7 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
         sys.stdout.flush()
         common.notifier(quiet)(f"serving {directions}; Ctrl-C ends it")
 
-    common.choose_wait_policy()
+    common.sleep_beside_others()
     common.bound_caches()
     with common.Signals(), chosen.naming():
         serve_models(

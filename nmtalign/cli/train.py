@@ -87,7 +87,7 @@ def train(
 
       nmtalign train --preset tiny --dry-run
     """
-    common.choose_wait_policy()
+    common.sleep_beside_others()
     data, folder = data or chosen.workspace.data, output or chosen.workspace.model
     several = os.environ.get("WORLD_SIZE", "1") != "1"  # torchrun has started other processes, too
     if dry_run and several:

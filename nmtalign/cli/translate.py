@@ -87,7 +87,7 @@ def translate(
         raise UsageError(f"{given[0]} scores given translations; leave out {clash[0]}")
     if rescore and not n_best_list:
         raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
-    common.choose_wait_policy()
+    common.sleep_beside_others()
     common.bound_caches()
     if not quiet and STDIN in paths and sys.stdin.isatty():
         common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")

@@ -100,7 +100,7 @@ PRESETS: Mapping[str, Mapping[str, Any]] = {
     },
     **{name: {**_SMALL, **settings} for name, settings in SYSTEMS.items() if not name.startswith("rnn")},
     "transformer-tiny": {**_SMALL, **SYSTEMS["transformer"], "embedding": 128, "hidden": 256, "dropout": 0.3},
-    "auto": {**_SMALL, "order": "update-look-generate"},  # and what `automatic` chooses
+    "auto": _SMALL,  # and what `automatic` chooses
 }
 DEFAULT_PRESET = AUTO = "auto"
 
@@ -174,7 +174,7 @@ def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -
         "shared_embeddings": not {"embedding", "maxout", "output_rank", "readout", "architecture"} & given.keys(),
         "dropout": next(dropout for most, dropout in _AUTO_DROPOUT if passes < most),
         "label_smoothing": 0.0,
-        "learning_rate": 4e-3,
+        "learning_rate": round(8e-3 * min(1.0, 256 / units), 4),
         "warmup": 100,
         "batch_size": batch_size,
         "epochs": epochs,

@@ -32,9 +32,9 @@ def main(argv: Sequence[str]) -> int:
         given = vars(_parser().parse_args(list(argv)))
         command = given.pop("command")
         if command != "gpu":
-            from nmtalign.cli.common import choose_wait_policy
+            from nmtalign.cli.common import sleep_beside_others
 
-            choose_wait_policy()  # before torch is imported, as `nmtalign train` and `translate` do
+            sleep_beside_others()  # before torch is imported, as `nmtalign train` and `translate` do
         code: int = importlib.import_module(f"bench.{command}").run(given)
         return code
     except NmtalignError as error:

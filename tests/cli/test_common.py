@@ -1,6 +1,7 @@
 """Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
 import io
+import itertools
 import os
 import subprocess
 import sys
@@ -10,35 +11,90 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, busy_cores, choose_wait_policy, counted, lines_of, name_files
+from nmtalign.cli.common import advancing, counted, lines_of, name_files
 from nmtalign.errors import UsageError
+from nmtalign.processor import usable_cores
 
 
 @pytest.fixture
-def fresh(monkeypatch):
-    for name in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT"):
-        monkeypatch.setenv(name, "restored at the end")
-        monkeypatch.delenv(name)
-    monkeypatch.delitem(sys.modules, "torch", raising=False)
-    return monkeypatch
+def others(monkeypatch):
+    """Runs the watch on others; a call with the busy cores of each look returns the guests that were there after it."""
+
+    def watch(looks):
+        clocks = iter(
+            itertools.accumulate(
+                [(0.0, 0.0), *((1.0, busy) for busy in looks)], lambda a, b: (a[0] + b[0], a[1] + b[1])
+            )
+        )
+        present, seen = [], []
+
+        def tick():
+            time.sleep(0.05)  # a guest arrives or leaves
+            seen.append(len(present))
+            return next(clocks)
+
+        def guest(busy, leave):
+            present.append(busy)
+            leave.wait()
+            present.clear()
+
+        monkeypatch.setattr(common, "_clocks", tick)
+        monkeypatch.setattr(common, "_be_guest", guest)
+        monkeypatch.setitem(sys.modules, "torch", None)
+        with pytest.raises(StopIteration):
+            common._watch_others(0.0)
+        return seen[2:]
+
+    return watch
 
 
-@pytest.mark.parametrize(("busy", "policy"), [(0.0, None), (1.0, "PASSIVE")])
-def test_a_busy_machine_makes_threads_sleep(fresh, busy, policy):
-    choose_wait_policy(lambda: busy)
-    assert os.environ.get("OMP_WAIT_POLICY") == policy
+def test_threads_join_while_others_compute_and_leave_afterwards(others):
+    assert others([0.0, 1.0, 1.0, 0.1, 0.0, 2.0, 0.0]) == [0, 1, 1, 0, 0, 1, 0]
 
 
-def test_what_other_processes_use_is_counted(fresh):
-    fresh.setattr(common, "_BEGAN", common._clocks())
-    own = time.process_time()
-    while time.process_time() < own + 0.3:
-        pass
-    idle = busy_cores()
-    fresh.setattr(common, "_BEGAN", common._clocks())
-    subprocess.run([sys.executable, "-Sc", "import time\nwhile time.process_time() < 0.3: pass"], check=True)
-    assert -0.2 < idle < os.cpu_count()
-    assert 0.3 < busy_cores() <= os.cpu_count() + 0.2
+GUEST = """
+import sys, threading, time
+import psutil, torch
+from nmtalign.cli import common
+torch.set_num_threads(2)
+torch.zeros(1 << 20).add_(1)
+count, leave = psutil.Process().num_threads, threading.Event()
+before = count()
+guest = threading.Thread(target=common._be_guest, args=(float(sys.argv[1]), leave))
+guest.start()
+time.sleep(0.5)
+joined = count() - before
+leave.set()
+guest.join()
+time.sleep(0.2)
+print(joined, count() - before)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="other systems have another OpenMP")
+@pytest.mark.parametrize("busy", [0.0, 1000.0])
+def test_a_guest_has_threads_of_its_own_if_cores_are_short(busy):
+    call = [sys.executable, "-c", GUEST, str(busy)]
+    environment = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
+    joined, left = subprocess.run(call, capture_output=True, text=True, check=True, env=environment).stdout.split()
+    assert left == "0"
+    assert (int(joined) >= 2) == (busy > usable_cores())
+
+
+def test_what_other_processes_use_is_counted():
+    def busy(work):
+        (began, before), _, (now, used) = common._clocks(), work(), common._clocks()
+        return used - before, now - began
+
+    def compute():
+        own = time.process_time()
+        while time.process_time() < own + 0.3:
+            pass
+
+    used, passed = busy(compute)
+    assert -0.1 < used <= os.cpu_count() * (passed + 0.1)
+    child = [sys.executable, "-Sc", "import time\nwhile time.process_time() < 0.3: pass"]
+    assert busy(lambda: subprocess.run(child, check=True))[0] > 0.2
 
 
 def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd):

@@ -7,8 +7,7 @@ import pytest
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
 from nmtalign.settings.definition import Workspace, given, load_workspace, resolve, seconds
-from nmtalign.settings.presets import PRESETS, SYSTEMS, preset
-from nmtalign.settings.presets import DEFAULT_PRESET
+from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
 TOML = """

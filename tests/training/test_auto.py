@@ -1,0 +1,107 @@
+"""The preset `auto`: what it chooses by corpus, budget and speed, and that a resumed run keeps the choice."""
+
+import re
+from itertools import pairwise
+
+import pytest
+import torch
+
+import nmtalign
+from nmtalign.model_directory import read_settings
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import AUTO_SIZES, PRESETS, automatic, preset
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training import dry_run
+from nmtalign.training.budget import count_words
+from nmtalign.training.distributed import World
+
+UNITS = [units for _, units, _ in AUTO_SIZES]
+
+
+@pytest.fixture
+def choose(reversal, tmp_path, monkeypatch):
+    """The settings and the line for a budget, on a machine with this many target words per second at 192 units."""
+
+    def chosen(speed, **given):
+        def times(setup, plan, seconds):
+            words = count_words(reversal) / len(plan)
+            return [words / speed * setup.model_config.hidden / UNITS[0]]
+
+        monkeypatch.setattr(dry_run, "_update_times", times)
+        layers = ("preset auto", preset("auto")), ("command line", given)
+        layers, note = dry_run.choose_settings(layers, reversal, tmp_path / "model", World(torch.device("cpu")))
+        return resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers), note
+
+    return chosen
+
+
+def test_a_faster_machine_or_a_longer_budget_gets_a_larger_model(choose):
+    speeds = [choose(speed, max_time="10m", epochs=1e6)[0].hidden for speed in (100, 40_000, 400_000, 10**7)]
+    times = [choose(10_000, max_time=time, epochs=1e6)[0].hidden for time in ("1m", "1h", "10h", "1000h")]
+    for found in (speeds, times):
+        assert found == sorted(found)
+        assert (found[0], found[-1]) == (UNITS[0], UNITS[-1])
+
+
+def test_more_passes_need_more_dropout(choose, reversal):
+    words = count_words(reversal)
+    dropouts = [choose(1.0, max_time=f"{passes * words}s")[0].dropout for passes in (1, 3, 7, 12, 20, 40)]
+    assert dropouts == sorted(dropouts)
+    assert dropouts[0] < dropouts[-1]
+
+
+def test_the_line_names_the_settings_that_fix_the_choice(choose):
+    model, config, note = choose(5_000, max_time="10m")
+    fixed = dict(re.findall(r"--set (\w+)=(\S+)", note))
+    assert fixed == {"hidden": str(model.hidden), "dropout": f"{model.dropout:g}"}
+    again = choose(10**9, max_time="10m", hidden=int(fixed["hidden"]), dropout=float(fixed["dropout"]))
+    assert again[0] == model
+    assert again[1].learning_rate == config.learning_rate
+
+
+def test_what_the_user_gives_is_never_changed(choose):
+    model, config, _ = choose(5_000, hidden=40, embedding=24, maxout=20, learning_rate=0.5, epochs=3.0)
+    assert (model.hidden, model.embedding, model.maxout, model.shared_embeddings) == (40, 24, 20, False)
+    assert (config.learning_rate, config.epochs, config.max_time) == (0.5, 3.0, "")
+
+
+@pytest.mark.parametrize("given", [{"readout": "direct"}, {"output_rank": 30}, {"embedding": 77}, {"layers": 2}])
+def test_settings_of_the_architecture_go_with_it(choose, given):
+    model, _, _ = choose(5_000, **given)
+    assert all(getattr(model, name) == value for name, value in given.items())
+
+
+def test_every_size_of_corpus_has_a_budget_and_settings_that_are_valid():
+    for words in (1, 10**4, 10**5, 5 * 10**5, 5 * 10**6, 3 * 10**7, 10**9):
+        for units in UNITS:
+            layer = automatic(words, units, 3.0, {})
+            config = resolve(TrainingConfig, ("", PRESETS["auto"]), ("", layer))
+            assert resolve(ModelConfig, ("", PRESETS["auto"]), ("", layer)).hidden == units
+            assert config.max_time
+            assert config.epochs == 200 or config.epochs * words / config.batch_size >= 1999
+    assert all(first < second for first, second in pairwise(size[0] for size in AUTO_SIZES))
+
+
+def test_a_resumed_run_keeps_the_choice_and_a_new_one_chooses_anew(reversal, tmp_path, monkeypatch):
+    seconds = [1e-4]
+    monkeypatch.setattr(dry_run, "_update_times", lambda *_: seconds)
+    monkeypatch.setattr("nmtalign.settings.presets.AUTO_SIZES", sizes := ((0, 12, 8), (4_000, 16, 8)))
+    monkeypatch.setattr(dry_run, "AUTO_SIZES", sizes)
+
+    def hidden(**settings):
+        events = []
+        nmtalign.train(reversal.folder, tmp_path / "model", listen=events.append, **settings)
+        chose = any("to fix this choice" in getattr(event, "text", "") for event in events)
+        return read_settings(tmp_path / "model")["model"]["hidden"], chose
+
+    assert hidden(max_updates=2) == (12, True)
+    seconds[0] = 1e-9
+    assert hidden(max_updates=4, max_time="10h") == (12, False)
+    assert hidden(epochs=0.05, force=True) == (12, True)
+    assert hidden(max_updates=2, hidden=16, force=True) == (16, True)
+
+
+def test_a_training_from_another_model_has_its_architecture(reversal, tmp_path):
+    layers = ("preset auto", preset("auto")), ("command line", {"init_from": "other"})
+    world = World(torch.device("cpu"))
+    assert dry_run.choose_settings(layers, reversal, tmp_path, world) == (layers, "")
