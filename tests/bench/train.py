@@ -1,6 +1,9 @@
 """`bench train` compares training with the naive loop and the floor, on the same batches in the same run."""
 
 import statistics
+import subprocess
+import sys
+import time
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,6 +23,7 @@ from nmtalign.core.numerics import use_threads
 from nmtalign.processor import keep_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
+NOTICED = 3.0  # seconds after which nmtalign has noticed that another process began or ended
 WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", "threads", "set")
 
 
@@ -34,6 +38,8 @@ def run(given: dict[str, Any]) -> int:
     say(f"{in_words(results['machine'])}; {workload.origin}")
     results |= compare(workload, variants, given["repeats"])
     options = {name: _plain(given[name]) for name in WORKLOAD_OPTIONS}
+    if given["threads"] > 1:
+        results["threads"] = beside_another(workload, variants[0], given["threads"], given["repeats"])
     for variant in variants if not given["no_memory"] else ():
         say(f"peak memory of {variant.name}")
         results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
@@ -80,6 +86,28 @@ def compare(workload: Workload, variants: list[Variant], repeats: int) -> dict[s
     return {"variants": found, "floor": floor_results, "ratios": _ratios(found)}
 
 
+def beside_another(workload: Workload, variant: Variant, threads: int, repeats: int) -> dict[str, dict[int, float]]:
+    """Target words per second of one and of several threads, alone and beside one busy process."""
+    task = partial(loss_and_gradients, variant, make_model(workload), workload)
+    speeds: dict[str, dict[int, float]] = {"alone": {}, "beside one busy process": {}}
+    for load, found in speeds.items():
+        busy = subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) if load != "alone" else None
+        try:
+            for count in (threads, 1):
+                use_threads(count)
+                end = time.perf_counter() + NOTICED
+                while time.perf_counter() < end:
+                    task()
+                seconds = take_turns({f"{count} threads, {load}": task}, repeats)
+                found[count] = workload.target_words / statistics.median(*seconds.values())
+        finally:
+            if busy:
+                busy.kill()
+                busy.wait()
+    use_threads(threads)
+    return speeds
+
+
 def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
     return {
         "seconds": seconds,
@@ -115,6 +143,8 @@ def _plain(value: Any) -> Any:
 def tables(results: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results, ratios first."""
     made = [_main_table(results), _floor_table(results["floor"])]
+    if "threads" in results:
+        made.append(_threads_table(results["threads"]))
     if "peers" in results:
         from bench.peers import peers_table
 
@@ -149,6 +179,14 @@ def _main_table(results: dict[str, Any]) -> Table:
         f"{in_words(machine)}\nwords/s: target words with `</s>`, medians; spread: half the distance of the quartiles, "
         "above 10% no ratio is printed; peak: of a separate process (VmHWM), after loss and gradients, then updates"
     )
+    return table
+
+
+def _threads_table(speeds: dict[str, dict[int, float]]) -> Table:
+    counts = next(iter(speeds.values()))
+    table = Table("Beside another process: target words/s", ["", *(f"{count} threads" for count in counts)])
+    for load, found in speeds.items():
+        table.rows.append([load, *(figure(found[count]) for count in counts)])
     return table
 
 

@@ -65,7 +65,7 @@ def test_what_the_user_gives_is_never_changed(choose):
     assert (config.learning_rate, config.epochs, config.max_time) == (0.5, 3.0, "")
 
 
-@pytest.mark.parametrize("given", [{"readout": "direct"}, {"output_rank": 30}, {"embedding": 77}, {"layers": 2}])
+@pytest.mark.parametrize("given", [{"readout": "direct"}, {"output_rank": 30}, {"embedding": 77}])
 def test_settings_of_the_architecture_go_with_it(choose, given):
     model, _, _ = choose(5_000, **given)
     assert all(getattr(model, name) == value for name, value in given.items())
