@@ -314,13 +314,13 @@ def _watch_others(pause: float = 1.0) -> None:
 
 def _be_guest(busy: float, leave: threading.Event) -> None:
     """Gives this thread PyTorch threads of its own until `leave` is set, if these many busy cores leave too few."""
+    import torch  # waits while the main thread imports it
+
     from nmtalign.processor import usable_cores
 
-    torch = sys.modules["torch"]
-    with contextlib.suppress(AttributeError):  # while torch is being imported
-        if busy + torch.get_num_threads() > usable_cores() + _BUSY:
-            torch.zeros(1 << 17).add_(1)  # large enough for several threads
-            leave.wait()
+    if busy + torch.get_num_threads() > usable_cores() + _BUSY:
+        torch.zeros(1 << 17).add_(1)  # large enough for several threads
+        leave.wait()
 
 
 def bound_caches() -> None:
