@@ -124,11 +124,10 @@ _MOST_EPOCHS = 200.0
 
 # What `auto` chooses from (nmtalign/docs/results.md has the measurements). A size is better than the smaller ones if
 # the budget is enough to read this number of target words: (words, hidden units, embedding = maxout = attention).
-AUTO_SIZES = ((0, 192, 128), (12_000_000, 256, 192), (50_000_000, 384, 256), (150_000_000, 512, 320))
+AUTO_SIZES = ((0, 192, 128), (3_000_000, 256, 192), (20_000_000, 384, 256), (100_000_000, 512, 320))
 # The more often the corpus is read, the more dropout: (fewer passes than this, dropout).
 _AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (10.0, 0.15), (15.0, 0.2), (25.0, 0.3), (math.inf, 0.35))
 _AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
-_AUTO_VALIDATIONS = 20
 
 
 def preset(name: str) -> Mapping[str, Any]:
@@ -167,7 +166,8 @@ def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -
     """
     width = min(AUTO_SIZES, key=lambda size: abs(size[1] - units))[2]
     batch_size = max(_SMALLEST_BATCH, min(800, round(words * _AUTO_PASSES / _SMALL_CORPUS["tiny"][0])))
-    epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(2000 * batch_size / max(1, words))))
+    updates = max(1, words) / batch_size  # in an epoch
+    epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(2000 / updates)))
     settings = {
         "hidden": units,
         **dict.fromkeys(("embedding", "maxout", "attention_hidden"), width),
@@ -178,7 +178,7 @@ def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -
         "warmup": 100,
         "batch_size": batch_size,
         "epochs": epochs,
-        "validate_every": str(max(100, round(min(passes, epochs) * words / batch_size / _AUTO_VALIDATIONS))),
+        "validate_every": str(max(100, round(updates * min(passes, epochs) / 20), min(1500, round(2 * updates)))),
     }
     return settings if {"epochs", "max_updates", "max_time"} & given.keys() else {**settings, "max_time": _AUTO_TIME}
 
