@@ -59,7 +59,6 @@ _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # 
 _FILES = {*select(TrainingConfig, lambda one: one.is_path)}  # the content of these files is compared
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
-_RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
 _OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
 
 
@@ -84,25 +83,8 @@ class Position:
     rise: float = 0.0  # the share of the highest learning rate that the warm-up has reached
     excess: float | None = None  # nats per word of the last report above the loss of guessing among all words
     lowest_excess: float | None = None
-    recent_updates: float = 0.0  # the older an update is, the less it counts
-    recent_seconds: float = 0.0  # of these updates, without the validations and checkpoints between them
-    validation_updates: float = 0.0  # the last validation takes as long as this number of updates
-
-    def note_update(self, seconds: float) -> None:
-        """Notes the time of an update."""
-        kept = _RECENT / (_RECENT + seconds)
-        self.recent_updates = kept * (self.recent_updates + 1)
-        self.recent_seconds = kept * (self.recent_seconds + seconds)
-
-    def note_validation(self, seconds: float) -> None:
-        """Notes the time of a validation with its checkpoints, as a number of updates: a load slows both."""
-        if self.recent_seconds:
-            self.validation_updates = seconds * self.recent_updates / self.recent_seconds
-
-    @property
-    def validation_seconds(self) -> float:
-        """The time of the last validation, if it begins now; 0 = unknown."""
-        return self.validation_updates * self.recent_seconds / self.recent_updates if self.recent_updates else 0.0
+    update_seconds: float = 0.0  # of a recent update; 0 = unknown
+    validation_updates: float = 0.0  # the last validation takes as long as this number of updates: a load slows both
 
     def note_excess(self, excess: float) -> None:
         """Notes the loss of a report."""

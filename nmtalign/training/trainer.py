@@ -44,6 +44,7 @@ from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
+_RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
 
 
 class TrainingSetup:
@@ -334,13 +335,14 @@ class Trainer:
             self._report(Progressed)
         spent = self._synchronise()
         if self._updates_done > 1:  # the first update of a process is slower than the others
-            position.note_update(spent)
+            weight = spent / (spent + _RECENT) if position.update_seconds else 1.0
+            position.update_seconds += weight * (spent - position.update_seconds)
         self._advise()
         now = position.update, position.seconds, epoch_ended
         if self._displays.due(*now):
             self._report(Underway)
         validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
-        if position.seconds + 3 * position.validation_seconds > self.budget.seconds:
+        if position.seconds + 3 * self._reserve > self.budget.seconds:
             validates = False  # it would take longer than all updates after it, and the last validation follows
         if validates:
             self._validate()
@@ -378,7 +380,7 @@ class Trainer:
     def _reason_to_end(self) -> str | None:
         at, limit = self.position, self.position.finished
         if limit != self.budget.time_limit:  # else it is done, also if its last validation took less than its reserve
-            limit = self.budget.reached(at.update, self._epochs(), at.seconds, at.validation_seconds)
+            limit = self.budget.reached(at.update, self._epochs(), at.seconds, self._reserve)
         return self._stop or limit or self._patience_spent()
 
     def _patience_spent(self) -> str | None:
@@ -422,7 +424,8 @@ class Trainer:
             self._publish(event)
         self._pause(saved)
         twice = time.perf_counter() - began + saved - began  # after the last validation comes a second checkpoint
-        position.note_validation(*self.world.all_reduce([twice], "max"))
+        if position.update_seconds:
+            position.validation_updates = self.world.all_reduce([twice], "max")[0] / position.update_seconds
 
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
@@ -481,6 +484,11 @@ class Trainer:
         for meter in self._meters.values():
             meter.paused += time.perf_counter() - began
 
+    @property
+    def _reserve(self) -> float:
+        """The time of the last validation with its checkpoints, if it begins now; 0 = unknown."""
+        return self.position.validation_updates * self.position.update_seconds
+
     def _pace(self) -> float:
         """The seconds per update of this run, with the validations and checkpoints between the updates; 0 = unknown."""
         return (self.position.seconds - self._began_at) / self._updates_done if self._updates_done else 0.0
@@ -488,7 +496,7 @@ class Trainer:
     def _done(self) -> float:
         """The share of the budget for updates that is used up. It never falls, else the learning rate would rise."""
         at = self.position
-        now = self.budget.done(at.update, self._epochs(), at.seconds, at.validation_seconds)
+        now = self.budget.done(at.update, self._epochs(), at.seconds, self._reserve)
         return max(self._highest_done, now)
 
     def _epochs(self, further: int = 0) -> float:

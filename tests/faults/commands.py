@@ -30,7 +30,7 @@ _EVENTS = {"open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.truncat
 _SIZES = (0, 1, 100, 511, 512, 4095, 4096, 4097)  # bytes of files and disks, beside random ones
 _KILLED = {-signal.SIGKILL, -signal.SIGALRM, 0}
 # Parts of the names of values that differ between equal runs; reports, which note the excess, come at times.
-_TIMES = ("seconds", "per_second", "date", "excess", "recent", "validation_updates")
+_TIMES = ("seconds", "per_second", "date", "excess", "update_seconds", "validation_updates")
 
 Prepare = Callable[[], object]  # runs in the process of a command before it
 

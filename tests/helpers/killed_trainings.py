@@ -126,8 +126,8 @@ def digest(path):
 def left(folder):
     """All that must be the same."""
     names = ("last.safetensors", "best.safetensors", "training_state.safetensors")
+    timed = {"seconds", "update_seconds", "validation_updates"}
     position = vars(find_checkpoint(folder).position)
-    timed = {"seconds", "recent_updates", "recent_seconds", "validation_updates"}
     timeless = {name: value for name, value in position.items() if name not in timed}
     log = [json.loads(line) for line in (folder / "train.jsonl").read_text().splitlines()]
     dev = [(event["update"], event["loss"], event["best"]) for event in log if event["event"] == "validated"]
