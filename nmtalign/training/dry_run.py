@@ -70,12 +70,14 @@ def choose_settings(
         return "preset auto: chosen", automatic(words, units, passes, given)
 
     if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
-        chosen = {**layer(settings["model"]["hidden"], 0.0)[1]}
-        kept = {**select(ModelConfig, lambda one: True), **select(TrainingConfig, lambda one: one.affects == "result")}
-        recorded = {**settings["model"], **settings["training"]}
-        values = {name: recorded[name] for name in chosen if name in kept and name in recorded}
-        return (layers[0], ("preset auto: kept", {**chosen, **values}), *layers[1:]), ""
-    sizes = [size for size in AUTO_SIZES if "hidden" not in given] or [(0, given["hidden"], 0)]
+        recorded, budget = (
+            settings["model"] | settings["training"],
+            select(TrainingConfig, lambda one: one.affects == "budget"),
+        )
+        origin, chosen = layer(recorded.get("hidden", 0), 0.0)
+        kept = {name: value for name, value in recorded.items() if name in chosen and name not in budget}
+        return (layers[0], (origin, {**chosen, **kept}), *layers[1:]), ""
+    sizes = [(0, given["hidden"], 0)] if "hidden" in given else AUTO_SIZES
     read, speed, units = 0.0, 0.0, sizes[0][1]
     for needed, wider, _ in sizes:
         if read < needed:
@@ -92,14 +94,14 @@ def choose_settings(
         total = TrainingBudget.of(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
         if (enough := total / updates_in_epoch * words) >= needed:
             read, speed, units = enough, words / updates_in_epoch / update_seconds, wider
-    passes = read / words
-    chosen_layer = layer(units, passes)
+    layers = layers[0], layer(units, read / words), *layers[1:]
+    dropout = resolve(ModelConfig, *layers).dropout
     note = (
-        f"auto: {units} hidden units, dropout {chosen_layer[1]['dropout']:g}, for {passes:.2g} passes over "
-        f"{words:,} target words at {speed:,.0f} words/s (about {duration(read / speed)}); to fix this choice: "
-        f"--set hidden={units} --set dropout={chosen_layer[1]['dropout']:g}"
+        f"auto: {units} hidden units and dropout {dropout:g}, because at {speed:,.0f} target words/s the budget is "
+        f"enough for {read / words:.2g} passes over {words:,} (about {duration(read / speed)}); to fix this choice: "
+        f"--set hidden={units} --set dropout={dropout:g}"
     )
-    return (layers[0], chosen_layer, *layers[1:]), note
+    return layers, note
 
 
 def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
