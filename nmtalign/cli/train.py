@@ -63,6 +63,7 @@ def train(
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 
+    The default preset chooses sizes, dropout, batches and budget by the corpus, --max-time and the measured speed.
     Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. With --init-from the
     settings of the model are those of MODEL. Every event is recorded in train.jsonl in the model directory.
 
@@ -75,7 +76,7 @@ def train(
 
       nmtalign train
 
-      nmtalign train data/ -o model/ --preset small --max-time 15m
+      nmtalign train data/ -o model/ --max-time 15m
 
       nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
 
@@ -85,7 +86,7 @@ def train(
 
       nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
 
-      nmtalign train --preset tiny --dry-run
+      nmtalign train --dry-run
     """
     common.sleep_beside_others()
     data, folder = data or chosen.workspace.data, output or chosen.workspace.model

@@ -187,7 +187,7 @@ def budget_of(name: str) -> str:
     """The budget of a preset in words, such as "20 epochs, on a small corpus 5,000 updates"."""
     values = preset(name)
     if name == AUTO:
-        return f"{_AUTO_PASSES:g} epochs, on a small corpus 2,000 updates, at most {_AUTO_TIME}"
+        return f"{_AUTO_PASSES:g} epochs, at most {_AUTO_TIME}; --dry-run shows what else it chooses"
     if "max_updates" in values:
         return f"{values['max_updates']:,} updates"
     return f"{values['epochs']:g} epochs, on a small corpus {_small_corpus(name)[0]:,} updates"

@@ -74,7 +74,7 @@ def choose_settings(
             settings["model"] | settings["training"],
             select(TrainingConfig, lambda one: one.affects == "budget"),
         )
-        origin, chosen = layer(recorded.get("hidden", 0), 0.0)
+        origin, chosen = layer(recorded.get("hidden", 256), 0.0)
         kept = {name: value for name, value in recorded.items() if name in chosen and name not in budget}
         return (layers[0], (origin, {**chosen, **kept}), *layers[1:]), ""
     sizes = [(0, given["hidden"], 0)] if "hidden" in given else AUTO_SIZES
