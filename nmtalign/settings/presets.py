@@ -126,7 +126,7 @@ _MOST_EPOCHS = 200.0
 # the budget is enough to read this number of target words: (words, hidden units, embedding = maxout = attention).
 AUTO_SIZES = ((0, 192, 128), (3_000_000, 256, 192), (30_000_000, 384, 256), (100_000_000, 512, 320))
 # The more often the corpus is read, the more dropout: (fewer passes than this, dropout).
-_AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (10.0, 0.15), (15.0, 0.2), (25.0, 0.3), (math.inf, 0.35))
+_AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (8.0, 0.2), (15.0, 0.3), (math.inf, 0.35))
 _AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
 
 
