@@ -288,7 +288,7 @@ def sleep_beside_others() -> None:
     On an idle machine with two cores, spinning trained 1.2 to 1.7 times as fast as sleeping; beside one busy process it
     trained at a twelfth of the speed. Environment variables of the user have precedence.
     """
-    if not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+    if hasattr(os, "sched_getaffinity") and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
         threading.Thread(target=_watch_others, name="load", daemon=True).start()
 
 
@@ -316,9 +316,7 @@ def _be_guest(busy: float, leave: threading.Event) -> None:
     """Gives this thread PyTorch threads of its own until `leave` is set, if these many busy cores leave too few."""
     import torch  # waits while the main thread imports it
 
-    from nmtalign.processor import usable_cores
-
-    if busy + torch.get_num_threads() > usable_cores() + _BUSY:
+    if busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY:
         torch.zeros(1 << 17).add_(1)  # large enough for several threads
         leave.wait()
 
