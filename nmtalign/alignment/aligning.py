@@ -249,17 +249,8 @@ def align(
             for parts in read
         )
     records = (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
-    return _made_with_threads(records, config.threads)
-
-
-def _made_with_threads(items: Iterator[AlignmentRecord], threads: int) -> Iterator[AlignmentRecord]:
-    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
-    while True:
-        with using_threads(threads):
-            item = next(items, None)
-        if item is None:
-            return
-        yield item
+    # The caller, which works on a record before it takes the next one, does not see the number of threads.
+    return iter(using_threads(config.threads)(lambda: next(records, None)), None)
 
 
 def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
