@@ -32,7 +32,7 @@ from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_re
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
-from nmtalign.text.lines import STDIN, read_lines, shown
+from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
@@ -268,14 +268,7 @@ def _text(given: TextOrPath, name: str) -> Text:
 
 def check_aligned(texts: Sequence[Text]) -> None:
     """Raises InputError naming the first missing line if a text has another line count than the first text."""
-    first = texts[0]
-    for text in texts[1:]:
-        if len(text.lines) != len(first.lines):
-            short, long = sorted((first, text), key=lambda item: len(item.lines))
-            raise InputError(
-                f"{short.name}: has no line {len(short.lines) + 1}: it has {_counted(len(short.lines), 'line')}, "
-                f"but {long.name} has {_counted(len(long.lines), 'line')}; give files with one line per sentence"
-            )
+    check_counts((text.name, len(text.lines)) for text in texts)
 
 
 def read_segment_scores(
@@ -292,7 +285,7 @@ def read_segment_scores(
         raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
     if len(given) != len(systems):
         raise UsageError(
-            f"--segment-scores {metric}: {_counted(len(given), 'file')} for {_counted(len(systems), 'system')}; give "
+            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(len(systems), 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
     return [_numbers(one, aligned) if isinstance(one, Path) else _checked(metric, one, aligned) for one in given]
@@ -312,12 +305,8 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
 
 def _checked(metric: str, scores: Sequence[float], aligned: Text) -> Sequence[float]:
     if len(scores) != len(aligned.lines) or not np.isfinite(scores).all():
-        raise InputError(f"{metric}: give one finite number for each of {_counted(len(aligned.lines), 'line')}")
+        raise InputError(f"{metric}: give one finite number for each of {counted(len(aligned.lines), 'line')}")
     return scores
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def find_language(request: ScoreRequest) -> str:

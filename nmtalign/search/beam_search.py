@@ -289,8 +289,6 @@ class Ensemble:
     """Several models as one scorer: the mean of their probabilities, or of their log-probabilities, renormalised."""
 
     def __init__(self, scorers: Sequence[Scorer], average: Average = "probability") -> None:
-        if not scorers:
-            raise UsageError("an ensemble needs at least one model")
         self._scorers, self._average = scorers, average
 
     def start(

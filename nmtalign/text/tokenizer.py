@@ -491,7 +491,6 @@ _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
 _SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it"))  # Moses attaches the apostrophe to one part
 _LONGEST_QUOTATION = 100  # tokens
 
-
 _JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
 _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
 _CLOSING = (LEFT, CONTRACTION, CLOSE_QUOTE, *",.;:!?%)]}”…™®", "...", ")a)", "0′", "n°", *_BEHIND_WORDS)
@@ -1015,6 +1014,11 @@ class Vocabulary:
 def is_word(token: str) -> bool:
     """Whether a token has a letter. Numbers, marks and the bare "▁" before an unknown word are in all languages."""
     return any(map(str.isalpha, token))
+
+
+def is_word_or_number(token: str) -> bool:
+    """Whether a token has a letter or a digit."""
+    return any(map(str.isalnum, token))
 
 
 def pair_ids(
