@@ -50,12 +50,6 @@ Advance = Callable[[float], None]  # called with the number of lines done since 
 Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]  # (what is done, number of lines)
 
 
-@contextlib.contextmanager
-def untracked(doing: str, total: float) -> Iterator[None]:
-    """Shows no progress."""
-    yield None
-
-
 @dataclass(frozen=True)
 class Text:
     """The lines of a text and the name that errors give it."""
@@ -157,7 +151,10 @@ class ScoreResult:
 
 
 def run_scoring(
-    request: ScoreRequest, *, notify: Notify = lambda message: None, progress: Track = untracked
+    request: ScoreRequest,
+    *,
+    notify: Notify = lambda message: None,
+    progress: Track = lambda doing, total: contextlib.nullcontext(),
 ) -> ScoreResult:
     """Computes the requested scores. All possible checks are made before models translate."""
     settings, several = request.settings, len(request.systems) > 1
@@ -210,7 +207,7 @@ def run_scoring(
     if settings.by_length:
         sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
         cut = by_length(sides[settings.length_of], buckets, settings.length_of)
-    with progress("drawing samples", size) if resampling else untracked("", 0) as advance:
+    with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
             tables,
@@ -231,13 +228,13 @@ def run_scoring(
 
 
 def translation_of(
-    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track = untracked
+    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track
 ) -> Text:
     """The best translation of each line by a model.
 
     Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
     """
-    from nmtalign.text.languages import InputCheck, TextFit
+    from nmtalign.text.languages import InputCheck
     from nmtalign.translating.translator import Translator, load_models
 
     settings = dataclasses.replace(
@@ -250,7 +247,7 @@ def translation_of(
             lines.append(translation.text)
             if advance is not None:
                 advance(1)
-    InputCheck(TextFit.load(folder, tokenized=settings.tokenized), source.name, notify).add_all(source.lines)
+    InputCheck(translator.loaded.text_fit(0, settings.tokenized), source.name, notify).add_all(source.lines)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 

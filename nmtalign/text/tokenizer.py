@@ -158,6 +158,10 @@ class WholeWords:
         """The tokens."""
         return list(tokens)
 
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """The words with one space between them."""
+        return " ".join(tokens)
+
 
 class SpacedWords(WholeWords):
     """Words between blanks, for text that is already tokenised."""
@@ -167,10 +171,6 @@ class SpacedWords(WholeWords):
     def tokenize(self, line: str) -> list[str]:
         """The words between blanks (ASCII only)."""
         return [word for word in _BLANKS.split(line) if word]
-
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        """The words with one space between them."""
-        return " ".join(tokens)
 
 
 class Subwords(Tokenizer, ABC):
