@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -156,9 +156,8 @@ class Aligner:
         batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs], copies=copies)
         batch = batch.to(self._loaded.device)
         forced = force(self._loaded.model, batch, self._config.reading)
-        if forced.weights is None:
-            raise TypeError("a model with attention returned no weights")
-        log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
+        log_probs = forced.log_probs.float().cpu().numpy()
+        weights = cast(Tensor, forced.weights).float().cpu().numpy()  # it has attention
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
         records = []
         for pair, own, probabilities, total in zip(pairs, weights, log_probs, totals, strict=True):

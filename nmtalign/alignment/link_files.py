@@ -182,9 +182,8 @@ class GoldFile:
                 f"{kind} {pairs + 1} belongs to no pair"
             )
         gold = list(map(self.file.pair, range(pairs)))
-        counting.check_alike(
-            "the alignment", self.file.name, zip(self.found, (pair.possible for pair in gold), strict=True)
-        )
+        links = zip(self.found, (pair.possible for pair in gold), strict=True)
+        counting.check_alike("the alignment", self.file.name, links)
         return sum(map(count_links, self.found, gold), LinkCounts())
 
 
@@ -302,9 +301,8 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
     """Raises InputError if gold links count the words between spaces, and the alignments tokens, or the reverse."""
     best = (pair for pair in file.links() if pair.rank == 0 and pair.sentence_id < len(gold.pairs))
-    counting.check_alike(
-        gold.name, str(file.path), ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
-    )
+    links = ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
+    counting.check_alike(gold.name, str(file.path), links)
 
 
 class ComparableLinks(NamedTuple):

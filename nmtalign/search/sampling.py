@@ -97,10 +97,8 @@ class _Sampling(BeamSearch):
 
     def _draw(self, session: Session, rows: Integers, places: Integers) -> tuple[Integers, Floats]:
         """The column that is drawn for each open sample (S,) in these rows, and its log-probability."""
-        generators = (
-            self._generators[sentence][number] for sentence in self.sentences for number in self._open[sentence]
-        )
-        chances = np.array([generator.random() for generator in generators])
+        opened = ((sentence, number) for sentence in self.sentences for number in self._open[sentence])
+        chances = np.array([self._generators[sentence][number].random() for sentence, number in opened])
         found = []
         for part in session.parts():
             own = np.nonzero((rows >= part.start) & (rows < part.stop))[0]
@@ -124,12 +122,8 @@ class _Sampling(BeamSearch):
 
     def results(self) -> list[list[Hypothesis]]:
         """The samples of each sentence in the order of their numbers."""
-        return self.hypotheses(
-            [
-                [endings[place] for place in np.argsort(numbers)]
-                for endings, numbers in zip(self.endings, self._ended, strict=True)
-            ]
-        )
+        pairs = zip(self.endings, self._ended, strict=True)
+        return self.hypotheses([[own[place] for place in np.argsort(numbers)] for own, numbers in pairs])
 
 
 def draw(log_probs: Tensor, chances: Tensor, draws: Draws) -> Tensor:
