@@ -25,7 +25,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar
+from typing import Self, TypeVar, cast
 
 import numpy as np
 import torch
@@ -156,9 +156,8 @@ class Aligner:
         batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs], copies=copies)
         batch = batch.to(self._loaded.device)
         forced = force(self._loaded.model, batch, self._config.reading)
-        if forced.weights is None:
-            raise TypeError("a model with attention returned no weights")
-        log_probs, weights = forced.log_probs.float().cpu().numpy(), forced.weights.float().cpu().numpy()
+        log_probs = forced.log_probs.float().cpu().numpy()
+        weights = cast(Tensor, forced.weights).float().cpu().numpy()  # it has attention
         totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
         records = []
         for pair, own, probabilities, total in zip(pairs, weights, log_probs, totals, strict=True):
@@ -249,17 +248,8 @@ def align(
             for parts in read
         )
     records = (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
-    return _made_with_threads(records, config.threads)
-
-
-def _made_with_threads(items: Iterator[AlignmentRecord], threads: int) -> Iterator[AlignmentRecord]:
-    """Yields items, each made with a number of threads (`using_threads`), which the caller does not see."""
-    while True:
-        with using_threads(threads):
-            item = next(items, None)
-        if item is None:
-            return
-        yield item
+    # The caller, which works on a record before it takes the next one, does not see the number of threads.
+    return iter(using_threads(config.threads)(lambda: next(records, None)), None)
 
 
 def without_auto(config: AlignConfig, models: Models) -> AlignConfig:

@@ -388,8 +388,6 @@ class AlignmentWriter:
         resume: bool = False,
         at_most: int | None = None,
     ) -> None:
-        if dtype not in WEIGHT_TYPES:
-            raise ValueError(f"weights are stored as {' or '.join(WEIGHT_TYPES)}, not as {dtype!r}")
         self.kept: Path | None = None
         self.attributes = {**DEFAULTS, **attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}

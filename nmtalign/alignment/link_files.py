@@ -27,7 +27,7 @@ from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair, option
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import suffix_language
-from nmtalign.text.lines import STDIN, read_lines, shown
+from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
@@ -151,7 +151,7 @@ class LinkFile:
                     i, j = link[::-1] if self.reverse else link
                     raise InputError(
                         f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
-                        f"points outside the pair, whose {side} has {_plural(length, 'word')}; are the texts tokenised "
+                        f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
                         f"(else {'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')})?"
                     )
@@ -182,9 +182,8 @@ class GoldFile:
                 f"{kind} {pairs + 1} belongs to no pair"
             )
         gold = list(map(self.file.pair, range(pairs)))
-        counting.check_alike(
-            "the alignment", self.file.name, zip(self.found, (pair.possible for pair in gold), strict=True)
-        )
+        links = zip(self.found, (pair.possible for pair in gold), strict=True)
+        counting.check_alike("the alignment", self.file.name, links)
         return sum(map(count_links, self.found, gold), LinkCounts())
 
 
@@ -302,9 +301,8 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
     """Raises InputError if gold links count the words between spaces, and the alignments tokens, or the reverse."""
     best = (pair for pair in file.links() if pair.rank == 0 and pair.sentence_id < len(gold.pairs))
-    counting.check_alike(
-        gold.name, str(file.path), ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
-    )
+    links = ((gold.pairs[pair.sentence_id].possible, pair.links) for pair in best)
+    counting.check_alike(gold.name, str(file.path), links)
 
 
 class ComparableLinks(NamedTuple):
@@ -398,23 +396,12 @@ def _common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
     open_ended = [file for file in files if file.open_ended]
     if not counts:
         return max((len(file.pairs) for file in open_ended), default=0)
-    (first, expected), *others = counts.items()
-    for name, count in others:
-        if count != expected:
-            (short, fewer), (long, more) = sorted(((first, expected), (name, count)), key=lambda item: item[1])
-            raise InputError(
-                f"{short}: has no line {fewer + 1}: it has {_plural(fewer, 'line')}, but {long} has "
-                f"{_plural(more, 'line')}; give files with one line per sentence"
-            )
+    check_counts(counts.items())
+    first, expected = next(iter(counts.items()))
     for file in open_ended:
         if (count := len(file.pairs)) > expected:
             raise InputError(
-                f"{file.name}: a link of sentence {count}, but {first} has {_plural(expected, 'line')}; give files of "
+                f"{file.name}: a link of sentence {count}, but {first} has {counted(expected, 'line')}; give files of "
                 "the same sentences"
             )
     return expected
-
-
-def _plural(number: int, unit: str) -> str:
-    """Returns a number and its unit, such as "1 line" or "2 lines"."""
-    return f"{number} {unit}{'' if number == 1 else 's'}"

@@ -134,20 +134,13 @@ def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
 def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
     """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
-    `weights` (pieces+1, pieces+1); an index gives the word of each piece, from 0, rising. The row and the column of
-    `</s>` stay, and rows that sum to 1 still do. A word without pieces gets zeros.
+    `weights` (pieces+1, pieces+1); an index gives the word of each piece, from 0, without gaps. The row and the column
+    of `</s>` stay, and rows that sum to 1 still do.
     """
-    columns, rows = _with_end(source_word_index), _with_end(target_word_index)
-    if all(np.array_equal(index, np.arange(len(index))) for index in (columns, rows)):  # each piece is a word
+    indices = _with_end(source_word_index), _with_end(target_word_index)
+    if all(np.array_equal(index, np.arange(len(index))) for index in indices):  # each piece is a word
         return np.asarray(weights, dtype=np.float32)
-    starts = [np.flatnonzero(np.diff(index, prepend=-1)) for index in (columns, rows)]
-    found = merge_starts(weights, *starts)
-    shape = rows[-1] + 1, columns[-1] + 1
-    if found.shape == shape:
-        return found
-    merged = np.zeros(shape, dtype=np.float32)
-    merged[np.ix_(rows[starts[1]], columns[starts[0]])] = found
-    return merged
+    return merge_starts(weights, *(np.flatnonzero(np.diff(index, prepend=-1)) for index in indices))
 
 
 def merge_starts(

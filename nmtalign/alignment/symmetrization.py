@@ -29,6 +29,7 @@ import contextlib
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain, islice
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -51,6 +52,7 @@ THRESHOLDS = {"product": 0.15, "agreement": 0.6}
 _NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))  # (source, target)
 _NULL = 0.01  # the weight of both directions' NULL beside the product of two words
 _TINY = 1e-12
+_by_target = itemgetter(1, 0)  # the order of links
 
 Links = Collection[Link]
 
@@ -66,10 +68,6 @@ def symmetrize(forward: Links, backward: Links, method: Symmetrization = "grow-d
     if method in ("intersection", "union"):
         return sorted(ahead & back if method == "intersection" else ahead | back, key=_by_target)
     return sorted(_grow(ahead, back, method), key=_by_target)
-
-
-def _by_target(link: Link) -> tuple[int, int]:
-    return link[1], link[0]
 
 
 def _grow(forward: frozenset[Link], backward: frozenset[Link], method: Symmetrization) -> set[Link]:

@@ -70,10 +70,6 @@ class Pieces(WholeWords):
         """Returns the pieces of all words."""
         return [piece for word in self._split(line) for piece in self.of(word)]
 
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        """Returns the pieces with one space between them."""
-        return " ".join(tokens)
-
     def read(self, line: str) -> tuple[list[str], NDArray[np.int64] | None, list[str]]:
         """Returns the words between spaces, the first piece of each (None: each has one piece), and the pieces."""
         words = self._split(line)

@@ -94,8 +94,6 @@ _INSTEAD: Mapping[str, str] = {
     "help-all": "--help lists the options, --show-settings the settings that --set changes",
     "comet": "compute COMET with its own command, and give its scores, one per line, with --segment-scores COMET=FILE",
 }
-
-
 # Options of the old commands that have no value.
 _SWITCHES = """
 --training --links --no-links --reverse-gold --keep-gold --end --no-end --colorbar --no-colorbar --rescore

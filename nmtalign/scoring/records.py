@@ -5,11 +5,11 @@ Numbers are not rounded, and none is NaN. The shape is shown in nmtalign/docs/fo
 """
 
 import dataclasses
-import math
 from collections.abc import Iterator
 from typing import Any
 
 from nmtalign.scoring.report import Part, Report, Section
+from nmtalign.text.lines import finite
 from nmtalign.version import __version__
 
 # `by` is empty for a complete subset; rows of unknown words have no number of sentences.
@@ -97,8 +97,3 @@ def csv_rows(report: Report) -> Iterator[Record]:
         systems = zip(report.systems, report.unknown.systems, strict=True)
         for name, label, value in (*shares, *((system.name, "translation", share) for system, share in systems)):
             yield {"system": name, "subset": "all", "by": "unknown", "label": label, "metric": "share", "value": value}
-
-
-def finite(value: float | None) -> float | None:
-    """A number that JSON can contain; None for None, NaN and infinity."""
-    return None if value is None or not math.isfinite(value) else float(value)

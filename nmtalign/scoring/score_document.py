@@ -101,12 +101,12 @@ def _scores(report: Report, parts: Sequence[Part]) -> Columns:
     return [column for metric in range(len(report.metrics)) for column in _metric(report, metric, parts)]
 
 
-def _metric(report: Report, metric: int, parts: Sequence[Part], title: str = "") -> Columns:
+def _metric(report: Report, metric: int, parts: Sequence[Part]) -> Columns:
     """Scores with their marks, half widths of intervals, and p-values: a column for each."""
     signature, marked = report.signatures[metric], any(part.marks for part in parts)
     marks = [_SIGNS[part.mark(metric)] if marked else "" for part in parts]
     scores = [figure(part.values[metric], signature) for part in parts]
-    name = (title or report.metrics[metric]) + ("  " if marked else "")
+    name = report.metrics[metric] + ("  " if marked else "")
     columns: Columns = [[name, *(score + mark for score, mark in zip(scores, marks, strict=True))]]
     if any(part.intervals for part in parts):
         widths = (one.half_width if one else None for one in (part.interval(metric) for part in parts))

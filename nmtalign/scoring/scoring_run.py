@@ -32,7 +32,7 @@ from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_re
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
-from nmtalign.text.lines import STDIN, read_lines, shown
+from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
@@ -48,12 +48,6 @@ TextOrPath = Path | Lines  # a text file, `-` for stdin; or the lines
 Notify = Callable[[str], None]  # called with one line for the user
 Advance = Callable[[float], None]  # called with the number of lines done since the last call
 Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]  # (what is done, number of lines)
-
-
-@contextlib.contextmanager
-def untracked(doing: str, total: float) -> Iterator[None]:
-    """Shows no progress."""
-    yield None
 
 
 @dataclass(frozen=True)
@@ -157,7 +151,10 @@ class ScoreResult:
 
 
 def run_scoring(
-    request: ScoreRequest, *, notify: Notify = lambda message: None, progress: Track = untracked
+    request: ScoreRequest,
+    *,
+    notify: Notify = lambda message: None,
+    progress: Track = lambda doing, total: contextlib.nullcontext(),
 ) -> ScoreResult:
     """Computes the requested scores. All possible checks are made before models translate."""
     settings, several = request.settings, len(request.systems) > 1
@@ -210,7 +207,7 @@ def run_scoring(
     if settings.by_length:
         sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
         cut = by_length(sides[settings.length_of], buckets, settings.length_of)
-    with progress("drawing samples", size) if resampling else untracked("", 0) as advance:
+    with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
             tables,
@@ -231,13 +228,13 @@ def run_scoring(
 
 
 def translation_of(
-    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track = untracked
+    source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track
 ) -> Text:
     """The best translation of each line by a model.
 
     Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
     """
-    from nmtalign.text.languages import InputCheck, TextFit
+    from nmtalign.text.languages import InputCheck
     from nmtalign.translating.translator import Translator, load_models
 
     settings = dataclasses.replace(
@@ -250,7 +247,7 @@ def translation_of(
             lines.append(translation.text)
             if advance is not None:
                 advance(1)
-    InputCheck(TextFit.load(folder, tokenized=settings.tokenized), source.name, notify).add_all(source.lines)
+    InputCheck(translator.loaded.text_fit(0, settings.tokenized), source.name, notify).add_all(source.lines)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 
@@ -268,14 +265,7 @@ def _text(given: TextOrPath, name: str) -> Text:
 
 def check_aligned(texts: Sequence[Text]) -> None:
     """Raises InputError naming the first missing line if a text has another line count than the first text."""
-    first = texts[0]
-    for text in texts[1:]:
-        if len(text.lines) != len(first.lines):
-            short, long = sorted((first, text), key=lambda item: len(item.lines))
-            raise InputError(
-                f"{short.name}: has no line {len(short.lines) + 1}: it has {_counted(len(short.lines), 'line')}, "
-                f"but {long.name} has {_counted(len(long.lines), 'line')}; give files with one line per sentence"
-            )
+    check_counts((text.name, len(text.lines)) for text in texts)
 
 
 def read_segment_scores(
@@ -292,7 +282,7 @@ def read_segment_scores(
         raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
     if len(given) != len(systems):
         raise UsageError(
-            f"--segment-scores {metric}: {_counted(len(given), 'file')} for {_counted(len(systems), 'system')}; give "
+            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(len(systems), 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
     return [_numbers(one, aligned) if isinstance(one, Path) else _checked(metric, one, aligned) for one in given]
@@ -312,12 +302,8 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
 
 def _checked(metric: str, scores: Sequence[float], aligned: Text) -> Sequence[float]:
     if len(scores) != len(aligned.lines) or not np.isfinite(scores).all():
-        raise InputError(f"{metric}: give one finite number for each of {_counted(len(aligned.lines), 'line')}")
+        raise InputError(f"{metric}: give one finite number for each of {counted(len(aligned.lines), 'line')}")
     return scores
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count} {noun}{'' if count == 1 else 's'}"
 
 
 def find_language(request: ScoreRequest) -> str:

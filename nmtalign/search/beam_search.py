@@ -23,7 +23,7 @@ from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
 from nmtalign.core.numerics import Abandoned, Int8Matrix, Int8Weight, outputs_of, product, unwanted_signal, widest
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
@@ -289,8 +289,6 @@ class Ensemble:
     """Several models as one scorer: the mean of their probabilities, or of their log-probabilities, renormalised."""
 
     def __init__(self, scorers: Sequence[Scorer], average: Average = "probability") -> None:
-        if not scorers:
-            raise UsageError("an ensemble needs at least one model")
         self._scorers, self._average = scorers, average
 
     def start(
@@ -427,7 +425,7 @@ class Scoring:
 
 @dataclass(frozen=True)
 class SearchOptions:
-    """The options of `beam_search`; raises UsageError if n_best is larger than the beam.
+    """The options of `beam_search`; n_best is at most as large as the beam.
 
     With `safe_stop` a sentence is finished when no open hypothesis can become one of the n_best any more. Without it,
     a sentence is finished when its beam is empty, as in the released code of Bahdanau et al. (2015).
@@ -441,10 +439,6 @@ class SearchOptions:
     max_length_ratio: float = 3.0
     safe_stop: bool = True
     keep_weights: bool = False
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.n_best <= self.beam:
-            raise UsageError(f"n_best = {self.n_best}: must be from 1 to the beam, which is {self.beam}")
 
 
 class Continuations(NamedTuple):

@@ -277,9 +277,7 @@ class _PhraseSearch(BeamSearch):
             phrases = self._phrases[sentence]
             if not phrases.words:
                 continue
-            steps = (
-                int(self.restrictions.limits[sentence]) - self.step - 1
-            )  # that are left for missing words and `</s>`
+            steps = int(self.restrictions.limits[sentence]) - self.step - 1  # left for missing words and `</s>`
             pool = self._pool(phrases, place * rows, totals[place].tolist(), width, steps)
             pool.sort(key=itemgetter(0), reverse=True)
             found.totals[place] = -np.inf

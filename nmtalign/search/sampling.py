@@ -1,6 +1,5 @@
 """Sampling: translations drawn word by word from the model's probabilities."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -8,7 +7,6 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.errors import UsageError
 from nmtalign.search.beam_search import (
     BeamSearch,
     Continuations,
@@ -30,18 +28,14 @@ from nmtalign.search.candidates import Candidates
 class Draws:
     """The options of `sample`: `count` samples per sentence, each word from the `top_k` most probable (0 = all).
 
-    Log-probabilities are divided by `temperature`; a temperature below 1 makes probable words more probable. Raises
-    UsageError if it is not a number greater than 0.
+    Log-probabilities are divided by `temperature`, a number greater than 0; below 1 it makes probable words more
+    probable.
     """
 
     count: int = 1
     temperature: float = 1.0
     top_k: int = 0
     seed: int = 1234
-
-    def __post_init__(self) -> None:
-        if not 0 < self.temperature < math.inf:
-            raise UsageError(f"temperature = {self.temperature}: must be a number greater than 0")
 
 
 @torch.inference_mode()
@@ -103,10 +97,8 @@ class _Sampling(BeamSearch):
 
     def _draw(self, session: Session, rows: Integers, places: Integers) -> tuple[Integers, Floats]:
         """The column that is drawn for each open sample (S,) in these rows, and its log-probability."""
-        generators = (
-            self._generators[sentence][number] for sentence in self.sentences for number in self._open[sentence]
-        )
-        chances = np.array([generator.random() for generator in generators])
+        opened = ((sentence, number) for sentence in self.sentences for number in self._open[sentence])
+        chances = np.array([self._generators[sentence][number].random() for sentence, number in opened])
         found = []
         for part in session.parts():
             own = np.nonzero((rows >= part.start) & (rows < part.stop))[0]
@@ -130,12 +122,8 @@ class _Sampling(BeamSearch):
 
     def results(self) -> list[list[Hypothesis]]:
         """The samples of each sentence in the order of their numbers."""
-        return self.hypotheses(
-            [
-                [endings[place] for place in np.argsort(numbers)]
-                for endings, numbers in zip(self.endings, self._ended, strict=True)
-            ]
-        )
+        pairs = zip(self.endings, self._ended, strict=True)
+        return self.hypotheses([[own[place] for place in np.argsort(numbers)] for own, numbers in pairs])
 
 
 def draw(log_probs: Tensor, chances: Tensor, draws: Draws) -> Tensor:

@@ -8,7 +8,7 @@ made of each.
 import asyncio
 import contextlib
 import socket
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl
@@ -227,9 +227,8 @@ class _Service:
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
             for model, text in zip(models, texts, strict=True)
         ]
-        found = iter(
-            [one for _, one in await self._translations(request, [line for text in own for line in text], count)]
-        )
+        done = await self._translations(request, [line for text in own for line in text], count)
+        found = (one for _, one in done)
         results = [[next(found) for _ in lines] for lines in own]
         best = [_joined(lines, 0) if lines else text for lines, text in zip(results, texts, strict=True)]
         answer: dict[str, Sequence[Any]] = {"translatedText": best}
@@ -250,11 +249,8 @@ class _Service:
             models = [self._models.only(source, target)] * len(given)
         found = await self._translations(request, list(zip(models, given, strict=True)))
         _check_weights(sum(translator.weights(one) for translator, one in found))
-        return await run_in_threadpool(
-            lambda: _json_lines(
-                [translator.json_line(number, one) for number, (translator, one) in enumerate(found)], is_list
-            )
-        )
+        lines = (translator.json_line(number, one) for number, (translator, one) in enumerate(found))
+        return await run_in_threadpool(_json_lines, lines, is_list)
 
     async def align(self, request: Request) -> Response:
         """POST /align: the objects of `nmtalign export --format json` for the alignments of the pairs."""
@@ -268,7 +264,8 @@ class _Service:
         found = await self._done(request, aligner.align, list(enumerate(pairs)), [2 * size for size in sizes])
         _check_weights(sum(record.weights.size for record in found))
         kind = aligner.config.alignment_type
-        return await run_in_threadpool(lambda: _json_lines([json_line(record, kind) for record in found], is_list))
+        lines = (json_line(record, kind) for record in found)
+        return await run_in_threadpool(_json_lines, lines, is_list)
 
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
@@ -513,7 +510,7 @@ def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Res
     return Response(one_line(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
 
 
-def _json_lines(lines: Sequence[str], is_list: bool) -> Response:
+def _json_lines(lines: Iterable[str], is_list: bool) -> Response:
     """Values as a list, or one per line, as the client gave them."""
     text = f"[{', '.join(lines)}]\n" if is_list else "".join(f"{line}\n" for line in lines)
     return Response(text, 200, _HEADERS, "application/json")

@@ -13,7 +13,6 @@ from itertools import chain, islice
 from pathlib import Path
 
 from nmtalign.errors import UsageError
-from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
     WORD_START,
@@ -310,12 +309,6 @@ class TextFit:
         self._joins_marks = used.kind == SentencePieces.kind and not marks
         self._lines = list[str]()
         self.words = 0
-
-    @classmethod
-    def load(cls, folder: Path, side: int = 0, tokenized: bool = False) -> "TextFit":
-        """Reads the tokenisers and vocabularies of a model directory or a prepared corpus."""
-        vocabularies = Vocabulary.load(folder / SOURCE_VOCABULARY), Vocabulary.load(folder / TARGET_VOCABULARY)
-        return cls(Tokenizers.load(folder), vocabularies, side, tokenized)
 
     def add(self, line: str) -> None:
         """Counts a line of the text."""

@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain
+from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Self
 from zipfile import ZipFile
@@ -38,6 +39,23 @@ _NAMED = 5  # members of an archive that a message lists
 def shown(path: Path) -> str:
     """The name of a text file in messages; `-` is standard input."""
     return "standard input" if path == STDIN else str(path)
+
+
+def counted(number: int, noun: str) -> str:
+    """A number with its noun for messages, such as "1 line" or "2 lines"."""
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def check_counts(counts: Iterable[tuple[str, int]]) -> None:
+    """Raises InputError naming the first missing line if a text, (name, lines), has not as many as the first text."""
+    first, *others = counts
+    for other in others:
+        (short, fewer), (long, more) = sorted((first, other), key=itemgetter(1))
+        if fewer < more:
+            raise InputError(
+                f"{short}: has no line {fewer + 1}: it has {counted(fewer, 'line')}, but {long} has "
+                f"{counted(more, 'line')}; give files with one line per sentence"
+            )
 
 
 def escaped_breaks(text: str) -> str:

@@ -11,7 +11,7 @@ from itertools import accumulate, islice
 from typing import NamedTuple
 
 from nmtalign.errors import InputError
-from nmtalign.text.tokenizer import SpacedWords
+from nmtalign.text.tokenizer import SpacedWords, is_word_or_number
 
 Links = Collection[tuple[int, int]]  # (source, target), from 0
 
@@ -44,7 +44,7 @@ class SplitLine(NamedTuple):
 
     def tells(self) -> bool:
         """Returns whether the last token with a letter has a place that no word between spaces has."""
-        last = max((place for place, token in enumerate(self.tokens) if _is_word(token)), default=-1)
+        last = max((place for place, token in enumerate(self.tokens) if is_word_or_number(token)), default=-1)
         return last >= self.word_count()
 
 
@@ -99,7 +99,7 @@ def _group_links(
     done = {i for i, _ in found}, {j for _, j in found}
 
     def rest(side: int, own: Iterable[int]) -> list[int]:
-        return [place for place in own if place not in done[side] and _is_word(tokens[side][place])]
+        return [place for place in own if place not in done[side] and is_word_or_number(tokens[side][place])]
 
     ours, theirs = rest(0, first), rest(1, second)
     if len(ours) == len(theirs):
@@ -114,10 +114,6 @@ def _group_links(
 def converted_note(name: str) -> str:
     """Returns what a user should know when the links of a file were converted."""
     return f"{name}: counts the words between spaces; its links were converted to links between tokens"
-
-
-def _is_word(token: str) -> bool:
-    return any(map(str.isalnum, token))
 
 
 def check_alike(first: str, second: str, pairs: Iterable[tuple[Links, Links]]) -> None:

@@ -22,6 +22,7 @@ from nmtalign.text.lines import (
     LONGEST_LINE,
     STDIN,
     bounded_lines,
+    counted,
     decode_line,
     read_pairs,
     reading,
@@ -125,8 +126,8 @@ class ParallelText:
                 yield "", ""
             else:
                 raise InputError(
-                    f"{self.name}: line {number}: {_counted(len(cells))}, but line 1 has {len(names)}; put one tab "
-                    "between two columns, and none inside a text"
+                    f"{self.name}: line {number}: {counted(len(cells), 'column')}, but line 1 has {len(names)}; put "
+                    "one tab between two columns, and none inside a text"
                 )
 
 
@@ -198,8 +199,8 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     if len(names) == 2 and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
     raise UsageError(
-        f"{name}: {_counted(len(names))}, and line 1 does not name {' and '.join(filter(None, languages)) or 'two'}; "
-        "choose two, such as --set columns=1,2"
+        f"{name}: {counted(len(names), 'column')}, and line 1 does not name "
+        f"{' and '.join(filter(None, languages)) or 'two'}; choose two, such as --set columns=1,2"
     )
 
 
@@ -216,11 +217,9 @@ def _named(name: str, names: Sequence[str], wanted: str) -> int:
         return bare.index(wanted.lower())
     if wanted.isdecimal() and 1 <= int(wanted) <= len(names):
         return int(wanted) - 1
-    raise UsageError(f"columns: {name} has no column {wanted}; it has {_counted(len(names))}: {', '.join(names)[:80]}")
-
-
-def _counted(columns: int) -> str:
-    return f"{columns} column{'' if columns == 1 else 's'}"
+    raise UsageError(
+        f"columns: {name} has no column {wanted}; it has {counted(len(names), 'column')}: {', '.join(names)[:80]}"
+    )
 
 
 def is_tmx(head: bytes) -> bool:

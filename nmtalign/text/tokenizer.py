@@ -158,6 +158,10 @@ class WholeWords:
         """The tokens."""
         return list(tokens)
 
+    def detokenize(self, tokens: Sequence[str]) -> str:
+        """The words with one space between them."""
+        return " ".join(tokens)
+
 
 class SpacedWords(WholeWords):
     """Words between blanks, for text that is already tokenised."""
@@ -167,10 +171,6 @@ class SpacedWords(WholeWords):
     def tokenize(self, line: str) -> list[str]:
         """The words between blanks (ASCII only)."""
         return [word for word in _BLANKS.split(line) if word]
-
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        """The words with one space between them."""
-        return " ".join(tokens)
 
 
 class Subwords(Tokenizer, ABC):
@@ -490,7 +490,6 @@ _ENUMERATOR = re.compile(r"(?:\d{1,3}|([a-z])\1{0,2}|[A-Z]|[ivxlc]{1,6}|[IVXLC]{
 _SUFFIXES = frozenset(("s", "t", "d", "m", "re", "ve", "ll"))
 _SPLIT_AT_APOSTROPHES = frozenset(("en", "fr", "it"))  # Moses attaches the apostrophe to one part
 _LONGEST_QUOTATION = 100  # tokens
-
 
 _JOINED = (JOIN, *"/_@\\", "0:0", "0′N")  # no space on either side
 _BEHIND_WORDS = ("0(", ")(", "f(")  # parentheses that follow a word, a number or a parenthesis without a space
@@ -1015,6 +1014,11 @@ class Vocabulary:
 def is_word(token: str) -> bool:
     """Whether a token has a letter. Numbers, marks and the bare "▁" before an unknown word are in all languages."""
     return any(map(str.isalpha, token))
+
+
+def is_word_or_number(token: str) -> bool:
+    """Whether a token has a letter or a digit."""
+    return any(map(str.isalnum, token))
 
 
 def pair_ids(

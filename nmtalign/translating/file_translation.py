@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, NoReturn, cast
 
@@ -90,19 +91,14 @@ class Inputs:
         Raises InputError for a file that cannot be read, for a line that is not the expected JSON, and for a line
         longer than `LONGEST_LINE`.
         """
-        index, end = -1, 0
-        for path in self.paths:
-            for number, raw in enumerate(raw_lines(path), 1):
-                index += 1
-                if index >= self.block.stop:
-                    return
-                if index < self.block.start:
-                    continue
-                text, replaced = decode_lenient(raw)
-                place = f"{shown(path)}: line {number}"
-                found = read_request(text, place) if self.format == "json" else Request(text)
-                end += len(raw)
-                yield InputRequest(**vars(found), place=place, index=index, end=end, valid=not replaced)
+        numbered = ((path, number, raw) for path in self.paths for number, raw in enumerate(raw_lines(path), 1))
+        end, start = 0, self.block.start
+        for index, (path, number, raw) in enumerate(islice(numbered, start, self.block.stop), start):
+            text, replaced = decode_lenient(raw)
+            place = f"{shown(path)}: line {number}"
+            found = read_request(text, place) if self.format == "json" else Request(text)
+            end += len(raw)
+            yield InputRequest(**vars(found), place=place, index=index, end=end, valid=not replaced)
 
     @property
     def name(self) -> str:
@@ -221,9 +217,8 @@ class FileTranslation:
         started = time.monotonic()
         try:
             with ExitStack() as outputs:
-                check = InputCheck(
-                    translator.loaded.text_fit(0, self._config.tokenized), self._inputs.name, self._notify
-                )
+                fit = translator.loaded.text_fit(0, self._config.tokenized)
+                check = InputCheck(fit, self._inputs.name, self._notify)
                 write = self._open(outputs, origin)
                 with self._opened_alignments(translator, origin) as add_alignments:
                     for request, translation, text in self._translations(translator):

@@ -135,10 +135,8 @@ class NBestLine:
     def scored(self, pair: ScoredPair, rescore: bool, word_scores: bool) -> str:
         """The line with the features nmtalign= and WordScores=, and with `rescore` with the score of the model."""
         fields = [*self.fields, *[""] * (3 + rescore - len(self.fields))]
-        for name, values in (
-            ("nmtalign", [pair.log_prob]),
-            ("WordScores", pair.token_log_probs if word_scores else ()),
-        ):
+        features = {"nmtalign": (pair.log_prob,), "WordScores": pair.token_log_probs if word_scores else ()}
+        for name, values in features.items():
             if values:
                 kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
                 fields[2] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
@@ -241,21 +239,17 @@ class FileScores:
             atomic_text(self._output) if isinstance(self._output, Path) else nullcontext(self._output)
         )
         available = are_files(self._source, self._target)
-        results = (
-            self._scored_list(translator, available) if self._n_best else self._scored_lines(translator, available)
-        )
+        scored = self._scored_list if self._n_best else self._scored_lines
         with opened as stream:
-            for text, pair in results:
+            for text, pair in scored(translator, available):
                 with guard():
                     stream.write(f"{text}\n" if isinstance(self._output, Path) else f"{text}\n".encode())
                     if not available:
                         stream.flush()
                     self.lines += 1
                 if not pair.blank:
-                    self.tokens, self._unknown = (
-                        self.tokens + len(pair.token_log_probs),
-                        self._unknown + pair.target_unknown,
-                    )
+                    self.tokens += len(pair.token_log_probs)
+                    self._unknown += pair.target_unknown
                     self._log_prob += pair.log_prob
                 progress(self)
 

@@ -42,7 +42,6 @@ from nmtalign.search.beam_search import (
     Scorer,
     Scoring,
     SearchOptions,
-    beam_search,
 )
 from nmtalign.search.candidates import CandidateLists, Candidates
 from nmtalign.search.phrases import Phrases, phrase_search
@@ -360,8 +359,6 @@ class Translator:
             return []
         source, mask, candidates, copies = self._source(pieces)
         prefixes = [piece.prefix for piece in pieces]
-        if not phrases:
-            return beam_search(self.scorer, source, mask, self._options, candidates, prefixes, copies)
         return phrase_search(self.scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
 
     def _source(
@@ -796,19 +793,16 @@ class Workers:
             _thread_count.add(1)
         if parallel:
             torch.set_num_threads(1)  # for the complete process: PyTorch has no setting per thread
+        in_this_thread = using_threads(self._threads)(work)
         results: dict[int, tuple[Callable[[], list[R]], int]] = {}
         for batch in batches:
             own = [items[place] for place in batch]
             if parallel and self._pool is not None:
                 result = self._pool.submit(copy_context().run, work, own).result  # `check_wanted` reads the context
             else:
-                result = cache(partial(self._in_this_thread, work, own))
+                result = cache(partial(in_this_thread, own))
             results.update((place, (result, number)) for number, place in enumerate(batch))
         return (result()[number] for result, number in (results.pop(place) for place in range(len(items))))
-
-    def _in_this_thread(self, work: Callable[[list[T]], list[R]], batch: list[T]) -> list[R]:
-        with using_threads(self._threads):
-            return work(batch)
 
     def in_windows(
         self,

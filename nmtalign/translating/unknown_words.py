@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from nmtalign.text.tokenizer import UNK_ID, read_entries
+from nmtalign.text.tokenizer import UNK_ID, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
 
@@ -61,7 +61,7 @@ def replace_unknowns(
     replaced, used = list(tokens), set[int]()
     if not copies:
         return replaced
-    capital = _is_capitalised(next(filter(_is_word, words), ""))
+    capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
     pieces = [weights] if isinstance(weights, np.ndarray) else weights
     for row, (number, (first, row_weights)) in enumerate(zip(ids, _rows(pieces), strict=True)):
         if number != UNK_ID:
@@ -90,7 +90,7 @@ def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection
     """The source token that an unknown word represents; `weights` are those of the tokens from `first` on."""
     piece = range(first, first + len(weights))
     weight = dict(zip(piece, weights.tolist(), strict=True))
-    places = [place for place in piece if _is_word(tokens[place])] or piece
+    places = [place for place in piece if is_word_or_number(tokens[place])] or piece
     best = max(places, key=weight.__getitem__)
     for preferred, share in ((set(places).difference(used), _UNUSED_SHARE), (unknown, _UNKNOWN_SHARE)):
         left = [place for place in places if place in preferred and weight[place] >= share * weight[best]]
@@ -118,15 +118,11 @@ def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether the token is the first word of its sentence."""
     for before in range(place - 1, -1, -1):
         token = tokens[before]
-        if token[-1:] in _SENTENCE_ENDS and not _is_word(token):
+        if token[-1:] in _SENTENCE_ENDS and not is_word_or_number(token):
             return True
-        if _is_word(token):
+        if is_word_or_number(token):
             return False
     return True
-
-
-def _is_word(token: str) -> bool:
-    return any(map(str.isalnum, token))
 
 
 def _is_capitalised(word: str) -> bool:

@@ -10,9 +10,9 @@ from helpers.score_tables import SENTENCES, WORDS, TableScorer, WatchedScorer, s
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import NmtalignError
 from nmtalign.search import beam_search as search_module
-from nmtalign.search.beam_search import Scoring, SearchOptions, best_continuations
+from nmtalign.search.beam_search import Scoring, best_continuations
 from nmtalign.search.sampling import Draws, sample
 from nmtalign.settings.presets import SYSTEMS
 
@@ -250,12 +250,6 @@ def test_what_cannot_go_on_never_continues_the_row_of_a_neighbour(monkeypatch, b
 def test_a_model_of_no_numbers_is_refused():
     with pytest.raises(NmtalignError, match="no finite probability"):
         search(TableScorer(torch.full((9, WORDS, WORDS), math.nan)), [[2]], beam=2)
-
-
-@pytest.mark.parametrize(("beam", "n_best"), [(2, 3), (0, 0), (1, 0)])
-def test_n_best_must_fit_the_beam(beam, n_best):
-    with pytest.raises(UsageError, match="n_best"):
-        SearchOptions(beam=beam, n_best=n_best)
 
 
 @pytest.mark.parametrize("seed", range(4))

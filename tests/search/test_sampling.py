@@ -11,7 +11,7 @@ from helpers.score_tables import SENTENCES, WORDS, TableScorer, search, texts
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import NmtalignError
 from nmtalign.search.sampling import Draws, draw, sample
 
 NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
@@ -122,12 +122,6 @@ def test_restrictions_hold():
             assert len(hypothesis.tokens) >= min(int(0.6 * length), length - 1)
     alone = drawn(scorer, [SENTENCES[4]], [(4, 0)], tables.candidates_of(allowed[4]), [(4, 4)], **options)
     assert alone == found[4:5]
-
-
-@pytest.mark.parametrize("temperature", [0.0, -1.0, math.nan, math.inf])
-def test_temperature_must_be_a_number_above_0(temperature):
-    with pytest.raises(UsageError, match="temperature"):
-        Draws(temperature=temperature)
 
 
 def test_a_model_of_no_numbers_is_refused():

@@ -10,7 +10,9 @@ import pytest
 
 import nmtalign
 from nmtalign.errors import InputError, UsageError
+from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.text.languages import InputCheck, TextFit, check_pairs, not_raw, traces
+from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 ENGLISH = [
     "The old bank accepted the new law and the minister signed it with a black pen.",
@@ -37,8 +39,13 @@ def folder(request, tmp_path_factory) -> Path:
     return folder
 
 
+def empty_fit(folder: Path, side: int = 0, tokenized: bool = False) -> TextFit:
+    vocabularies = Vocabulary.load(folder / SOURCE_VOCABULARY), Vocabulary.load(folder / TARGET_VOCABULARY)
+    return TextFit(Tokenizers.load(folder), vocabularies, side, tokenized)
+
+
 def fit_of(folder: Path, lines: list[str], side: int = 0) -> TextFit:
-    fit = TextFit.load(folder, side)
+    fit = empty_fit(folder, side)
     for line in lines:
         fit.add(line)
     return fit
@@ -116,7 +123,7 @@ def test_no_false_alarm(folder, lines):
 )
 def test_one_line_for_a_stream(folder, lines, total, notes):
     heard: list[str] = []
-    check = InputCheck(TextFit.load(folder), "in.txt", heard.append)
+    check = InputCheck(empty_fit(folder), "in.txt", heard.append)
     for line in lines:
         check.add(line)
     before = len(heard)
@@ -169,7 +176,7 @@ def test_a_long_line_takes_no_long_time(part):
 def test_a_text_that_is_not_raw_is_noticed_where_the_model_reads_raw_text(folder):
     def warnings(lines: list[str], tokenized: bool = False) -> list[str]:
         found: list[str] = []
-        check = InputCheck(TextFit.load(folder, 0, tokenized), "in.en", found.append)
+        check = InputCheck(empty_fit(folder, 0, tokenized), "in.en", found.append)
         check.add_all(lines)
         return [one for one in found if "not raw text" in one]
 
@@ -184,7 +191,7 @@ def test_a_text_that_is_not_raw_is_noticed_where_the_model_reads_raw_text(folder
 def test_exchanged_texts(folder):
     def checked(names, pairs, ahead):
         heard: list[str] = []
-        fits = [TextFit.load(folder, side) for side in (0, 1)]
+        fits = [empty_fit(folder, side) for side in (0, 1)]
         assert list(check_pairs(iter(pairs), tuple(map(Path, names)), fits, heard.append, ahead)) == pairs
         return heard
 
@@ -198,7 +205,7 @@ def test_exchanged_texts(folder):
     problem = r"^a.fr and a.en seem to be fr and en, .*; give the two files in the other order"
     with pytest.raises(UsageError, match=problem):
         checked(("a.fr", "a.en"), wrong, True)
-    fits = [TextFit.load(folder, side) for side in (0, 1)]
+    fits = [empty_fit(folder, side) for side in (0, 1)]
     stream = iter(right)
     next(check_pairs(stream, (Path("-"), Path("a.fr")), fits, lambda note: None, ahead=False))
     assert len(list(stream)) == len(right) - 1  # a stream is not delayed

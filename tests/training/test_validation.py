@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from contextlib import nullcontext
 
 import pytest
 from helpers import trainings
@@ -30,7 +31,7 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     source = Text("dev", [dev.source_text(index) for index in range(count)])
     references = [dev.target_text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    done = translation_of(source, tmp_path / "model", greedy, print)
+    done = translation_of(source, tmp_path / "model", greedy, print, lambda doing, total: nullcontext())
     score = metrics.bleu(done.lines, references)
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
