@@ -98,8 +98,8 @@ def choose_settings(
     dropout = resolve(ModelConfig, *layers).dropout
     note = (
         f"auto: {units} hidden units and dropout {dropout:g}, because at {speed:,.0f} target words/s the budget is "
-        f"enough for {read / words:.2g} passes over {words:,} words (about {duration(read / speed)}); to fix this choice: "
-        f"--set hidden={units} --set dropout={dropout:g}"
+        f"enough for {read / words:.2g} passes over {words:,} words (about {duration(read / speed)}); to fix "
+        f"this choice: --set hidden={units} --set dropout={dropout:g}"
     )
     return layers, note
 
