@@ -292,26 +292,6 @@ def sleep_beside_others() -> None:
         threading.Thread(target=_watch_others, name="load", daemon=True).start()
 
 
-def _watch_others(pause: float = 1.0) -> None:
-    """Looks once per `pause` seconds whether other programs compute.
-
-    GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
-    PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
-    """
-    began, before = _clocks()
-    guest, leave = threading.Thread(), threading.Event()
-    while True:
-        time.sleep(pause)
-        now, used = _clocks()
-        busy, began, before = (used - before) / (now - began), now, used
-        if busy <= _BUSY:
-            leave.set()
-        elif not guest.is_alive() and "torch" in sys.modules:
-            leave = threading.Event()
-            guest = threading.Thread(target=_be_guest, args=(busy, leave), name="load", daemon=True)
-            guest.start()
-
-
 def _be_guest(busy: float, leave: threading.Event) -> None:
     """Gives this thread PyTorch threads of its own until `leave` is set, if these many busy cores leave too few."""
     import torch  # waits while the main thread imports it
@@ -319,6 +299,30 @@ def _be_guest(busy: float, leave: threading.Event) -> None:
     if busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY:
         torch.zeros(1 << 17).add_(1)  # large enough for several threads
         leave.wait()
+
+
+def _watch_others(
+    pause: float = 1.0,
+    clocks: Callable[[], tuple[float, float]] = _clocks,
+    be_guest: Callable[[float, threading.Event], None] = _be_guest,
+) -> None:
+    """Looks once per `pause` seconds whether other programs compute.
+
+    GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
+    PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
+    """
+    began, before = clocks()
+    guest, leave = threading.Thread(), threading.Event()
+    while True:
+        time.sleep(pause)
+        now, used = clocks()
+        busy, began, before = (used - before) / (now - began), now, used
+        if busy <= _BUSY:
+            leave.set()
+        elif not guest.is_alive() and "torch" in sys.modules:
+            leave = threading.Event()
+            guest = threading.Thread(target=be_guest, args=(busy, leave), name="load", daemon=True)
+            guest.start()
 
 
 def bound_caches() -> None:

@@ -42,6 +42,7 @@ from nmtalign.search.beam_search import (
     Scorer,
     Scoring,
     SearchOptions,
+    beam_search,
 )
 from nmtalign.search.candidates import CandidateLists, Candidates
 from nmtalign.search.phrases import Phrases, phrase_search
@@ -359,6 +360,8 @@ class Translator:
             return []
         source, mask, candidates, copies = self._source(pieces)
         prefixes = [piece.prefix for piece in pieces]
+        if not phrases:
+            return beam_search(self.scorer, source, mask, self._options, candidates, prefixes, copies)
         return phrase_search(self.scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
 
     def _source(

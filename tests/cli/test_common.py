@@ -5,6 +5,7 @@ import itertools
 import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -25,23 +26,23 @@ def others(monkeypatch):
                 [(0.0, 0.0), *((1.0, busy) for busy in looks)], lambda a, b: (a[0] + b[0], a[1] + b[1])
             )
         )
-        present, seen = [], []
+        guests, present, seen = [], [], []
 
         def tick():
-            time.sleep(0.05)  # a guest arrives or leaves
+            while guests and guests[-1].is_alive() and all(leave.is_set() for leave in tuple(present)):
+                time.sleep(0.001)  # it is arriving or leaving
             seen.append(len(present))
             return next(clocks)
 
         def guest(busy, leave):
-            present.append(busy)
+            guests.append(threading.current_thread())
+            present.append(leave)
             leave.wait()
             present.clear()
 
-        monkeypatch.setattr(common, "_clocks", tick)
-        monkeypatch.setattr(common, "_be_guest", guest)
         monkeypatch.setitem(sys.modules, "torch", None)
         with pytest.raises(StopIteration):
-            common._watch_others(0.0)
+            common._watch_others(0.1, tick, guest)
         return seen[2:]
 
     return watch
