@@ -128,6 +128,7 @@ AUTO_SIZES = ((0, 192, 128), (3_000_000, 256, 192), (30_000_000, 384, 256), (100
 # The more often the corpus is read, the more dropout: (fewer passes than this, dropout).
 _AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (8.0, 0.2), (15.0, 0.3), (math.inf, 0.35))
 _AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
+_AUTO_UPDATES = 2000  # at least, on a small corpus
 
 
 def preset(name: str) -> Mapping[str, Any]:
@@ -162,12 +163,13 @@ def fitted_to_corpus(name: str, words: int) -> Mapping[str, Any]:
 def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings that `auto` chooses for a corpus with this number of target words, a size, and passes over it.
 
-    `given` are the settings that the user has chosen. Word vectors are shared only if these leave their sizes alone.
+    `given` are the settings that the user has chosen. Word vectors are shared, unless these
+    settings give parts of the model other sizes.
     """
     width = min(AUTO_SIZES, key=lambda size: abs(size[1] - units))[2]
-    batch_size = max(_SMALLEST_BATCH, min(800, round(words * _AUTO_PASSES / _SMALL_CORPUS["tiny"][0])))
+    batch_size = max(_SMALLEST_BATCH, min(800, round(words * _AUTO_PASSES / _AUTO_UPDATES)))
     updates = max(1, words) / batch_size  # in an epoch
-    epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(2000 / updates)))
+    epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(_AUTO_UPDATES / updates)))
     settings = {
         "hidden": units,
         **dict.fromkeys(("embedding", "maxout", "attention_hidden"), width),

@@ -70,10 +70,8 @@ def choose_settings(
         return "preset auto: chosen", automatic(words, units, passes, given)
 
     if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
-        recorded, budget = (
-            settings["model"] | settings["training"],
-            select(TrainingConfig, lambda one: one.affects == "budget"),
-        )
+        recorded = settings["model"] | settings["training"]
+        budget = select(TrainingConfig, lambda one: one.affects == "budget")
         origin, chosen = layer(recorded.get("hidden", 256), 0.0)
         kept = {name: value for name, value in recorded.items() if name in chosen and name not in budget}
         return (layers[0], (origin, {**chosen, **kept}), *layers[1:]), ""

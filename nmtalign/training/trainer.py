@@ -274,8 +274,7 @@ class Trainer:
         if self._damage:
             self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
-        own_note = [self._note] if self._note else []
-        for notice in [*own_note, *precision_notices(self.config.precision, self.device), *guide_note]:
+        for notice in filter(None, [self._note, *precision_notices(self.config.precision, self.device), *guide_note]):
             self._emit(Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
