@@ -39,8 +39,8 @@ _FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translation
 def subword_size(pairs: int) -> int:
     """The pieces of each vocabulary with `--subwords`, by the number of training pairs.
 
-    It grows with the square root of the number, from 1,000 to 8,000, which were the best of four sizes for 29,000 pairs.
-    Large corpora get 16,000, which were not measured.
+    It grows with the square root of the number, from 1,000 to 8,000, which were the best of four sizes for 29,000
+    pairs. Large corpora get 16,000, which were not measured.
     """
     return 16_000 if pairs >= 500_000 else min(max(1_000 * round(8 * math.sqrt(pairs / 29_000)), 1_000), 8_000)
 
