@@ -19,6 +19,7 @@ from nmtalign.core.numerics import (
     Initialised,
     Role,
     additive_energies,
+    fused,
     in_partial_sums,
     over_steps,
     product,
@@ -369,6 +370,73 @@ class AdditivePass:
         d_keys = self._weighted_squares.neg_().add_(self._d_energies[..., None]).mul_(self.vector).to(self.keys.dtype)
         d_values = torch.bmm(self.weights.permute(1, 2, 0).to(self.values.dtype), self.d_contexts.transpose(0, 1))
         return d_keys, d_values, over_steps(self._d_queries, rows), self._d_vector
+
+
+def _fused_tanh(keys: Tensor, query: Tensor, dtype: torch.dtype) -> Tensor:
+    """tanh(keys + query) = 2 sigmoid(2 (keys + query)) - 1, which takes a GPU a third of the time of its tanh."""
+    return 2 * (2 * (keys + query).to(dtype)).sigmoid() - 1
+
+
+@fused
+def _fused_weights(keys: Tensor, query: Tensor, vector: Tensor, padding: Tensor | None, weights: Tensor) -> Tensor:
+    hidden = _fused_tanh(keys, query[:, None], weights.dtype)
+    energies = (hidden * vector.to(weights.dtype)).sum(-1)
+    if padding is not None:
+        energies = energies.masked_fill(padding, -torch.inf)
+    weights.copy_(energies.softmax(-1))
+    return weights.to(keys.dtype)
+
+
+@fused
+def _fused_query_gradient(
+    keys: Tensor, query: Tensor, vector: Tensor, weights: Tensor, total: Tensor, d_energies: Tensor, d_vectors: Tensor
+) -> Tensor:
+    d_energies.copy_(weights * (total - (weights * total).sum(-1, keepdim=True)))
+    hidden = _fused_tanh(keys, query[:, None], weights.dtype)
+    terms = d_energies[..., None] * hidden
+    d_vectors.add_(terms.sum(1))
+    return ((terms * hidden).sum(1) * -vector.to(weights.dtype)).to(keys.dtype)
+
+
+@fused
+def _fused_key_gradient(keys: Tensor, queries: Tensor, vector: Tensor, d_energies: Tensor) -> Tensor:
+    hidden = _fused_tanh(keys, queries[:, :, None], d_energies.dtype)
+    sums = ((1 - hidden * hidden) * d_energies[..., None]).sum(0)
+    return (sums * vector.to(sums.dtype)).to(keys.dtype)
+
+
+class FusedAdditivePass(AdditivePass):
+    """As `AdditivePass`, in few kernels of a GPU: tanh is computed again where it is needed, not kept."""
+
+    def forward(self, step: int, row: Tensor) -> None:
+        """See `AdditivePass.forward`."""
+        query = product(row, self.query_weight, out=self.queries[step])
+        weights = _fused_weights(self.keys, query, self.vector, self.padding, self.weights[step])
+        torch.bmm(weights[:, None], self.values, out=self.contexts[step][:, None])
+
+    def start_backward(self) -> None:
+        """See `AdditivePass.start_backward`."""
+        self.d_contexts = torch.zeros_like(self.contexts)
+        self._d_queries, self._d_energies = torch.empty_like(self.queries), torch.empty_like(self.weights)
+        self._d_vectors = torch.zeros_like(self.queries[0], dtype=self.weights.dtype)
+
+    def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
+        """See `AdditivePass.backward`."""
+        total = _dots(self.d_contexts[step], self.values).to(self.weights.dtype)
+        total = total if d_weights is None else total + d_weights
+        of_step = self.weights[step], total, self._d_energies[step], self._d_vectors
+        self._d_queries[step] = d_query = _fused_query_gradient(self.keys, self.queries[step], self.vector, *of_step)
+        return d_query @ self.query_weight
+
+    def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
+        """See `AdditivePass.gradients`; the gradient of the keys is computed here, without sums in memory."""
+        d_keys = torch.empty_like(self.keys)
+        most = max(1, KEPT_BYTES // (self.keys[0].nbytes * len(self.queries)))
+        for part in (slice(start, start + most) for start in range(0, len(d_keys), most)):
+            of_part = self.queries[:, part], self.vector, self._d_energies[:, part]
+            d_keys[part] = _fused_key_gradient(self.keys[part], *of_part)
+        d_values = torch.bmm(self.weights.permute(1, 2, 0).to(self.values.dtype), self.d_contexts.transpose(0, 1))
+        return d_keys, d_values, over_steps(self._d_queries, rows), self._d_vectors.sum(0)
 
 
 def _dots(vectors: Tensor, rows: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ compare them with `step`.
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import Any, ClassVar, cast
 
 import torch
@@ -23,11 +24,14 @@ from nmtalign.core.numerics import (
     Role,
     SharedWeight,
     add_product,
+    aligned,
     apply,
     check_wanted,
+    fused,
     over_steps,
     product,
     shared,
+    split_product,
     take_once,
 )
 from nmtalign.settings.training_settings import Cell
@@ -80,9 +84,9 @@ class GatedCell(Initialised, ABC):
         """W x + b for all steps: (..., m) to (..., blocks * n), or (U, D, B, m) to (U, D, B, blocks * n)."""
         bias = self.input_bias().to(x.dtype)
         if self.input_weight.dim() == 2:
-            return F.linear(x, self.input_weight, bias)
+            return F.linear(*aligned(x, self.input_weight), bias)
         by_direction = x.transpose(0, 1)
-        rows = product(by_direction.flatten(1, 2), self.input_weight, bias[:, None])
+        rows = product(*aligned(by_direction.flatten(1, 2), self.input_weight), bias[:, None])
         return rows.view(len(rows), *by_direction.shape[1:3], -1).transpose(0, 1).contiguous()
 
     def input_bias(self) -> Tensor:
@@ -223,6 +227,29 @@ def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
     return tuple(weight.split([2 * weight.shape[-1], weight.shape[-1]], -2))
 
 
+class Steps:
+    """The tensors of each step, which are filled one after the other.
+
+    On a CPU they are parts of one tensor. On a GPU each has its own memory: its compiler would make another kernel for
+    another place within a tensor.
+    """
+
+    def __init__(self, steps: int, like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
+        self._parts: Tensor | list[Tensor]
+        if like.is_cuda:
+            self._parts = [like.new_empty(shape, dtype=dtype) for _ in range(steps)]
+        else:
+            self._parts = like.new_empty(steps, *shape, dtype=dtype)
+
+    def __getitem__(self, step: int) -> Tensor:
+        return self._parts[step % len(self._parts)]
+
+    @cached_property
+    def all(self) -> Tensor:
+        """The tensors of all steps (U, ...), after the last one is filled."""
+        return self._parts if isinstance(self._parts, Tensor) else torch.stack(self._parts)
+
+
 class CellPass(ABC):
     """One pass of a cell over U steps. Shapes are (U, *D, B, .): the encoder has D directions, the decoder has none.
 
@@ -241,12 +268,13 @@ class CellPass(ABC):
         self.gates_weight, self.candidate_weight = (weight.contiguous() for weight in weights[:2])
         self.size, self.steps, self.skip, self.dtype = initial.shape[-1], steps, skip, weights[0].dtype
         self._kept_steps = steps if differentiate else 1
-        self.states = initial.new_empty(steps + 1, *initial.shape)
-        self.states[0] = initial
+        self._initial = initial
+        self.states = Steps(steps + 1, initial, initial.shape, initial.dtype)
+        self.states[0].copy_(initial)
         self.rows = self.states  # in the dtype of the products
         if self.dtype != initial.dtype:
-            self.rows = torch.empty_like(self.states, dtype=self.dtype)
-            self.rows[0] = initial
+            self.rows = Steps(steps + 1, initial, initial.shape, self.dtype)
+            self.rows[0].copy_(initial)
         self.gates = self._buffer(2 * self.size, initial.dtype)
         self.candidates = self._buffer(self.size, initial.dtype)
         self.allocate(weights)
@@ -264,26 +292,78 @@ class CellPass(ABC):
         self.d_inputs = self._buffer(3 * self.size, self.dtype)
 
     @abstractmethod
-    def backward(self, step: int, d_state: Tensor) -> None:
-        """Turns the gradient of state `step` + 1 into that of state `step`, in place; fills `d_inputs` of the step."""
+    def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
+        """Turns the gradient of state `step` + 1 into that of state `step`, in place; fills `d_inputs` of the step.
+
+        A gradient is the sum of `d_state` and of parts that are still to be added; returns those of state `step`.
+        """
 
     @abstractmethod
     def d_weights(self) -> tuple[Tensor, ...]:
         """The gradients of the weights, after all backward steps."""
 
-    def _buffer(self, size: int, dtype: torch.dtype) -> Tensor:
+    def _buffer(self, size: int, dtype: torch.dtype) -> Steps:
         """Room for every step, or for one step if there is no backward pass."""
-        return self.states.new_empty(self._kept_steps, *self.states.shape[1:-1], size, dtype=dtype)
+        return Steps(self._kept_steps, self._initial, (*self._initial.shape[:-1], size), dtype)
 
-    def _slot(self, buffer: Tensor, step: int) -> Tensor:
-        """The part of a buffer that a step fills."""
-        return buffer[step % self._kept_steps]
+    def _next(self, step: int) -> tuple[Tensor, Tensor | None, Tensor | None]:
+        """(state `step` + 1, the same in the dtype of the products if that is another, the rows to skip)."""
+        row = None if self.rows is self.states else self.rows[step + 1]
+        return self.states[step + 1], row, None if self.skip is None else self.skip[step]
 
-    def _interpolate(self, step: int, start: Tensor, end: Tensor, share: Tensor) -> None:
-        """State `step` + 1 = start + share * (end - start)."""
-        torch.lerp(start, end, share, out=self.states[step + 1])
-        if self.rows is not self.states:
-            self.rows[step + 1] = self.states[step + 1]
+
+@fused
+def _paper_gates(sums: Tensor, addend: Tensor | None, state: Tensor, gates: Tensor, products: Tensor) -> None:
+    gates.copy_(sums if addend is None else sums + addend).sigmoid_()
+    torch.mul(gates.chunk(2, -1)[1], state, out=products)
+
+
+@fused
+def _paper_state(
+    sums: Tensor,
+    addend: Tensor | None,
+    gates: Tensor,
+    state: Tensor,
+    candidate: Tensor,
+    new: Tensor,
+    row: Tensor | None,
+    skip: Tensor | None,
+) -> None:
+    candidate.copy_(sums if addend is None else sums + addend).tanh_()
+    update = gates.chunk(2, -1)[0]
+    if skip is not None:
+        update.masked_fill_(skip, 0)
+    torch.lerp(state, candidate, update, out=new)
+    if row is not None:
+        row.copy_(new)
+
+
+@fused
+def _paper_candidate_gradient(
+    d_state: Tensor, parts: list[Tensor], gates: Tensor, candidate: Tensor, d_inputs: Tensor
+) -> Tensor:
+    for part in parts:
+        d_state.add_(part)
+    taken = d_state * gates.chunk(2, -1)[0]
+    d_inputs.chunk(3, -1)[2].copy_(_one_minus_square(candidate).mul_(taken))
+    return taken
+
+
+@fused
+def _paper_gates_gradient(
+    d_product: Tensor,
+    taken: Tensor,
+    d_state: Tensor,
+    state: Tensor,
+    candidate: Tensor,
+    gates: Tensor,
+    d_inputs: Tensor,
+) -> None:
+    (update, reset), (d_update, d_reset, _) = gates.chunk(2, -1), d_inputs.chunk(3, -1)
+    d_product = d_product.to(state.dtype).mul_(reset)
+    d_update.copy_(_through_sigmoid((candidate - state).mul_(taken), update))
+    d_reset.copy_(_through_sigmoid(d_product * state, reset))
+    d_state.sub_(taken).add_(d_product)
 
 
 class PaperCellPass(CellPass):
@@ -296,36 +376,73 @@ class PaperCellPass(CellPass):
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state = self.states[step]
-        gates = self._slot(self.gates, step).copy_(product(self.rows[step], self.gates_weight, gate_inputs)).sigmoid_()
-        update, reset = gates.chunk(2, -1)
-        products = torch.mul(reset, state, out=self._slot(self.products, step))
-        sums = product(products, self.candidate_weight, candidate_inputs)
-        candidate = self._slot(self.candidates, step).copy_(sums).tanh_()
-        if self.skip is not None:
-            update.masked_fill_(self.skip[step], 0)
-        self._interpolate(step, state, candidate, update)
+        state, gates, products = self.states[step], self.gates[step], self.products[step]
+        _paper_gates(*split_product(self.rows[step], self.gates_weight, gate_inputs), state, gates, products)
+        sums, addend = split_product(products, self.candidate_weight, candidate_inputs)
+        _paper_state(sums, addend, gates, state, self.candidates[step], *self._next(step))
 
-    def backward(self, step: int, d_state: Tensor) -> None:
+    def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
-        state, candidate = self.states[step], self.candidates[step]
-        update, reset = self.gates[step].chunk(2, -1)
+        state, candidate, gates = self.states[step], self.candidates[step], self.gates[step]
         d_inputs = self.d_inputs[step]
-        d_update, d_reset, d_candidate = d_inputs.chunk(3, -1)
-        taken = d_state * update
-        torch.mul(taken, _one_minus_square(candidate), out=d_candidate)
-        d_product = (d_candidate @ self.candidate_weight).to(state.dtype).mul_(reset)
-        through = (candidate - state).mul_(taken)
-        torch.addcmul(through, through, update, value=-1, out=d_update)
-        torch.mul(d_product, state, out=through)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.sub_(taken).add_(d_product)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
+        taken = _paper_candidate_gradient(d_state, parts, gates, candidate, d_inputs)
+        d_product = d_inputs[..., 2 * self.size :] @ self.candidate_weight
+        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_inputs)
+        return add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
 
     def d_weights(self) -> tuple[Tensor, ...]:
         """The gates multiply the state, the candidate multiplies r * state."""
-        d_gates, d_candidate = self.d_inputs.split([2 * self.size, self.size], -1)
-        return over_steps(d_gates, self.rows[:-1]), over_steps(d_candidate, self.products)
+        d_gates, d_candidate = self.d_inputs.all.split([2 * self.size, self.size], -1)
+        return over_steps(d_gates, self.rows.all[:-1]), over_steps(d_candidate, self.products.all)
+
+
+@fused
+def _cudnn_state(
+    gate_sums: Tensor,
+    gate_inputs: Tensor | None,
+    hidden_sums: Tensor,
+    bias: Tensor | None,
+    candidate_inputs: Tensor,
+    state: Tensor,
+    gates: Tensor,
+    hidden: Tensor,
+    candidate: Tensor,
+    new: Tensor,
+    row: Tensor | None,
+    skip: Tensor | None,
+) -> None:
+    gates.copy_(gate_sums if gate_inputs is None else gate_sums + gate_inputs).sigmoid_()
+    hidden.copy_(hidden_sums if bias is None else hidden_sums + bias)
+    reset, keep = gates.chunk(2, -1)
+    candidate.copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
+    if skip is not None:
+        keep.masked_fill_(skip, 1)
+    torch.lerp(candidate, state, keep, out=new)
+    if row is not None:
+        row.copy_(new)
+
+
+@fused
+def _cudnn_gradient(
+    d_state: Tensor,
+    parts: list[Tensor],
+    state: Tensor,
+    candidate: Tensor,
+    hidden: Tensor,
+    gates: Tensor,
+    d_inputs: Tensor,
+    d_hidden: Tensor,
+) -> None:
+    (reset, keep), (d_reset, d_keep, d_candidate) = gates.chunk(2, -1), d_inputs.chunk(3, -1)
+    for part in parts:
+        d_state.add_(part)
+    kept = d_state * keep
+    d_new = d_state.sub_(kept).mul_(_one_minus_square(candidate))
+    d_candidate.copy_(d_new)
+    d_keep.copy_(_through_sigmoid((state - candidate).mul_(kept), keep))
+    d_hidden.copy_(d_new.mul_(reset))
+    d_reset.copy_(_through_sigmoid(d_new * hidden, reset))
+    d_state.copy_(kept)
 
 
 class CudnnCellPass(CellPass):
@@ -333,49 +450,36 @@ class CudnnCellPass(CellPass):
 
     def allocate(self, weights: Sequence[Tensor]) -> None:
         """See `CellPass`."""
-        self.hidden = self._buffer(self.size, self.states.dtype)
+        self.hidden = self._buffer(self.size, self._initial.dtype)
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
     def forward(self, step: int, inputs: Tensor) -> None:
         """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
-        state, row = self.states[step], self.rows[step]
-        gates = self._slot(self.gates, step).copy_(product(row, self.gates_weight, gate_inputs)).sigmoid_()
-        hidden = self._slot(self.hidden, step).copy_(product(row, self.candidate_weight, self._bias))
-        reset, keep = gates.chunk(2, -1)
-        candidate = self._slot(self.candidates, step).copy_(candidate_inputs).addcmul_(reset, hidden).tanh_()
-        if self.skip is not None:
-            keep.masked_fill_(self.skip[step], 1)
-        self._interpolate(step, candidate, state, keep)
+        state, row, buffers = self.states[step], self.rows[step], (self.gates[step], self.hidden[step])
+        gates = split_product(row, self.gates_weight, gate_inputs)
+        hidden = split_product(row, self.candidate_weight, self._bias)
+        new, new_row, skip = self._next(step)
+        _cudnn_state(*gates, *hidden, candidate_inputs, state, *buffers, self.candidates[step], new, new_row, skip)
 
     def start_backward(self) -> None:
         """Allocates the gradients."""
         super().start_backward()
         self.d_hidden = self._buffer(self.size, self.dtype)
 
-    def backward(self, step: int, d_state: Tensor) -> None:
+    def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_new = d (1 - z) (1 - new^2), d_z = d (s - new) z (1 - z), d_r likewise."""
-        state, candidate, hidden = self.states[step], self.candidates[step], self.hidden[step]
-        reset, keep = self.gates[step].chunk(2, -1)
+        state, candidate, hidden, gates = self.states[step], self.candidates[step], self.hidden[step], self.gates[step]
         d_inputs, d_hidden = self.d_inputs[step], self.d_hidden[step]
-        d_reset, d_keep, d_candidate = d_inputs.chunk(3, -1)
-        kept = d_state * keep
-        d_new = d_state.sub_(kept).mul_(_one_minus_square(candidate))
-        d_candidate.copy_(d_new)
-        through = (state - candidate).mul_(kept)
-        torch.addcmul(through, through, keep, value=-1, out=d_keep)
-        torch.mul(d_new.mul_(reset), hidden, out=through)
-        d_hidden.copy_(d_new)
-        torch.addcmul(through, through, reset, value=-1, out=d_reset)
-        d_state.copy_(kept)
-        add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
-        add_product(d_state, d_hidden, self.candidate_weight)
+        _cudnn_gradient(d_state, parts, state, candidate, hidden, gates, d_inputs, d_hidden)
+        parts = add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
+        return parts + add_product(d_state, d_hidden, self.candidate_weight)
 
     def d_weights(self) -> tuple[Tensor, ...]:
         """Gates and candidate both multiply the state; b_U is added to the product of the candidate."""
-        d_gates, rows = self.d_inputs[..., : 2 * self.size], self.rows[:-1]
-        d_bias = self.d_hidden.movedim(0, -3).flatten(-3, -2).sum(-2, dtype=self.states.dtype)
-        return over_steps(d_gates, rows), over_steps(self.d_hidden, rows), d_bias
+        d_gates, rows, d_hidden = self.d_inputs.all[..., : 2 * self.size], self.rows.all[:-1], self.d_hidden.all
+        d_bias = d_hidden.movedim(0, -3).flatten(-3, -2).sum(-2, dtype=self._initial.dtype)
+        return over_steps(d_gates, rows), over_steps(d_hidden, rows), d_bias
 
 
 class _Unroll(torch.autograd.Function):
@@ -396,7 +500,7 @@ class _Unroll(torch.autograd.Function):
         for step, step_inputs in enumerate(inputs):
             check_wanted()
             cells.forward(step, step_inputs)
-        return cells.rows[1:], cells.states[-1].clone()
+        return cells.rows.all[1:], cells.states[-1].clone()
 
     @staticmethod
     @once_differentiable
@@ -404,11 +508,16 @@ class _Unroll(torch.autograd.Function):
         cells: CellPass = take_once(ctx, "cells")
         cells.start_backward()
         d_state = torch.zeros_like(cells.states[0]) if d_last is None else d_last.clone()
+        parts = list[Tensor]()
         for step in reversed(range(cells.steps)):
-            if d_rows is not None:
-                d_state += d_rows[step]
-            cells.backward(step, d_state)
-        return None, None, None, cells.d_inputs, d_state, *cells.d_weights()
+            parts = cells.backward(step, d_state, parts if d_rows is None else [*parts, d_rows[step]])
+        d_state = sum(parts, d_state)
+        return None, None, None, cells.d_inputs.all, d_state, *cells.d_weights()
+
+
+def _through_sigmoid(through: Tensor, gate: Tensor) -> Tensor:
+    """`through` (1 - gate), in place: the rest of a gate's derivative, whose factor `gate` is in `through` already."""
+    return through.addcmul_(through, gate, value=-1)
 
 
 def _one_minus_square(x: Tensor) -> Tensor:

@@ -20,6 +20,7 @@ from nmtalign.core.attention import (
     AdditiveAttention,
     AdditivePass,
     Attention,
+    FusedAdditivePass,
     Look,
     Memory,
     make_attention,
@@ -425,14 +426,15 @@ class _Decode(torch.autograd.Function):
         ctx.set_materialize_grads(False)
         steps, ctx.context_weight = len(inputs) + 1, context_weight
         cells = ctx.cells = pass_class(initial, weights, None, len(inputs), differentiate)
-        attention = ctx.attention = AdditivePass(keys, values, padding, query_weight, vector, steps, differentiate)
+        attends = FusedAdditivePass if keys.is_cuda else AdditivePass
+        attention = ctx.attention = attends(keys, values, padding, query_weight, vector, steps, differentiate)
         for step in range(steps):
             check_wanted()
             if step:
                 cells.forward(step - 1, product(attention.contexts[step - 1], context_weight, inputs[step - 1]))
             attention.forward(step, cells.rows[step])
         return (
-            cells.rows.view_as(cells.rows),
+            cells.rows.all.view_as(cells.rows.all),
             attention.contexts.view_as(attention.contexts),
             attention.weights.view_as(attention.weights),
         )
@@ -448,14 +450,17 @@ class _Decode(torch.autograd.Function):
         attention.start_backward()
         if d_contexts is not None:
             attention.d_contexts.copy_(d_contexts)
-        d_state = torch.zeros_like(cells.states[0])
+        d_state, parts = torch.zeros_like(cells.states[0]), list[Tensor]()
         for step in reversed(range(cells.steps + 1)):
             if d_rows is not None:
-                d_state += d_rows[step]
-            d_state += attention.backward(step, None if d_weights is None else d_weights[step])
+                parts.append(d_rows[step])
+            parts.append(attention.backward(step, None if d_weights is None else d_weights[step]))
             if step:
-                cells.backward(step - 1, d_state)
-                add_product(attention.d_contexts[step - 1], cells.d_inputs[step - 1], ctx.context_weight)
-        d_context_weight = over_steps(cells.d_inputs, attention.contexts[:-1])
-        of_attention = attention.gradients(cells.rows)
-        return None, None, None, cells.d_inputs, d_state, d_context_weight, *of_attention, *cells.d_weights()
+                parts = cells.backward(step - 1, d_state, parts)
+                d_context = attention.d_contexts[step - 1]
+                for part in add_product(d_context, cells.d_inputs[step - 1], ctx.context_weight):
+                    d_context += part
+        d_state = sum(parts, d_state)
+        d_context_weight = over_steps(cells.d_inputs.all, attention.contexts[:-1])
+        of_attention = attention.gradients(cells.rows.all)
+        return None, None, None, cells.d_inputs.all, d_state, d_context_weight, *of_attention, *cells.d_weights()

@@ -28,9 +28,11 @@ from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
     Initialised,
     Role,
+    aligned,
     apply,
     check_wanted,
     fast_dropout,
+    fused,
     initialise,
     maxout,
     narrowed,
@@ -410,7 +412,7 @@ class Readout(Initialised):
         if self.has_maxout:
             total = self.bias.to(dtype)
             if self.word_weight is not None:
-                total = F.linear(word, self.word_weight, total)
+                total = F.linear(*aligned(word, self.word_weight), total)
             total = total + F.linear(hidden, self.state_weight)
             total = (total if products.dim() == 2 else total[:, None]) + products
             hidden = maxout(total)
@@ -418,7 +420,7 @@ class Readout(Initialised):
             hidden = fast_dropout(hidden, dropout)
         elif dropout:  # the alternatives of a word lose the same units
             hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), dropout)
-        return hidden if self.factor is None else F.linear(hidden, self.factor)
+        return hidden if self.factor is None else F.linear(*aligned(hidden, self.factor))
 
     def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
         """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
@@ -482,6 +484,7 @@ def linear_cross_entropy(
     to p. Each softmax is smoothed with the weight of its share in p, which counts as a constant.
     """
     constants = targets, label_smoothing, row_weights, block_cells, torch.is_grad_enabled()
+    features, weight = aligned(features, weight)
     objective, nll, log_probs = apply(_LinearCrossEntropy, features, weight, bias, log_terms, *constants)
     return objective, nll, log_probs
 
@@ -602,8 +605,10 @@ def _to_gradient(
     The gradient is the probability, minus 1 - smoothing at the target; `_smooth` adds the part of label smoothing that
     is equal for all words. Fills nll (R,) and the logarithms of the sums of exponentials (R,).
     """
-    cells = CHUNK_CELLS if logits.device.type == "cpu" else BLOCK_CELLS
-    parts = list(slices(len(targets), logits.shape[1], cells))
+    if logits.device.type != "cpu":
+        _fused_gradient(logits, bias, targets, smoothing, nll, log_sums)
+        return
+    parts = list(slices(len(targets), logits.shape[1], CHUNK_CELLS))
     room = [bias.new_empty(parts[0].stop, len(bias)) for _ in range(2)]
     for rows in parts:
         chunk, picked = logits[rows], targets[rows, None]
@@ -611,12 +616,23 @@ def _to_gradient(
         torch.softmax(exact.copy_(chunk).add_(bias), -1, out=probs)
         # The sum of exponentials follows from any probability without underflow: the target's, else the largest.
         known, place = probs.gather(1, picked), picked
-        if logits.device.type != "cpu" or float(known.min()) < _SMALLEST:
+        if float(known.min()) < _SMALLEST:
             known, place = probs.max(-1, keepdim=True)
         torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])
         probs.scatter_add_(1, picked, torch.full_like(picked, smoothing - 1, dtype=nll.dtype))
         chunk.copy_(probs)
+
+
+@fused
+def _fused_gradient(
+    logits: Tensor, bias: Tensor, targets: Tensor, smoothing: float, nll: Tensor, log_sums: Tensor
+) -> None:
+    exact, picked = logits.to(bias.dtype) + bias, targets[:, None]
+    log_sums.copy_(exact.logsumexp(-1))
+    nll.copy_(log_sums - exact.gather(1, picked).squeeze(1))
+    is_target = torch.arange(len(bias), device=targets.device) == picked
+    logits.copy_((exact - log_sums[:, None]).exp() - is_target.to(exact.dtype) * (1 - smoothing))
 
 
 Ids = Sequence[int] | npt.NDArray[np.integer]

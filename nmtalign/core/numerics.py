@@ -8,12 +8,13 @@ import contextlib
 import copy
 import functools
 import math
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar
+from typing import Any, ClassVar, Literal, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +26,7 @@ from nmtalign.processor import bf16_is_fast, cpu_facts, fastest_precision
 from nmtalign.settings.definition import Device, InferencePrecision, Precision
 from nmtalign.settings.training_settings import Initialisation
 
+F_ = TypeVar("F_", bound=Callable[..., Any])
 _CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
 _PARTIAL_SUMS = 16
 
@@ -178,6 +180,46 @@ def _has_onednn(dtype: torch.dtype) -> bool:
 def apply(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """`function.apply(*arguments)`, whose own annotation carries no types."""
     return function.apply(*arguments)
+
+
+def fused(function: F_) -> F_:
+    """On a GPU, a function of elementwise operations and sums becomes few kernels, by PyTorch's compiler.
+
+    Elsewhere, and where the compiler is missing or fails, it runs as it is written, with the same results up to
+    rounding. It may change its arguments in place. Shapes are free: the first call compiles it for all of them.
+    """
+    compiled: Any = None
+
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        nonlocal compiled
+        if not (arguments[0].is_cuda and Fusion.wanted) or Fusion.problem:
+            return function(*arguments)
+        try:
+            if compiled is None:
+                warnings.filterwarnings("ignore", module=r"torch\._(inductor|dynamo)")  # advice to its developers
+                compiled = torch.compile(function, dynamic=True)
+            return compiled(*arguments)
+        except Exception as error:  # of a compiler: any kind
+            if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
+                raise
+            Fusion.problem = str(error).strip().partition("\n")[0] or type(error).__name__
+            return function(*arguments)
+
+    return cast(F_, call)
+
+
+class Fusion:
+    """Whether `fused` functions are compiled on a GPU, and why they cannot be; "" = they can."""
+
+    wanted = True
+    problem = ""
+
+
+def aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with zeros after their last dimension, to a multiple of 8; a GPU's products are then faster."""
+    missing = -x.shape[-1] % 8 if x.is_cuda and x.dtype == torch.bfloat16 else 0
+    return (F.pad(x, (0, missing)), F.pad(weight, (0, missing))) if missing else (x, weight)
 
 
 def take_once(ctx: Any, name: str) -> Any:
@@ -570,14 +612,22 @@ def out_of_memory(error: Exception) -> bool:
     return "memory" in text and "alloc" in text
 
 
-def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> None:
-    """`total += gradient W`, accumulated in the dtype of `total`."""
+def split_product(rows: Tensor, weight: Tensor, addend: Tensor) -> tuple[Tensor, Tensor | None]:
+    """(`rows W^T + addend`, None), or on a GPU (`rows W^T`, addend), because a `fused` function adds in passing."""
+    return (product(rows, weight), addend) if rows.is_cuda else (product(rows, weight, addend), None)
+
+
+def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> list[Tensor]:
+    """`total += gradient W`, accumulated in the dtype of `total`; what is still to be added, on a GPU the product."""
+    if total.is_cuda:
+        return [gradient @ weight]
     if total.dtype == torch.bfloat16 or weight.dim() > 2:  # one bf16 operation would be twice as slow as two
         total.add_(gradient @ weight)
     elif total.dtype == weight.dtype:
         total.addmm_(gradient, weight)
     else:
         total.add_((gradient @ weight).to(total.dtype))
+    return []
 
 
 def over_steps(gradient: Tensor, rows: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""Loss and gradient of a batch, replayed from a CUDA graph of the batch's bucket. Not yet run on a card.
+"""Loss and gradient of a batch, replayed from a CUDA graph of the batch's bucket.
 
 A pass over 30 words, forward and backward, is more than a thousand launches. Each takes about 10 us of the host's time,
 where the card needs 2 to 5. A graph replays them all with one launch, but only over the same tensors of the same
@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.model import Batch
+from nmtalign.core.numerics import Fusion
 
 # From the inputs of a batch to (objective, sums over its real words, the negative log-likelihood first).
 Objective = Callable[..., tuple[Tensor, Tensor]]
@@ -37,6 +38,8 @@ def bucket_of(batch: Batch) -> Bucket:
 
 def padded(batch: Batch, bucket: Bucket) -> Batch:
     """The batch padded to a bucket; a row of padding has one real source word, `</s>`, and no target word."""
+    if bucket == (len(batch.source), batch.source.shape[1], batch.target.shape[1]):
+        return batch
     rows = bucket[0] - len(batch.source)
     right, end = bucket[1] - batch.source.shape[1], bucket[2] - batch.target.shape[1]
     source, source_mask = (F.pad(tensor, (0, right, 0, rows)) for tensor in (batch.source, batch.source_mask))
@@ -53,6 +56,11 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
         guide=guide,
         copies=copies,
     )
+
+
+def pad_to_bucket(batch: Batch) -> Batch:
+    """The batch padded to its bucket."""
+    return padded(batch, bucket_of(batch))
 
 
 class CudaRecorder:
@@ -73,9 +81,15 @@ class CudaRecorder:
         with torch.cuda.stream(self._stream):
             work()
         present.wait_stream(self._stream)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
-            work()
+        graph, generator = torch.cuda.CUDAGraph(), torch.cuda.default_generators[present.device_index]
+        drawn = generator.clone_state()
+        try:
+            with torch.cuda.graph(graph, pool=self._pool, stream=self._stream, capture_error_mode="thread_local"):
+                work()
+        except RuntimeError:  # PyTorch leaves its generator and its stream as they are during a recording
+            generator.graphsafe_set_state(drawn)
+            torch.cuda.set_stream(present)
+            raise
         return graph.replay
 
 
@@ -116,7 +130,7 @@ class GraphedLoss:
             self._recordings.move_to_end(bucket)
             inputs, replay = recording
             for kept, new in zip(inputs, padded(batch, bucket).inputs(), strict=True):
-                kept.copy_(new.pin_memory() if kept.is_cuda and not new.is_cuda else new, non_blocking=True)
+                kept.copy_(new, non_blocking=True)
             self._weight.fill_(weight)
             self._share_gradients()
             replay()
@@ -145,6 +159,8 @@ class GraphedLoss:
             problem = "" if distance <= TOLERANCE else f"a graph's results differ by {distance:.1e}"
         except RuntimeError as error:
             problem = str(error).strip().partition("\n")[0] or type(error).__name__
+        if Fusion.problem and not self._recordings:
+            self._notice(f"GPU kernels are not compiled: {Fusion.problem}; training continues, slower")
         if problem:
             self._given_up = True
             self._recordings.clear()

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import get_total_norm
 
+from nmtalign.core.numerics import fused
 from nmtalign.settings.training_settings import TrainingConfig
 
 VALUES_PER_WEIGHT = 2  # each optimiser keeps two numbers for each weight
@@ -70,7 +71,7 @@ def descend(optimizer: Optimizer, rate: float, clip_norm: float, on_device: bool
 
     The gradient is read once for its norm and once by the step, which multiplies it by the factor that clips it. A
     gradient whose norm is not finite changes nothing. `clip_norm` 0 = no clipping. With `on_device`, the default on a
-    GPU, the host does not wait for the norm if the optimiser is PyTorch's fused Adam; Adadelta waits.
+    GPU, the host does not wait for the norm.
     """
     weights = optimizer.weights()
     norm = get_total_norm([weight.grad for weight in weights if weight.grad is not None])
@@ -129,10 +130,8 @@ class Adadelta(Optimizer):
 
     @torch.no_grad()
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        scale = float(scale)
-        if not math.isfinite(scale):
+        if isinstance(scale, float) and not math.isfinite(scale):
             return
-        share = (1 - self._rho) * scale**2
         for weight in self.weights():
             if weight.grad is None:
                 continue
@@ -140,14 +139,35 @@ class Adadelta(Optimizer):
             if not values:
                 values |= {name: torch.zeros_like(weight) for name in self.kept}
             means = values["square_avg"], values["acc_delta"]
-            flat = [x.view(-1) for x in (weight, weight.grad.contiguous(), *means)]
-            piece = min(_PIECE, weight.numel()) if weight.device.type == "cpu" else weight.numel()
-            buffers = weight.new_empty(2, piece)
-            for w, g, square, delta in zip(*(x.split(piece) for x in flat), strict=True):
-                # The constants contain the scale, so that no operation scales the gradient.
-                move, scratch = buffers[:, : len(w)]
-                square.mul_(self._rho).addcmul_(g, g, value=share)
-                torch.add(delta, self._epsilon, out=move)
-                move.div_(torch.add(square, self._epsilon, out=scratch)).sqrt_().mul_(g)
-                delta.mul_(self._rho).addcmul_(move, move, value=share)
-                w.add_(move, alpha=-rate * scale)
+            w, g, square, delta = (x.view(-1) for x in (weight, weight.grad.contiguous(), *means))
+            if isinstance(scale, Tensor):
+                _adadelta(w, g, square, delta, scale, torch.full_like(scale, rate), self._rho, self._epsilon)
+            else:
+                self._by_pieces((w, g, square, delta), rate, scale)
+
+    def _by_pieces(self, flat: Sequence[Tensor], rate: float, scale: float) -> None:
+        """A step of one weight in pieces that stay in the processor's cache."""
+        share = (1 - self._rho) * scale**2
+        piece = min(_PIECE, flat[0].numel())
+        buffers = flat[0].new_empty(2, piece)
+        for w, g, square, delta in zip(*(x.split(piece) for x in flat), strict=True):
+            # The constants contain the scale, so that no operation scales the gradient.
+            move, scratch = buffers[:, : len(w)]
+            square.mul_(self._rho).addcmul_(g, g, value=share)
+            torch.add(delta, self._epsilon, out=move)
+            move.div_(torch.add(square, self._epsilon, out=scratch)).sqrt_().mul_(g)
+            delta.mul_(self._rho).addcmul_(move, move, value=share)
+            w.add_(move, alpha=-rate * scale)
+
+
+@fused
+def _adadelta(
+    weight: Tensor, g: Tensor, square: Tensor, delta: Tensor, scale: Tensor, rate: Tensor, rho: float, epsilon: float
+) -> None:
+    """A step along the gradient times `scale` (a number on the device), which changes nothing if that is not finite."""
+    known = scale.isfinite()
+    g, share = torch.where(known, g * scale, 0), torch.where(known, 1 - rho, 0)
+    square.add_((g * g - square) * share)
+    move = ((delta + epsilon) / (square + epsilon)).sqrt() * g
+    delta.add_((move * move - delta) * share)
+    weight.sub_(rate * move)

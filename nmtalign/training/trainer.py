@@ -38,6 +38,7 @@ from nmtalign.training.events import (
     Underway,
     Working,
 )
+from nmtalign.training.graphs import pad_to_bucket
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
@@ -89,12 +90,13 @@ class TrainingSetup:
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         copies = CopyIds(corpus, self.pairs) if model_config.copy else None
-        additions = [addition for addition in (self.guide, copies) if addition is not None]
+        graphed = pad_to_bucket if self.device.type == "cuda" else None
+        additions = [addition for addition in (self.guide, copies, graphed) if addition is not None]
 
         def complete(batch: Batch) -> Batch:
             return functools.reduce(lambda batch, add: add(batch), additions, batch)
 
-        # Adds the guide, and the ids of a copying model, to each batch; None if there is nothing to add.
+        # Adds guide, ids of a copying model, and padding for a GPU to each batch; None if there is nothing to add.
         self.complete = complete if additions else None
 
     def find_run(self) -> Checkpoint | None:

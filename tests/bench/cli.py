@@ -15,7 +15,7 @@ COMMANDS = {
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
     "align": "forced decoding; writing, size and reading of alignment files",
     "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
-    "gpu": "a CUDA device: updates with and without CUDA graphs",
+    "gpu": "a CUDA device: updates with and without CUDA graphs, and their kernels",
 }
 
 
@@ -144,7 +144,7 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_gpu(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", choices=["paper", "small", "tiny"], help="model size [paper; on a CPU tiny]")
+    parser.add_argument("--size", type=_names, metavar="A,B,..", help="model sizes [paper; on a CPU tiny]")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu = a dry run of the same code")
     parser.add_argument("--batches", type=_numbers, metavar="A,B,..", help="sentences per batch [80,320,640,1280]")
     _add(parser, length=(None, "words per side, with `</s>` [30; on a CPU 3]"))
@@ -154,6 +154,10 @@ def _positive(text: str) -> int:
     if not text.isdigit() or int(text) < 1:
         raise argparse.ArgumentTypeError(f"'{text}' is not a whole number above 0")
     return int(text)
+
+
+def _names(text: str) -> list[str]:
+    return text.split(",")
 
 
 def _numbers(text: str) -> list[int]:

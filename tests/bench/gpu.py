@@ -1,4 +1,4 @@
-"""`bench gpu`: the speed of complete updates on a CUDA device, eager and by CUDA graphs.
+"""`bench gpu`: the speed of complete updates on a CUDA device, eager and by CUDA graphs, and their kernels.
 
 It needs only PyTorch and this checkout: `python tests/bench gpu`, from any folder. Results are written after each part.
 """
@@ -6,6 +6,7 @@ It needs only PyTorch and this checkout: `python tests/bench gpu`, from any fold
 import itertools
 import os
 import statistics
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -20,13 +21,15 @@ from bench.report import Table, figure, percent, say, show, write_json
 from bench.timing import Task, spread, take_turns
 from bench.workload import Size, random_workload
 from nmtalign.core.model import TranslationModel
+from nmtalign.core.numerics import Fusion
 from nmtalign.errors import NmtalignError, ResourceError
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import descend, make_optimizer
 from nmtalign.training.updates import BatchLoss, add_gradient
 
 FILE = "bench-gpu.json"
-WAYS = {"graphs": "CUDA graphs", "eager": "eager"}
+KERNELS = 25  # of an update that are listed, those with the most time
+WAYS = {"graphs": "CUDA graphs, fused", "unfused": "CUDA graphs", "eager": "eager"}
 DRY = {"hidden": 12, "embedding": 10, "attention_hidden": 9, "maxout": 6, "output_rank": 0}
 UPDATES = 8  # in a timed round; the first two of a bucket are eager, and recorded
 
@@ -42,18 +45,24 @@ def run(given: dict[str, Any]) -> int:
     if not dry and not torch.cuda.is_available():
         raise ResourceError("PyTorch sees no CUDA device here; use a machine with one, or a dry run with --device cpu")
     path = given["json"] or Path(os.environ.get("OUT") or ".") / FILE
-    size = Size.of(given["size"] or ("tiny" if dry else "paper"), 50 if dry else 0, **(DRY if dry else {}))
+    names = given["size"] or ["tiny" if dry else "paper"]
+    sizes = [Size.of(name, 50 if dry else 0, **(DRY if dry else {})) for name in names]
     batches, length = given["batches"] or ([2] if dry else [80, 320, 640, 1280]), given["length"] or (3 if dry else 30)
     results: dict[str, Any] = {"benchmark": "gpu", "dry_run": dry, "machine": describe_machine(device.type)}
-    results |= {"size": size.name, "length": length, "speeds": []}
+    results |= {"length": length, "speeds": [], "kernels": {}}
     say(in_words(results["machine"]))
     ways = ["eager"] if dry else list(WAYS)
     peak = matrix_rate(device)
     results["tflops_of_a_large_product"] = peak / 1e12
-    for sentences, way in itertools.product(batches, ways):
-        say(f"updates, {WAYS[way]}, batches of {sentences}")
-        results["speeds"].append(speed(way, size, device, sentences, length, peak))
-        write_json(path, results)
+    for size in sizes:
+        for sentences, way in itertools.product(batches, ways):
+            say(f"{size.name}: updates, {WAYS[way]}, batches of {sentences}")
+            results["speeds"].append(speed(way, size, device, sentences, length, peak))
+            write_json(path, results)
+        for sentences in sorted({batches[0], batches[-1]}):
+            say(f"{size.name}: the kernels of an update, batches of {sentences}")
+            results["kernels"][f"{size.name}, {sentences} sentences"] = kernels(size, device, sentences, length)
+            write_json(path, results)
     show(tables(results))
     say(f"written to {path}")
     return 0
@@ -61,22 +70,16 @@ def run(given: dict[str, Any]) -> int:
 
 def speed(way: str, size: Size, device: torch.device, sentences: int, length: int, peak: float) -> dict[str, Any]:
     """The speed of complete updates in bf16; `peak` is the rate of a large product."""
-    batches = [random_workload(size, sentences, length, seed).batches[0].to(device) for seed in range(4)]
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats(device)
-    model = TranslationModel(size.model).to(device).train()
-    compute = _make_loss(way, model, torch.bfloat16)
-    optimizer = make_optimizer(model.parameters(), size.training)
-
-    def updates() -> None:
-        for batch in itertools.islice(itertools.cycle(batches), UPDATES):
-            compute(batch, 1 / sentences)
-            descend(optimizer, size.training.learning_rate, size.training.clip_norm)
-
-    row: dict[str, Any] = {"way": way, "sentences": sentences}
+    row: dict[str, Any] = {"size": size.name, "way": way, "sentences": sentences}
+    Fusion.wanted = way == "graphs"
+    updates, began = _updates(way, size, device, sentences, length), time.perf_counter()
     try:
+        updates()
+        row["first_seconds"] = time.perf_counter() - began  # with the compiler
         all_seconds = [seconds / UPDATES for seconds in _seconds(updates, device)]
     except (torch.OutOfMemoryError, NoGraphError) as error:
         return row | {"failed": f"{type(error).__name__}: {str(error).splitlines()[0]}"}
@@ -86,8 +89,47 @@ def speed(way: str, size: Size, device: torch.device, sentences: int, length: in
         "spread": spread(all_seconds),
         "target_words_per_second": shape.words / seconds,
         "of_matrix_rate": flops_of(size.model, shape) / seconds / peak,
+        "kernels": Fusion.problem or ("compiled" if Fusion.wanted else "PyTorch's"),
         "peak_mb": torch.cuda.max_memory_allocated(device) / (1 << 20) if cuda else None,
     }
+
+
+def kernels(size: Size, device: torch.device, sentences: int, length: int) -> list[dict[str, Any]]:
+    """The kernels of an eager update, those with the most time first: name, launches and milliseconds."""
+    from torch.profiler import ProfilerActivity, profile
+
+    Fusion.wanted = True
+    updates, cuda = _updates("eager", size, device, sentences, length), device.type == "cuda"
+    updates()
+    with profile(activities=[ProfilerActivity.CUDA if cuda else ProfilerActivity.CPU], acc_events=True) as profiled:
+        updates()
+        if cuda:
+            torch.cuda.synchronize(device)
+    found = [
+        {
+            "name": event.key,
+            "launches": event.count / UPDATES,
+            "ms": (event.self_device_time_total if cuda else event.self_cpu_time_total) / UPDATES / 1e3,
+        }
+        for event in profiled.key_averages()
+    ]
+    return sorted((one for one in found if one["ms"]), key=lambda one: -float(one["ms"]))
+
+
+def _updates(way: str, size: Size, device: torch.device, sentences: int, length: int) -> Task:
+    """A task that makes `UPDATES` complete updates with bf16 products."""
+    batches = [random_workload(size, sentences, length, seed).batches[0] for seed in range(4)]
+    batches = [batch.pinned() if device.type == "cuda" else batch for batch in batches]
+    model = TranslationModel(size.model).to(device).train()
+    compute = _make_loss(way, model, torch.bfloat16)
+    optimizer = make_optimizer(model.parameters(), size.training)
+
+    def updates() -> None:
+        for batch in itertools.islice(itertools.cycle(batches), UPDATES):
+            compute(batch, 1 / sentences)
+            float(descend(optimizer, size.training.learning_rate, size.training.clip_norm))
+
+    return updates
 
 
 def matrix_rate(device: torch.device) -> float:
@@ -99,23 +141,32 @@ def matrix_rate(device: torch.device) -> float:
 
 def tables(results: dict[str, Any]) -> list[Table]:
     """Returns the tables of the results."""
-    title = f"Training `{results['size']}` in bf16, complete updates, {results['length']} words per side"
-    table = Table(title, ["", "batch", "words/s", "of matrix rate", "ms", "peak MB"])
+    title = f"Training in bf16, complete updates, {results['length']} words per side"
+    table = Table(title, ["size", "", "batch", "words/s", "of matrix rate", "ms", "first s", "peak MB"])
     for row in results["speeds"]:
         rate = row.get("failed") or figure(row["target_words_per_second"])
-        cells = [percent(row.get("of_matrix_rate")), figure(1e3 * row.get("seconds", 0), 1), figure(row.get("peak_mb"))]
-        table.rows.append([WAYS[row["way"]], figure(row["sentences"]), rate, *cells])
+        cells = [percent(row.get("of_matrix_rate")), figure(1e3 * row.get("seconds", 0), 1)]
+        cells += [figure(row.get("first_seconds"), 1), figure(row.get("peak_mb"))]
+        table.rows.append([row["size"], WAYS[row["way"]], figure(row["sentences"]), rate, *cells])
     table.note = f"a large bf16 product: {results['tflops_of_a_large_product']:.1f} TFLOP/s" + (
         "; a dry run on the CPU: its figures mean nothing" if results["dry_run"] else ""
     )
-    return [table]
+    return [table, *(_kernel_table(name, found) for name, found in results["kernels"].items())]
+
+
+def _kernel_table(name: str, found: list[dict[str, Any]]) -> Table:
+    launches, ms = (sum(one[key] for one in found) for key in ("launches", "ms"))
+    table = Table(f"An eager update of `{name}`", ["kernel", "launches", "ms"])
+    table.rows += [[one["name"][:100], figure(one["launches"]), figure(one["ms"], 3)] for one in found[:KERNELS]]
+    table.note = f"together {len(found)} kernels, {launches:,.0f} launches, {ms:.2f} ms of the device"
+    return table
 
 
 def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> Callable[..., Tensor]:
     """Returns a function that computes loss and gradients of a batch; NoGraphError if recording fails."""
     loss = BatchLoss(model, 0.0, dtype=dtype)
     eager = partial(add_gradient, loss, next(model.parameters()).device)
-    return GraphedLoss(model, loss, eager, _refuse) if way == "graphs" else eager
+    return eager if way == "eager" else GraphedLoss(model, loss, eager, _refuse)
 
 
 def _refuse(reason: str) -> None:

@@ -71,7 +71,7 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
     events: list = []
     trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus, **model), config, events.append, world=world)
     trainer.run()
-    weights = b"".join(tensor.numpy().tobytes() for tensor in trainer.model.state_dict().values())
+    weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in trainer.model.state_dict().values())
     if len({*trainer.world.all_gather(hashlib.sha256(weights).hexdigest())}) > 1:
         raise SystemExit(f"{folder.name}: the processes have drifted apart")
     return events

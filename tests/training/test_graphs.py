@@ -16,6 +16,7 @@ from nmtalign.training import graphs
 from nmtalign.training.graphs import GraphedLoss, bucket_of, padded
 from nmtalign.training.updates import add_gradient
 
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")  # of the compiler of a GPU's kernels
 CPU = torch.device("cpu")
 
 
@@ -210,7 +211,7 @@ def test_a_pass_of_static_shapes_never_looks_at_a_value(cell, attention, dropout
 def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
     device, said = torch.device("cuda"), []
     model = model_of(device, torch.float32, dropout=dropout, **options)
-    loss = loss_of(model, 0.1)
+    loss = loss_of(model, 0.1, static=True)
     eager = partial(add_gradient, loss, device)
     graphed = GraphedLoss(model, loss, eager, said.append)
     for number, shape in enumerate([SMALL, SMALL, LARGE, SMALL, LARGE, LARGE, SMALL]):
@@ -229,7 +230,7 @@ def test_real_graphs_leave_what_the_plain_way_leaves(options, dropout):
 def test_real_graphs_draw_new_dropout_at_every_replay():
     device, said = torch.device("cuda"), []
     model = model_of(device, torch.float32, dropout=0.4)
-    loss = loss_of(model)
+    loss = loss_of(model, static=True)
     graphed = GraphedLoss(model, loss, partial(add_gradient, loss, device), said.append)
     batch, seen = batch_of(*SMALL), []
     graphed(batch)
@@ -239,3 +240,19 @@ def test_real_graphs_draw_new_dropout_at_every_replay():
     assert said == []
     assert len(set(seen)) == 3
     assert seen[0] == seen[3]
+
+
+@pytest.mark.gpu
+def test_training_goes_on_where_a_real_graph_cannot_be_recorded():
+    device, said = torch.device("cuda"), []
+    model, twin = (model_of(device, torch.float32, dropout=0.4) for _ in range(2))
+    loss = loss_of(model, static=False)  # it waits for the device, which no recording can
+    graphed = GraphedLoss(model, loss, partial(add_gradient, loss, device), said.append)
+    eager = partial(add_gradient, loss_of(twin, static=False), device)
+    for number in range(4):
+        batch = batch_of(*SMALL, seed=number)
+        torch.cuda.manual_seed(number)
+        found = graphed(batch), *gradients_of(model)
+        torch.cuda.manual_seed(number)
+        assert_same(found, (eager(batch), *gradients_of(twin)), rtol=1e-4, atol=1e-5)
+    assert len(said) == 1

@@ -1,0 +1,105 @@
+"""Each preset on a device gives what it gives in float64 on the CPU: loss, gradient, forced decoding and beam search.
+
+Without a GPU the same checks run on the CPU, with the static shapes that a GPU has.
+"""
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor
+
+from nmtalign.core import cells, decoder
+from nmtalign.core import model as core_model
+from nmtalign.core.attention import FusedAdditivePass
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import Batch, TranslationModel, make_batch
+from nmtalign.core.numerics import product
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.settings.definition import resolve
+from nmtalign.settings.presets import PRESETS, preset
+from nmtalign.settings.training_settings import ModelConfig
+
+SIZES = {"embedding": 32, "hidden": 32, "attention_hidden": 24, "maxout": 16, "dropout": 0.0}
+pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")  # of the compiler of a GPU's kernels
+DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
+WORDS = 50
+
+
+def model_of(name: str) -> TranslationModel:
+    """A preset at a small size, in float64 on the CPU, with attention and probabilities that are not even."""
+    words = {"source_vocabulary_size": WORDS, "target_vocabulary_size": WORDS}
+    torch.manual_seed(5)
+    settings = {**SIZES, **words, "initialisation": "xavier"}
+    model = TranslationModel(resolve(ModelConfig, ("preset", preset(name)), ("test", settings))).double()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.mul_(1 if model.config.architecture == "transformer" else 2)
+    return model.eval()
+
+
+def batch_of(seed: int, copies: bool) -> Batch:
+    """Random pairs of several lengths; with copies, each place has its own word."""
+    draw = torch.Generator().manual_seed(seed)
+    pairs = [
+        [torch.randint(2, WORDS, (length,), generator=draw).tolist() for length in lengths]
+        for lengths in ((3, 5), (9, 2), (6, 11), (1, 1), (12, 12))
+    ]
+    sources = [source for source, _ in pairs]
+    return make_batch([(source, target) for source, target in pairs], copies=sources if copies else None)
+
+
+def loss_and_gradient(model: TranslationModel, batch: Batch, dtype: torch.dtype | None = None) -> list[Tensor]:
+    """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU."""
+    loss = model.loss(*batch.inputs(), label_smoothing=0.1, dtype=dtype, static_shapes=True)
+    gradients = torch.autograd.grad(loss.objective, list(model.parameters()))
+    return [each.detach().cpu().double() for each in (loss.nll, *gradients)]
+
+
+def distance(found: list[Tensor], exact: list[Tensor]) -> float:
+    """The length of the difference over the length of what is exact, of all numbers together."""
+    difference = sum(float((one - other).square().sum()) for one, other in zip(found, exact, strict=True))
+    return (difference / sum(float(one.square().sum()) for one in exact)) ** 0.5
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_computes_the_same_as_in_float64(name: str, device: str) -> None:
+    exact, batch = model_of(name), batch_of(1, PRESETS[name].get("copy", False))
+    ours, there = copy.deepcopy(exact).float().to(device), batch.to(torch.device(device))
+    expected = loss_and_gradient(exact, batch)
+    assert distance(loss_and_gradient(ours, there)[:1], expected[:1]) < 1e-5
+    assert distance(loss_and_gradient(ours, there)[1:], expected[1:]) < 1e-4
+    assert distance(loss_and_gradient(ours, there, torch.bfloat16)[1:], expected[1:]) < 0.1
+    forced, forced_exactly = ours.force(*there.inputs()), exact.force(*batch.inputs())
+    torch.testing.assert_close(forced.log_probs.cpu().double(), forced_exactly.log_probs, rtol=1e-4, atol=1e-4)
+    if forced.weights is not None and forced_exactly.weights is not None:
+        torch.testing.assert_close(forced.weights.cpu().double(), forced_exactly.weights, rtol=1e-3, atol=1e-5)
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: str) -> None:
+    exact, batch = model_of(name), batch_of(2, PRESETS[name].get("copy", False))
+    ours, options = copy.deepcopy(exact).float().to(device), SearchOptions(beam=4)
+    found = []
+    for model, part in ((ours, batch.to(torch.device(device))), (exact, batch)):
+        with torch.inference_mode():
+            scorer = ModelScorer(Inference(model))
+            found.append(beam_search(scorer, part.source, part.source_mask, options, copies=part.copies))
+    for ours_found, expected in zip(*found, strict=True):
+        assert [each.tokens for each in ours_found] == [each.tokens for each in expected]
+        assert [each.log_prob for each in ours_found] == pytest.approx([each.log_prob for each in expected], abs=1e-3)
+
+
+@pytest.mark.parametrize("name", ["rnnsearch-50", "small"])
+def test_the_passes_of_a_gpu_are_those_of_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The functions that a GPU compiles, as they are written, and sums that they take in passing."""
+    model, batch = model_of(name), batch_of(3, False)
+    expected = loss_and_gradient(model, batch)
+    monkeypatch.setattr(decoder, "AdditivePass", FusedAdditivePass)
+    monkeypatch.setattr(cells, "split_product", lambda rows, weight, addend: (product(rows, weight), addend))
+    for module in (cells, decoder):
+        monkeypatch.setattr(module, "add_product", lambda total, gradient, weight: [gradient @ weight])
+    monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
+    assert distance(loss_and_gradient(model, batch), expected) < 1e-12
