@@ -426,7 +426,7 @@ class Readout(Initialised):
         """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
         weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
         of_targets = features.new_empty(len(targets), dtype=bias.dtype)
-        for rows in slices(len(targets), len(bias), CHUNK_CELLS):
+        for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
             check_wanted()
             if bias.dtype == features.dtype:
                 logits = F.linear(features[rows], weight, bias)
