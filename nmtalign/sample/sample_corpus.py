@@ -98,7 +98,8 @@ def configuration(pairs: int) -> str:
     """`nmtalign.toml` for this number of training pairs: about a minute of training, and at least 2 epochs."""
     small = fitted_to_corpus("tiny", round(_WORDS * pairs))
     if "batch_size" not in small:  # the corpus is not small
-        return f"{_CONFIGURATION}epochs = {max(2, round(_PAIRS / pairs, 1)):g}\nlearning_rate = 0.008  # for so few epochs\n"
+        epochs = max(2, round(_PAIRS / pairs, 1))
+        return f"{_CONFIGURATION}epochs = {epochs:g}\nlearning_rate = 0.008  # for so few epochs\n"
     return f'{_CONFIGURATION}epochs = {small["epochs"]:g}\nmax_time = "150s"  # on a slow machine\n'
 
 
