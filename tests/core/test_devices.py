@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -151,3 +152,49 @@ def test_a_machine_without_mps_says_so(monkeypatch):
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     with pytest.raises(ResourceError, match=r"^device mps: PyTorch sees no GPU of Apple here; choose the device cpu$"):
         pick_device("mps")
+
+
+@pytest.fixture
+def compiling(monkeypatch):
+    """Replaces PyTorch's compiler: a function that is set here is what compiled functions do."""
+    monkeypatch.setattr(numerics.Fusion, "problem", "")
+    made = SimpleNamespace(functions=[], run=None)
+    monkeypatch.setattr(torch, "compile", lambda function, **options: made.functions.append(function) or made.run)
+    return made
+
+
+ON_GPU, ON_CPU = SimpleNamespace(is_cuda=True), SimpleNamespace(is_cuda=False)
+
+
+def test_a_function_is_compiled_once_and_only_for_a_gpu(compiling):
+    compiling.run = lambda x: "compiled"
+    function = numerics.fused(lambda x: "as written")
+    assert [function(x) for x in (ON_CPU, ON_GPU, ON_GPU, ON_CPU)] == [
+        "as written",
+        "compiled",
+        "compiled",
+        "as written",
+    ]
+    assert len(compiling.functions) == 1
+
+
+def test_a_function_that_cannot_be_compiled_runs_as_it_is_written(compiling):
+    def run(x):
+        raise RuntimeError("Failed to find C compiler.\nPlease specify one.")
+
+    compiling.run = run
+    function, another = numerics.fused(lambda x: "as written"), numerics.fused(lambda x: "as written, too")
+    assert function(ON_GPU) == "as written"
+    assert numerics.Fusion.problem == "Failed to find C compiler."
+    assert another(ON_GPU) == "as written, too"
+    assert len(compiling.functions) == 1
+
+
+def test_memory_that_runs_out_in_a_compiled_function_is_no_fault_of_the_compiler(compiling):
+    def run(x):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    compiling.run = run
+    with pytest.raises(torch.OutOfMemoryError):
+        numerics.fused(lambda x: "as written")(ON_GPU)
+    assert not numerics.Fusion.problem
