@@ -25,7 +25,7 @@ from nmtalign.text.languages import (
     unknown_words,
 )
 from nmtalign.text.lines import shown
-from nmtalign.text.tokenizer import Tokenizers, has_rules
+from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph
@@ -190,9 +190,14 @@ class CorpusChecks:
             self.notes += [other_language(f"{name}: {shown(path)}", fit) for path, fit in wrong]
 
     def _check_lines(self, summary: Summary) -> None:
-        """Notes that the lines of a training text are paragraphs."""
+        """Notes that the lines of a training text are paragraphs, or that words were taken out of it."""
         train = summary.splits["train"]
         for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
+            if (removed := sum(UNK in line for line in lines)) > _MANY_UNKNOWN * len(lines):
+                self.notes.append(
+                    f"warning: {shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word, "
+                    "and so will translations: prepare the original text"
+                )
             counts = ((len(line.split()), len(_SENTENCE_END.findall(line)) + 1) for line in lines)
             long = sum(words > _MANY_WORDS or sentences >= _MANY_SENTENCES for words, sentences in counts)
             if long > _PARAGRAPHS * len(lines):

@@ -39,6 +39,11 @@ def folder(tmp_path_factory) -> Path:
         (home / f"long.{language}").write_text(
             "".join(f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5)), "utf-8"
         )
+        without = (
+            f"{line.partition(' ')[0]} <unk> .\n" if number % 50 == 0 else f"{line}\n"
+            for number, line in enumerate(lines)
+        )
+        (home / f"removed.{language}").write_text("".join(without), "utf-8")
     (home / "test.en.gz").write_bytes(gzip.compress((home / "test.en").read_bytes()))
     with zipfile.ZipFile(home / "corpus.zip", "w") as archive:
         archive.write(home / "test.en", "test.en")
@@ -141,6 +146,7 @@ score test.fr -r test.en -s test.fr --metrics bleu => are source and reference i
 score test.en -r test.fr --metrics bleu => test.en is en by its name, and the reference test.fr is fr; give a
 prep train.en train.fr --dev dev.fr dev.en -o forced --force => dev: dev.fr and dev.en seem to be fr and en
 prep train.en train.fr --dev train.en train.fr -o same => 300 of the 300 pairs of dev are also training pairs
+prep removed.en removed.fr -o removed => removed.en: 2% of the lines have <unk> in place of a word, and so will
 prep long.en long.fr -o long => long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops
 """
 
