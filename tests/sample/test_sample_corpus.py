@@ -75,7 +75,7 @@ def test_the_files_of_a_part_belong_together(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("pairs", "epochs"),
-    [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 5.4), (20_000, 3.5), (100_000, 2), (1_000_000, 2)],
+    [(50, 200), (200, 200), (2000, 40), (5000, 16), (13_000, 6.2), (20_000, 4), (100_000, 2), (1_000_000, 2)],
 )
 def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epochs: float) -> None:
     (tmp_path / "nmtalign.toml").write_text(configuration(pairs), encoding="utf-8")
