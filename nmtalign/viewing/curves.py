@@ -14,7 +14,7 @@ from typing import Any, Literal
 from nmtalign import figures
 from nmtalign.errors import FormatError
 from nmtalign.files import LOG, parse_json
-from nmtalign.text.text_table import TextTable, cut
+from nmtalign.text.text_table import aligned, cut
 
 Axis = Literal["updates", "epochs", "hours"]
 _FIX = "give a model directory that `nmtalign train` has written, or its train.jsonl"
@@ -260,8 +260,7 @@ def render_curves(
     rows = zip(["ended", *(row[0] for row in _TABLE)], *map(_figures, curves), strict=True)
     heads = [cut(name, max(12, min(24, width - 20))) for name in names]
     known = [row for row in rows if {*row[1:]} != {"-"}]
-    for piece in TextTable(["", *heads], known).pieces(width):
-        lines += [*piece.lines(), ""]
+    lines += [*aligned(list(zip(["", *heads], *known, strict=True)), width=width), ""]
     return "".join(f"{line.rstrip()}\n" for line in [*lines, *_signatures(curves, names)])
 
 
