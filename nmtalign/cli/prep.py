@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import prepare
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import DATA_DEFAULT, QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
@@ -25,10 +25,7 @@ TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, o
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
 Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one TSV or TMX.", "SRC [TGT]", "--dev")]
 Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
-Output = Annotated[
-    Path | None,
-    own_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", "-o --output", callback=writes("a folder")),
-]
+Output = Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, Stopped, notifier, own_option, stopping, writes
+from nmtalign.cli.common import QuietOption, Stopped, notifier, output_option, stopping
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import ReproduceConfig
 
-Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
+Output = Annotated[Path, output_option("Folder of the report.", "FOLDER", folder=True)]
 
 
 @with_settings(ReproduceConfig)

@@ -12,7 +12,15 @@ import typer
 
 from nmtalign.api import train as train_model
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, MODEL_DEFAULT, QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import (
+    DATA_DEFAULT,
+    MODEL_DEFAULT,
+    QuietOption,
+    output_option,
+    own_argument,
+    own_option,
+    writes,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace, resolve
@@ -22,10 +30,7 @@ from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
-Output = Annotated[
-    Path | None,
-    own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output", callback=writes("a folder")),
-]
+Output = Annotated[Path | None, output_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", folder=True)]
 Preset = Annotated[
     str | None,
     own_option(
