@@ -1,20 +1,7 @@
 """The model directory: all files of a model, relocatable, with checksums and without pickled objects.
 
-| file                                | content                                                                       |
-|-------------------------------------|-------------------------------------------------------------------------------|
-| config.json                         | format number, version, all settings, SHA-256 of the next four entries        |
-| source.vocabulary.txt               | one word per line; the id is the line number - 1                              |
-| target.vocabulary.txt               | the same                                                                      |
-| tokenizer.json                      | the settings of the tokenisers                                                |
-| source.spm, target.spm              | the SentencePiece models, if the model uses them                              |
-| best.safetensors                    | the weights of the best validation                                            |
-| last.safetensors                    | the weights of the last checkpoint                                            |
-| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)       |
-| training_state.previous.safetensors | the previous checkpoint                                                       |
-| train.jsonl                         | the events of the training, one per line                                      |
-
-`export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
-Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.
+docs/formats.md describes the files. `export_model` copies a model without the files of its training; config.json of the
+copy has the key `exported`. Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.
 """
 
 import contextlib

@@ -1,10 +1,4 @@
-"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in.
-
-| format | used for                                                    | entry for a line of input               |
-|--------|-------------------------------------------------------------|-----------------------------------------|
-| text   | everything else                                             | one line: the best translation          |
-| Moses  | several translations, word scores or alignments, as text    | one line per translation, after its id  |
-| JSON   | format json                                                 | one line: an object with all results    |
+"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in (docs/formats.md).
 
 An output file is called FILE.partial until it is complete. FILE.partial.json contains the origin of its lines: the
 hash of the model, the settings, and the hashes of the files. A later run can resume it if its origin is the same.
@@ -485,13 +479,7 @@ class OutputFormat:
         return translation.text + "\n"
 
     def _moses_line(self, number: int, translation: Translation, alternative: Alternative) -> str:
-        """A line `id ||| text ||| LogProb= -3.21 Length= 7 ||| score` of a Moses n-best list.
-
-        The id is the number of the input line, from 0; the length includes `</s>`. Three bars in a text are written
-        with spaces between them. With word scores there is a third feature, `WordScores= -0.1 -0.2`: the
-        log-probability of each token and of `</s>`. With alignments there is a fifth field: hard alignments as
-        `0-0 1-2` (source first, from 0), soft alignments as in `soft_text`.
-        """
+        """A line of a Moses n-best list (docs/formats.md); three bars in a text get spaces between them."""
         features = f"LogProb= {fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
         if self._config.word_scores:
             features += " WordScores= " + " ".join(map(fixed, alternative.token_log_probs))
