@@ -47,11 +47,8 @@ def link(
     `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
 
     Examples:
-
       nmtalign link corpus.en corpus.fr > links.txt
-
       nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
-
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     common.sleep_beside_others()

@@ -54,17 +54,11 @@ def prep(
     other text or settings is replaced only with --force.
 
     Examples:
-
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
-
       nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2
-
       nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
-
       nmtalign prep train.en train.fr --subwords
-
       nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
-
       nmtalign prep
     """
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)

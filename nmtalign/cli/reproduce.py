@@ -31,11 +31,8 @@ def reproduce(
     scores/, figures/, settings/, and in work/ corpus, models and translations.
 
     Examples:
-
       nmtalign reproduce --scale tiny
-
       nmtalign reproduce --systems all --words 1e7 --jobs 2 -o systems/
-
       nmtalign reproduce --scale paper --hours 110 -o paper/
     """
     from nmtalign.reproduction.reproduction_report import write_report

@@ -78,19 +78,12 @@ def train(
     command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the report of torchrun.
 
     Examples:
-
       nmtalign train
-
       nmtalign train data/ -o model/ --max-time 15m
-
       nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
-
       torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
-
       nmtalign train news/ -o adapted/ --init-from model/
-
       nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
-
       nmtalign train --dry-run
     """
     common.sleep_beside_others()
