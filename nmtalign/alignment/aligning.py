@@ -260,9 +260,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
-            raise UsageError(
-                f"--reading {config.reading}: {models.folder} has no attention weights; leave out --reading"
-            )
+            raise UsageError(f"--reading {config.reading}: {models.folder} has no attention weights; leave it out")
         config = replace(config, reading="posterior", symmetrize=config.symmetrize or "product")
         if config.symmetrize == "product":
             config = replace(config, threshold=config.threshold or ALIGNER_THRESHOLD)

@@ -157,9 +157,7 @@ class LinkRun:
         """Returns the record of the run in the folder, or of a new one."""
         for path in self._texts:
             if path == STDIN or (path.exists() and not path.is_file()):
-                raise UsageError(
-                    f"{shown(path)}: is no file, and the texts are read several times; give two text files"
-                )
+                raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder}: is a file; give a folder for the aligner with -o")
         try:

@@ -128,14 +128,6 @@ class Split:
         """The ids of both sentences, without `</s>`."""
         return self.source.sentence(index), self.target.sentence(index)
 
-    def source_text(self, index: int) -> str:
-        """The raw source line (dev and test only)."""
-        return self.source.text(index)
-
-    def target_text(self, index: int) -> str:
-        """The raw target line (dev and test only)."""
-        return self.target.text(index)
-
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
         if len(self.source) != len(self.target):

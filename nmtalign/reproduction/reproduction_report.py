@@ -86,10 +86,6 @@ def _score(scores: Scores | None, metric: str) -> str:
     return _number(one["value"]) + interval
 
 
-def _p_value(scores: Scores, metric: str) -> str:
-    return _number(scores["scores"][metric]["p_values"].get("bs"), 3)
-
-
 def _tables(made: Reproduction) -> Iterator[doc.Block]:
     """Table 1 for each test set, the scores of several seeds, and BLEU by length as a picture and as a table."""
     is_of_paper = made.is_of_paper
@@ -109,7 +105,8 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         rows = []
         for one in systems:
             cells = [_score(part, metric) for metric in metrics for part in (one, known.get(one["name"]))]
-            rows.append([one["name"], *cells, _p_value(one, metrics[-1]), *_paper_cells(one["name"], is_of_paper)])
+            p_value = _number(one["scores"][metrics[-1]]["p_values"].get("bs"), 3)
+            rows.append([one["name"], *cells, p_value, *_paper_cells(one["name"], is_of_paper)])
         for name in OTHERS if is_of_paper else ():
             rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]

@@ -34,7 +34,7 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
-from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
+from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
@@ -169,7 +169,7 @@ def find_run(
             f"begin with it: give --init-from {folder}, and another folder with -o"
         )
     sections = ("model", ModelConfig), ("training", TrainingConfig)
-    if any({*settings[key]} != {*field_names(cls)} for key, cls in sections):
+    if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
         raise UsageError(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
             "another folder with -o, or replace it with --force"
@@ -244,7 +244,7 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
             metadata, _ = model_directory.check_tensors(path)
-            known = field_names(Position)  # other versions may have stored others
+            known = definitions(Position)  # other versions may have stored others
             values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
             return Checkpoint(
                 path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""), "; ".join(wrong)

@@ -95,18 +95,13 @@ class Curves:
             self.progress = [point for point in self.progress if point.update <= when[0]]
             self.validations = [point for point in self.validations if point.update <= when[0]]
         elif name in ("progressed", "validated"):
-            numbers = [_number(event, key) for key in _NUMBERS]
+            # An earlier version did not write all of them, and a number that was not finite is null.
+            numbers = [math.nan if event.get(key) is None else float(event[key]) for key in _NUMBERS]
             values: list[Any] = [*when, *numbers, str(event.get("signature") or ""), bool(event.get("best"))]
             (self.progress if name == "progressed" else self.validations).append(Point(*values))
         self.last = Point(*when)
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         self.ended += ", diverged" if event.get("diverged") else ""
-
-
-def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan if an earlier version did not write it, or if it was not finite (null)."""
-    value = event.get(name)
-    return math.nan if value is None else float(value)
 
 
 def read_curves(path: Path) -> Curves:
