@@ -23,7 +23,6 @@ if TYPE_CHECKING:
         link,
         prepare,
         score,
-        score_pairs,
         serve,
         symmetrize_files,
         train,
@@ -31,6 +30,7 @@ if TYPE_CHECKING:
         view,
     )
     from nmtalign.translating.requests import Request
+    from nmtalign.translating.rescoring import score_pairs
     from nmtalign.translating.translator import Translation, Translator
 
 __all__ = [
@@ -69,6 +69,7 @@ _MODULES = {
     "Request": "nmtalign.translating.requests",
     "Translation": "nmtalign.translating.translator",
     "Translator": "nmtalign.translating.translator",
+    "score_pairs": "nmtalign.translating.rescoring",
     "symmetrize": "nmtalign.alignment.symmetrization",
 }
 """The modules of the names that are not in nmtalign.api."""

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from nmtalign.text.lines import Shard
     from nmtalign.training.events import Finished, Listener
     from nmtalign.translating.file_translation import FileTranslation
-    from nmtalign.translating.rescoring import FileScores, ScoredPair
+    from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator
 
 StrPath = str | Path
@@ -256,18 +256,6 @@ def translate_files(
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
             run.run(translator, progress, guard)
     return run
-
-
-def score_pairs(translator: "Translator", pairs: Iterable[tuple[str, str]]) -> "Iterator[ScoredPair]":
-    """Yields the log-probability and the score of each pair (source line, target line), in order.
-
-    `log_prob` is the natural logarithm of p(target | source), the sum of the `token_log_probs` of the target tokens and
-    of `</s>`; the pair with the highest `score` is the one that a search would prefer. Raises UsageError for what
-    is not a pair, ResourceError if a pair does not fit into memory.
-    """
-    from nmtalign.translating.rescoring import score_pairs as scored_pairs
-
-    return scored_pairs(translator, pairs)
 
 
 def align(

@@ -7,7 +7,7 @@ import contextlib
 import io
 import textwrap
 import warnings
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +75,19 @@ def save(figure: Any, path: Path, dpi: float = _DPI) -> None:
     kind = check_figure_name(path)
     dates = {"svg": {"Date": None}, "pdf": {"CreationDate": None}}.get(kind)
     # Drawn in memory, because on a full disk matplotlib's PDF writer hides the error of the disk.
-    drawn = io.BytesIO()
-    figure.savefig(drawn, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=dates)
+    drawn = _drawn(figure, kind, dpi, dates)
     with atomic_path(path) as temporary:
-        temporary.write_bytes(drawn.getvalue())
+        temporary.write_bytes(drawn)
 
 
 def svg_for_page(figure: Any, title: str) -> str:
     """Returns the figure as an SVG with a title, for an HTML page."""
-    stream = io.StringIO()
-    metadata = {"Title": title, "Date": None}
-    figure.savefig(stream, format="svg", bbox_inches="tight", pad_inches=0.05, metadata=metadata)
+    return _drawn(figure, "svg", _DPI, {"Title": title, "Date": None}).decode()
+
+
+def _drawn(figure: Any, kind: str, dpi: float, metadata: Mapping[str, Any] | None) -> bytes:
+    stream = io.BytesIO()
+    figure.savefig(stream, format=kind, dpi=dpi, bbox_inches="tight", pad_inches=0.05, metadata=metadata)
     return stream.getvalue()
 
 

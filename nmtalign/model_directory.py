@@ -1,20 +1,7 @@
 """The model directory: all files of a model, relocatable, with checksums and without pickled objects.
 
-| file                                | content                                                                       |
-|-------------------------------------|-------------------------------------------------------------------------------|
-| config.json                         | format number, version, all settings, SHA-256 of the next four entries        |
-| source.vocabulary.txt               | one word per line; the id is the line number - 1                              |
-| target.vocabulary.txt               | the same                                                                      |
-| tokenizer.json                      | the settings of the tokenisers                                                |
-| source.spm, target.spm              | the SentencePiece models, if the model uses them                              |
-| best.safetensors                    | the weights of the best validation                                            |
-| last.safetensors                    | the weights of the last checkpoint                                            |
-| training_state.safetensors          | the last checkpoint, to resume training (nmtalign.training.checkpoints)       |
-| training_state.previous.safetensors | the previous checkpoint                                                       |
-| train.jsonl                         | the events of the training, one per line                                      |
-
-`export_model` copies a model without the files of its training; config.json of the copy has the key `exported`.
-Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.
+docs/formats.md describes the files. `export_model` copies a model without the files of its training; config.json of the
+copy has the key `exported`. Only the functions that handle tensors import PyTorch: `nmtalign info` starts without it.
 """
 
 import contextlib
@@ -186,9 +173,7 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
         except OSError as error:
             raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
         if not same:
-            raise FormatError(
-                f"{path}: was changed after training and no longer fits the weights; restore the original"
-            )
+            raise FormatError(f"{path}: was changed after training, and does not fit the weights; restore the original")
 
 
 def find_weights(folder: Path, which: Which) -> Path:
@@ -197,11 +182,6 @@ def find_weights(folder: Path, which: Which) -> Path:
         if (folder / name).is_file():
             return folder / name
     raise FormatError(f"{folder}: has no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
-
-
-def hash_of(folder: Path, weights: str) -> str:
-    """The SHA-256 of a model: the hash of config.json, which contains those of the vocabularies, and of the weights."""
-    return hashlib.sha256((sha256_of(folder / CONFIG) + weights).encode()).hexdigest()
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
@@ -278,8 +258,9 @@ class LoadedModel:
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of the model; see `hash_of`."""
-        return hash_of(self.folder, sha256_of(self.weights_file))
+        """The SHA-256 of the hashes of config.json, which contains those of the vocabularies, and of the weights."""
+        hashes = sha256_of(self.folder / CONFIG) + sha256_of(self.weights_file)
+        return hashlib.sha256(hashes.encode()).hexdigest()
 
 
 def load_model(
@@ -325,14 +306,11 @@ def load_model(
 def export_model(
     model: Path, folder: Path, weights: StoredWeights = "fp32", force: bool = False, average: Sequence[Path] = ()
 ) -> None:
-    """Writes a copy of a model without the files of its training; `folder` appears only when it is complete.
+    """Writes a copy of a model, as `nmtalign.api.export` does; `folder` appears only when it is complete.
 
-    The copy has the best weights: exactly, or with `weights` = int8 in eight bits (`int8_rows`).
-    With `average` it has the mean of these weights and of those of other model directories or files of weights.
-    The other files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json
-    does not name.
-    An earlier export in `folder` is replaced with `force`; any other folder with files is never replaced. Raises
-    UsageError for such a folder, FormatError for a damaged model.
+    The copy has the best weights, with `weights` = int8 in eight bits (`int8_rows`), or a mean of weights. The other
+    files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json does not
+    name. Raises UsageError for a folder with other files, FormatError for a damaged model.
     """
     target = Path(os.path.realpath(folder))
     if target.exists() and not target.is_dir():

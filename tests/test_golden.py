@@ -57,7 +57,7 @@ def test_models_and_corpora_are_used(version, tmp_path, nmtalign):
     assert linked.count(b"\n") == 3
     corpus = Corpus.open(tmp_path / "data")
     assert {name: len(split) for name, split in corpus.splits.items()} == {"train": 39, "dev": 6}
-    assert corpus.splits["dev"].source_text(1)
+    assert corpus.splits["dev"].source.text(1)
 
 
 def test_trainings_resume(version, tmp_path, nmtalign):

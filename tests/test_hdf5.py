@@ -53,7 +53,7 @@ def read_alignments(path: Path) -> object:
 def read_corpus(path: Path) -> object:
     opened = Corpus.open(path)
     pairs = [[ids.tolist() for ids in split.pair(k)] for split in opened.splits.values() for k in range(len(split))]
-    texts = [opened.splits["dev"].source_text(k) for k in range(len(opened.splits["dev"]))]
+    texts = [opened.splits["dev"].source.text(k) for k in range(len(opened.splits["dev"]))]
     return pairs, texts, opened.splits["train"].lines.tolist(), opened.info()
 
 

@@ -260,9 +260,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
-            raise UsageError(
-                f"--reading {config.reading}: {models.folder} has no attention weights; leave out --reading"
-            )
+            raise UsageError(f"--reading {config.reading}: {models.folder} has no attention weights; leave it out")
         config = replace(config, reading="posterior", symmetrize=config.symmetrize or "product")
         if config.symmetrize == "product":
             config = replace(config, threshold=config.threshold or ALIGNER_THRESHOLD)
@@ -319,15 +317,13 @@ class AlignmentRun:
     """Aligns two texts: `with AlignmentRun(models, source, target, output=path) as run: for record in run: ...`.
 
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
-    With `resume` the pairs that the file contains already are not aligned again. Iterate only once, and to the end: the
-    file appears when the block ends without an error; otherwise FILE.h5.partial keeps the records, and `left()` returns
-    how many.
+    Iterate only once, and to the end: the file appears when the block ends without an error; otherwise FILE.h5.partial
+    keeps the records, and `left()` returns how many. With `resume` only the rest is aligned and counted, with a `shard`
+    only its block of the pairs. The first `done` pairs are left out, because the caller has their records.
 
-    The texts have one sentence per line, plain or compressed. `models` and `config` are those of `align`. With `resume`
-    the summary covers only the rest. With a `shard` only its block of the pairs is aligned. The first
-    `done` pairs are left out, because the caller has their records. `notify` is called with warnings. Raises also
-    InputError for texts of unequal length and gold links that do not fit, ResourceError if the disk is full, and
-    UsageError if the file was begun with other settings, texts or models, or if the texts are clearly exchanged.
+    `models` and `config` are those of `align`, `notify` is called with warnings. Raises also InputError for texts of
+    unequal length and gold links that do not fit, ResourceError if the disk is full, and UsageError if the file was
+    begun with other settings, texts or models, or if the texts are clearly exchanged.
     """
 
     def __init__(

@@ -116,7 +116,7 @@ def _value_shape(name: str) -> tuple[int, ...]:
     return (2,) if name == "links" else ()
 
 
-class AlignmentFile:
+class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     """A file of `nmtalign align`: `with AlignmentFile(path) as file: file[7].weights`; also slices and `for`.
 
     `file.links()` reads the words and hard links of all records without their weights, which is several times as fast.
@@ -143,9 +143,6 @@ class AlignmentFile:
             for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
                 if len(self._dataset(name)) != length:
                     raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_: object) -> None:
         self.close()

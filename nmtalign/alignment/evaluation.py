@@ -84,14 +84,12 @@ def compare_links(
     others: Sequence[FilePair] = (),
     buckets: Buckets = (),
 ) -> LinkComparison:
-    """Compares files of links, (name, path) each, with gold links: AER, precision, recall and F1.
+    """Compares files of links, (name, path) each, with gold links, as `nmtalign.api.aer` does.
 
-    A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. `config`
-    tells how the files are read. `texts` are source and target, with words between spaces. Where files count the words
-    between spaces and others tokens (`comparable`), the texts must be raw, or among the pairs of texts `others`.
-    `buckets` are ranges of source lengths, whose figures are computed, too.
-    Raises InputError naming file and line, FormatError for a damaged alignment file, UsageError for a choice of links
-    without an alignment file.
+    A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
+    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. `buckets`
+    are ranges of source lengths, whose figures are computed, too. Raises InputError naming file and line, FormatError
+    for a damaged alignment file, UsageError for a choice of links without an alignment file.
     """
     config = config or AerConfig()
     method, threshold = config.links, config.threshold

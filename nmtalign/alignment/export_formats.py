@@ -1,13 +1,4 @@
-"""An alignment file in other formats: Pharaoh's links, JSON lines, Marian's soft alignments.
-
-| format  | content                                                                                                  |
-|---------|----------------------------------------------------------------------------------------------------------|
-| pharaoh | per sentence a line of hard links: 0-0 2-1, source first, counted from 0                                 |
-| marian  | lines as Marian prints them with --alignment soft: the target words, three bars, then for each target    |
-|         | word and `</s>` the weights of all source words and `</s>`, separated by commas; groups are separated by |
-|         | spaces                                                                                                   |
-| json    | per entry an object: id, rank, source, target, weights (rows as in the file), links, log_prob,           |
-|         | token_log_probs                                                                                          |
+"""An alignment file in other formats (docs/formats.md): Pharaoh's links, JSON lines, Marian's soft alignments.
 
 Weights are written with the digits that are needed to read the stored numbers back exactly.
 """

@@ -1,10 +1,10 @@
 """A hidden Markov model of word alignment (Vogel, Ney & Tillmann 1996), with exact posteriors.
 
 The model writes the target words from left to right. For each word it chooses a source word, or NULL with the
-probability `null_share`; then it writes the target word with the probability t(target word | source word). The choice
+probability `NULL_SHARE`; then it writes the target word with the probability t(target word | source word). The choice
 depends on the distance from the source word that was chosen before, which NULL does not change:
 
-    p(a_j = k | a_1 .. a_{j-1}) = (1 - null_share) * c(k - i) / sum over the source words k' of c(k' - i)
+    p(a_j = k | a_1 .. a_{j-1}) = (1 - NULL_SHARE) * c(k - i) / sum over the source words k' of c(k' - i)
 
 Here i is the last choice that was not NULL; at the beginning it is -1, the place before the first source word.
 `jumps` (2 R + 1,) are the weights c of the distances -R to R; longer distances have the weight of the nearest one.
@@ -34,12 +34,7 @@ def even_jumps() -> Tensor:
 
 
 def forward_backward(
-    translation: Tensor,
-    null: Tensor,
-    source_lengths: Tensor,
-    target_lengths: Tensor,
-    jumps: Tensor,
-    null_share: float = NULL_SHARE,
+    translation: Tensor, null: Tensor, source_lengths: Tensor, target_lengths: Tensor, jumps: Tensor
 ) -> Posteriors:
     """Returns the exact posteriors of a batch.
 
@@ -53,9 +48,9 @@ def forward_backward(
     weights = jumps.to(translation.dtype)[distances]  # (S + 1, S): row i is the place i - 1
     inside = torch.arange(width) < source_lengths[:, None]
     inverse = 1 / (inside.to(translation.dtype) @ weights.T)  # (B, S + 1)
-    emitted = translation.permute(1, 0, 2) * (1 - null_share)
+    emitted = translation.permute(1, 0, 2) * (1 - NULL_SHARE)
     padding = (torch.arange(steps) >= target_lengths[:, None]).T[..., None]
-    kept = (null.T[..., None] * null_share).masked_fill(padding, 1)  # a padded step keeps the place
+    kept = (null.T[..., None] * NULL_SHARE).masked_fill(padding, 1)  # a padded step keeps the place
 
     places = translation.new_zeros(steps + 1, batch, width + 1)  # the last choice after each word
     places[0, :, 0] = 1
@@ -85,15 +80,13 @@ def forward_backward(
     return Posteriors(links.permute(1, 0, 2), absent[..., 0].T, scales[..., 0].T.log(), counts)
 
 
-def equal_choices(
-    translation: Tensor, null: Tensor, source_lengths: Tensor, null_share: float = NULL_SHARE
-) -> tuple[Tensor, Tensor]:
+def equal_choices(translation: Tensor, null: Tensor, source_lengths: Tensor) -> tuple[Tensor, Tensor]:
     """Returns the posteriors of IBM Model 1 (Brown et al. 1993), in which all source words are equally likely choices.
 
     The arguments and the results, links (B, T, S) and null (B, T), are those of `forward_backward`; `null` at padding
     is any number more than 0, and so is its posterior.
     """
-    links = translation * ((1 - null_share) / source_lengths)[:, None, None]
-    absent = null * null_share
+    links = translation * ((1 - NULL_SHARE) / source_lengths)[:, None, None]
+    absent = null * NULL_SHARE
     total = links.sum(2) + absent
     return links / total[..., None], absent / total

@@ -1,13 +1,9 @@
 """Files of links, how links compare with gold links, and files whose positions count the same words.
 
-| format  | a line                                                                                 | counts from |
-|---------|----------------------------------------------------------------------------------------|-------------|
-| Pharaoh | all links of a pair: `i-j` sure, `ipj` or `i?j` only possible; may be empty            | 0           |
-| NAACL   | one link: `sentence i j [S or P] [confidence]`, as in the NAACL/WPT 2003 shared task   | 1           |
-
-i is the position of a source word, j that of a target word. In the second format a link without S or P is sure,
-sentences count from 1, sentences without links are left out, and the confidence is ignored. The first line that is not
-blank decides which format a file has. Scores after a tab are ignored. Alignment files (HDF5) can be read too.
+There are two text formats (docs/formats.md). A line of Pharaoh's format has all links of a pair, counted from 0. A line
+of NAACL's format (WPT 2003) is one link, `sentence i j [S or P] [confidence]`, counted from 1: without S or P it is
+sure, sentences without links are left out, and the confidence is ignored. The first line that is not blank decides
+which format a file has. Scores after a tab are ignored. Alignment files (HDF5) can be read too.
 """
 
 import re

@@ -1,14 +1,7 @@
 """From a bitext to word links: learns two alignment models that agree, and aligns all pairs with both.
 
-All files are in one folder:
-
-| file                | content                                                                          |
-|---------------------|----------------------------------------------------------------------------------|
-| link.json           | the texts and settings of the run, and the seconds of each step                  |
-| aligner.safetensors | what was learned (`nmtalign.alignment.word_aligner`); it aligns other pairs too  |
-| lexicon.tsv         | the translation table: source, target, p(target given source) (`write_table`)     |
-| links.tsv           | the links of all pairs and their probabilities (`AlignmentRecord.scored_links`)  |
-| work                | until the run is complete: what the iterations so far have learned               |
+All files are in one folder (docs/formats.md). Until the run is complete, it also has the folder `work` with what the
+iterations so far have learned.
 """
 
 import contextlib
@@ -164,9 +157,7 @@ class LinkRun:
         """Returns the record of the run in the folder, or of a new one."""
         for path in self._texts:
             if path == STDIN or (path.exists() and not path.is_file()):
-                raise UsageError(
-                    f"{shown(path)}: is no file, and the texts are read several times; give two text files"
-                )
+                raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
         if self.folder.exists() and not self.folder.is_dir():
             raise UsageError(f"{self.folder}: is a file; give a folder for the aligner with -o")
         try:

@@ -16,6 +16,7 @@ from nmtalign.settings.command_settings import AlignConfig, LinkMethod
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
 Lines = tuple[str, str]  # of a source and a target text
+Starts = NDArray[np.int64] | None  # the first piece of each word, rising, that of `</s>` last; None: each is a word
 SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
@@ -131,24 +132,17 @@ def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
     return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
 
 
-def merge_pieces(weights: NDArray[Any], source_word_index: Sequence[int], target_word_index: Sequence[int]) -> Matrix:
+def word_starts(word_index: Sequence[int]) -> Starts:
+    """Returns the first piece of each word and `</s>`, given the word of each piece, from 0, without gaps."""
+    starts = np.flatnonzero(np.diff([*word_index, len(word_index)], prepend=-1))
+    return starts if len(starts) <= len(word_index) else None
+
+
+def merge_pieces(weights: NDArray[Any], source_starts: Starts, target_starts: Starts) -> Matrix:
     """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
-    `weights` (pieces+1, pieces+1); an index gives the word of each piece, from 0, without gaps. The row and the column
-    of `</s>` stay, and rows that sum to 1 still do.
-    """
-    indices = _with_end(source_word_index), _with_end(target_word_index)
-    if all(np.array_equal(index, np.arange(len(index))) for index in indices):  # each piece is a word
-        return np.asarray(weights, dtype=np.float32)
-    return merge_starts(weights, *(np.flatnonzero(np.diff(index, prepend=-1)) for index in indices))
-
-
-def merge_starts(
-    weights: NDArray[Any], source_starts: NDArray[np.int64] | None, target_starts: NDArray[np.int64] | None
-) -> Matrix:
-    """Merges as `merge_pieces` does, given the first piece of each word, rising, that of `</s>` last.
-
-    None means that each piece is a word. The result shares no memory with `weights`.
+    `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay, and rows that sum to 1 still do. The result
+    shares no memory with `weights`.
     """
     if target_starts is None:
         if source_starts is None:
@@ -167,14 +161,11 @@ def merge_starts(
     return merged
 
 
-def merge_log_probs(log_probs: NDArray[Any], target_word_index: Sequence[int]) -> NDArray[np.float32]:
+def merge_log_probs(log_probs: Sequence[float] | NDArray[Any], target_starts: Starts) -> NDArray[np.float32]:
     """Returns the log-probabilities of words, each the sum over its pieces; that of `</s>`, the last, stays."""
-    return np.bincount(_with_end(target_word_index), weights=log_probs).astype(np.float32)
-
-
-def _with_end(word_index: Sequence[int]) -> NDArray[np.int64]:
-    """Returns the index with `</s>` as the last piece and the last word."""
-    return np.array([*word_index, max(word_index, default=-1) + 1], dtype=np.int64)
+    if target_starts is None:
+        return np.array(log_probs, dtype=np.float32)
+    return np.add.reduceat(log_probs, target_starts, dtype=np.float64).astype(np.float32)
 
 
 def format_links(links: Iterable[Link]) -> str:
@@ -229,8 +220,7 @@ def make_record(
     Without a method of links (`config.links` is None) it has no hard links.
     """
     source, target = pair.source, pair.target
-    merged, log_probs = merge_starts(weights, source.starts, target.starts), token_log_probs.copy()
-    if target.starts is not None:
-        log_probs = np.add.reduceat(log_probs, target.starts, dtype=np.float64).astype(np.float32)
+    merged = merge_pieces(weights, source.starts, target.starts)
+    log_probs = merge_log_probs(token_log_probs, target.starts)
     links = hard_links(merged, config.links, config.threshold or THRESHOLD) if config.links is not None else ()
     return AlignmentRecord(source.words, target.words, merged, log_prob, pair.number, log_probs, tuple(links))

@@ -42,22 +42,16 @@ def aer(
 ) -> None:
     """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.
 
-    AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S
-    and possible ones P, which include the sure ones. Precision is |A∩P| / |A|,
-    recall |A∩S| / |S|; possible links in LINKS count as found. A file has one
-    line per pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or one line
-    per link (NAACL/WPT 2003: 0001 1 1 S, or P, or neither for sure; from 1),
-    source first. The signature records how the files were read.
-    Without texts or an .h5 the length of a sentence is its largest gold position.
+    AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S and possible ones P, which include the
+    sure ones. Precision is |A∩P| / |A|, recall |A∩S| / |S|; possible links in LINKS count as found. A file has one line
+    per pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or one line per link (NAACL/WPT 2003: 0001 1 1 S, or P, or
+    neither for sure; from 1), source first. The signature records how the files were read. Without texts or an .h5 the
+    length of a sentence is its largest gold position.
 
     Examples:
-
       nmtalign aer links.txt test.gold
-
       nmtalign aer alignments.h5 test.gold --by-length
-
       nmtalign aer ours=a.h5 theirs=links.txt -g test.gold --format csv
-
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """
     settings, files = chosen.settings, files or []

@@ -73,15 +73,10 @@ def align(
     link` aligns best. Without SRC and TGT the workspace's test set is aligned and compared with its gold links.
 
     Examples:
-
       nmtalign align
-
       nmtalign align in.en out.fr -m model/ -o alignments.h5
-
       nmtalign align in.en out.fr --pharaoh > links.txt
-
       nmtalign align in.en out.fr -m en-fr/ -m fr-en/ --pharaoh > links.txt
-
       nmtalign align test.en test.fr --tokenized --gold test.gold --format json
     """
     models, pharaoh = model or [chosen.workspace.model], pharaoh or scores

@@ -65,9 +65,9 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     return note
 
 
-def output_option(help: str, metavar: str = "FILE", stdout: bool = False) -> Any:
-    """The option -o of a command that writes a file."""
-    return own_option(help, metavar, "--output -o", callback=writes("a file", stdout))
+def output_option(help: str, metavar: str = "FILE", stdout: bool = False, folder: bool = False) -> Any:
+    """The option -o of a command that writes a file or a folder."""
+    return own_option(help, metavar, "--output -o", callback=writes("a folder" if folder else "a file", stdout))
 
 
 def check_inputs(*inputs: Path | None) -> None:

@@ -44,24 +44,18 @@ def export(
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.
 
-    pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0.
-    json: one object per line: id, rank, source, target, weights, links,
-    log_prob, token_log_probs. marian: target words ||| soft weights, a group
-    for each target word and </s>. Every HDF5 library reads the file itself.
+    pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0. json: one object per line: id, rank,
+    source, target, weights, links, log_prob, token_log_probs. marian: target words ||| soft weights, a group for each
+    target word and </s>. Every HDF5 library reads the file itself.
 
     A model is copied without the files that only its training needs. The copy translates, aligns and scores, and a new
     training can begin with it (train --init-from). It cannot resume the training.
 
     Examples:
-
       nmtalign export alignments.h5 > links.txt
-
       nmtalign export alignments.h5 --format json | jq .links
-
       nmtalign export model/ -o slim/
-
       nmtalign export model/ -o slim/ --weights int8
-
       nmtalign export model/ -o mean/ --average model/last.safetensors
     """
     model, settings = source.is_dir(), chosen.settings

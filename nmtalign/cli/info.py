@@ -26,11 +26,8 @@ def info(
     The exit code is 5 if nmtalign cannot run here.
 
     Examples:
-
       nmtalign info model/
-
       nmtalign info data/ --format json
-
       nmtalign info
     """
     sleep_beside_others()

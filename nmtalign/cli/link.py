@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import link as link_texts
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import LINKS
 from nmtalign.settings.command_settings import LinkConfig
@@ -21,13 +21,7 @@ if TYPE_CHECKING:
 Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
 Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
 Output = Annotated[
-    Path,
-    own_option(
-        "Folder of the aligner and of the links, new or to resume.",
-        "FOLDER",
-        "-o --output",
-        callback=writes("a folder"),
-    ),
+    Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
 ]
 Scores = Annotated[
     bool,
@@ -53,11 +47,8 @@ def link(
     `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
 
     Examples:
-
       nmtalign link corpus.en corpus.fr > links.txt
-
       nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
-
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     common.sleep_beside_others()

@@ -117,9 +117,7 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
             new = ["view", *(files or ["model"] * curves), *(one for one in options if one != "--training")]
         case "explain":
             if {"-s", "--sentence"} & {*rest}:
-                raise UsageError(
-                    "a lesson shows the sentences of its test set: leave out -s, and add a line to SRC TGT"
-                )
+                raise UsageError("a lesson shows sentences of its test set: leave out -s, and add a line to SRC TGT")
             models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
             page = [] if {"-o", "--output"} & {*rest} else ["-o", "explain.html"]
             new = ["view", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]

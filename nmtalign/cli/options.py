@@ -11,6 +11,7 @@ and is called with the resolved settings.
 import functools
 import inspect
 import itertools
+import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,7 +25,7 @@ from typer.core import TyperCommand
 from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
 from nmtalign.errors import UsageError
 from nmtalign.settings import definition
-from nmtalign.settings.definition import SECTIONS, SET, Layer, Setting, Workspace, given, option, toml
+from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.text.lines import bare_name
 
@@ -65,7 +66,7 @@ class Chosen(Generic[T]):
             for name, one in definition.select(type(made), lambda one: not one.internal).items():
                 value = getattr(made, name)
                 origin = next((origin for origin, values in reversed(layers) if name in values), "default")
-                origin = option(name) if origin == definition.COMMAND_LINE else escaped(origin)
+                origin = option(name) if origin == COMMAND_LINE else escaped(origin)
                 line = f"# {name}: {one.unset}" if value is None else f"{name} = {escaped(toml(value))}"
                 lines.append(f"{line}  # {origin}")
         return "\n".join(lines) + "\n"
@@ -92,9 +93,13 @@ def with_settings(
         def run(**arguments: Any) -> None:
             config, show, assigned = (arguments.pop(one.name) for one in always)
             flags = {name: arguments.pop(name) for name in options}
-            flags = {name: options[name].parse(v) if isinstance(v, str) else v for name, v in flags.items()}
+            flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
             workspace = definition.load_workspace(config)
-            chosen_layers = (*map(workspace.section, sections), given(flags), (SET, _assignments(assigned, found)))
+            chosen_layers = (
+                *map(workspace.section, sections),
+                (COMMAND_LINE, flags),
+                (SET, _assignments(assigned, found)),
+            )
             preset = workspace.preset(arguments.pop("preset")) if layers else ""
             if layers:
                 chosen_layers = layers(preset, chosen_layers, workspace, arguments)
@@ -268,7 +273,7 @@ def options_of(command: Any) -> set[str]:
 def add_command(app: typer.Typer, name: str) -> None:
     """Imports a command and adds it to an application."""
     function = getattr(import_module(f"nmtalign.cli.{name}"), name)
-    paragraphs = inspect.cleandoc(function.__doc__ or "").split("\n\n")
+    paragraphs = re.split(r"\n\n|\n(?=  )", inspect.cleandoc(function.__doc__ or ""))  # an example is a paragraph
     # One line per paragraph, because rich breaks a paragraph where its lines end.
     text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
     names = {"help_option_names": ["--help", "-h"]}

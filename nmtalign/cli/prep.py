@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import prepare
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import DATA_DEFAULT, QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
@@ -25,10 +25,7 @@ TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, o
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
 Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one TSV or TMX.", "SRC [TGT]", "--dev")]
 Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
-Output = Annotated[
-    Path | None,
-    own_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", "-o --output", callback=writes("a folder")),
-]
+Output = Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
@@ -57,17 +54,11 @@ def prep(
     other text or settings is replaced only with --force.
 
     Examples:
-
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
-
       nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2
-
       nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
-
       nmtalign prep train.en train.fr --subwords
-
       nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
-
       nmtalign prep
     """
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)

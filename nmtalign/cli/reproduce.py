@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, Stopped, notifier, own_option, stopping, writes
+from nmtalign.cli.common import QuietOption, Stopped, notifier, output_option, stopping
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import ReproduceConfig
 
-Output = Annotated[Path, own_option("Folder of the report.", "FOLDER", "-o --output", callback=writes("a folder"))]
+Output = Annotated[Path, output_option("Folder of the report.", "FOLDER", folder=True)]
 
 
 @with_settings(ReproduceConfig)
@@ -31,11 +31,8 @@ def reproduce(
     scores/, figures/, settings/, and in work/ corpus, models and translations.
 
     Examples:
-
       nmtalign reproduce --scale tiny
-
       nmtalign reproduce --systems all --words 1e7 --jobs 2 -o systems/
-
       nmtalign reproduce --scale paper --hours 110 -o paper/
     """
     from nmtalign.reproduction.reproduction_report import write_report

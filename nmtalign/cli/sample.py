@@ -21,7 +21,6 @@ def sample(
     content exists, nothing is written without --force.
 
     Examples:
-
       nmtalign sample demo/ --pairs 20000 && cd demo && nmtalign prep && nmtalign train
     """
     from nmtalign.sample.sample_corpus import write_sample

@@ -81,11 +81,8 @@ def score(
     --fail-under.
 
     Examples:
-
       nmtalign score out.fr -r test.fr -s test.en --by-length --known-words -m model/
-
       nmtalign score ours=a.fr theirs=b.fr -r test.fr --differences 5 --html report.html
-
       nmtalign score out.fr -r test.fr --segment-scores COMET=comet.txt --format json
     """
     workspace = chosen.workspace

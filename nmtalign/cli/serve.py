@@ -30,11 +30,8 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
     that of `nmtalign translate`. Its settings are those of section \\[translate] of nmtalign.toml, or --set beam=5.
 
     Examples:
-
       nmtalign serve -m model/
-
       nmtalign serve -m en-fr/ -m fr-en/ --port 8080
-
       curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
     """
 

@@ -41,15 +41,12 @@ def symmetrize(
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
 
-    FORWARD are the links of source and target, BACKWARD those that a model of
-    the other direction gives for target and source. Both are texts with one
-    line per pair. `nmtalign align SRC TGT -m DIR -m DIR` joins the weights of
-    two models.
+    FORWARD are the links of source and target, BACKWARD those that a model of the other direction gives for target and
+    source. Both are texts with one line per pair. `nmtalign align SRC TGT -m DIR -m DIR` joins the weights of two
+    models.
 
     Examples:
-
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
-
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
     """
     if forward == backward == STDIN:

@@ -12,7 +12,15 @@ import typer
 
 from nmtalign.api import train as train_model
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, MODEL_DEFAULT, QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import (
+    DATA_DEFAULT,
+    MODEL_DEFAULT,
+    QuietOption,
+    output_option,
+    own_argument,
+    own_option,
+    writes,
+)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace, resolve
@@ -22,10 +30,7 @@ from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
-Output = Annotated[
-    Path | None,
-    own_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", "-o --output", callback=writes("a folder")),
-]
+Output = Annotated[Path | None, output_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", folder=True)]
 Preset = Annotated[
     str | None,
     own_option(
@@ -73,19 +78,12 @@ def train(
     command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the report of torchrun.
 
     Examples:
-
       nmtalign train
-
       nmtalign train data/ -o model/ --max-time 15m
-
       nmtalign train data/ -o paper/ --preset rnnsearch-50 --device cuda
-
       torchrun --nproc-per-node 2 -m nmtalign train data/ -o model/
-
       nmtalign train news/ -o adapted/ --init-from model/
-
       nmtalign train data/ -o guided/ --init-from model/ --guided-alignment links
-
       nmtalign train --dry-run
     """
     common.sleep_beside_others()

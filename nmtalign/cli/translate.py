@@ -62,19 +62,12 @@ def translate(
     list gets the feature nmtalign= -3.21.
 
     Examples:
-
       nmtalign translate -m model/ < in.en > out.fr
-
       nmtalign translate in.en.gz -o out.fr --resume --replace-unk
-
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
-
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
-
       nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
-
       nmtalign translate in.en --target out.fr > scores.txt
-
       nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]

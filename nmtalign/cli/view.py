@@ -69,15 +69,10 @@ def view(
     the model read when it wrote a word, not why it wrote it (Jain & Wallace 2019; Wiegreffe & Pinter 2019).
 
     Examples:
-
       nmtalign view alignments.h5 --sentence 12 --gold test.gold
-
       nmtalign view small=a.h5 large=b.h5 -s 12,40 -o both.svg
-
       nmtalign view alignments.h5 -o page.html
-
       nmtalign view small=models/a large=models/b --x hours -o curves.pdf
-
       nmtalign view test.en test.fr -m model/ -o lesson.html
     """
     workspace = chosen.workspace

@@ -29,9 +29,7 @@ class Copying(Initialised):
     """The parameters of p_gen = sigmoid(w_c . context + w_s . state + w_x . previous word + b)."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        "context_weight": Role.MATRIX,
-        "state_weight": Role.MATRIX,
-        "word_weight": Role.MATRIX,
+        **dict.fromkeys(("context_weight", "state_weight", "word_weight"), Role.MATRIX),
         "bias": Role.BIAS,
     }
 
@@ -56,12 +54,7 @@ class Copying(Initialised):
         The first is -inf for a word beyond the vocabulary, the second for a word that cannot be copied.
         """
         equal = cast(Tensor, run.memory.copies) == target[..., None]
-        mass = (
-            (cast(Tensor, run.weights) * equal)
-            .sum(-1)
-            .clamp_min(_SMALLEST)
-            .log()
-            .masked_fill(~equal.any(-1), -torch.inf)
-        )
+        mass = (cast(Tensor, run.weights) * equal).sum(-1).clamp_min(_SMALLEST).log()
+        mass = mass.masked_fill(~equal.any(-1), -torch.inf)
         gate = self(run.states, run.words, run.contexts)
         return F.logsigmoid(gate).masked_fill(target >= self._words, -torch.inf), F.logsigmoid(-gate) + mass

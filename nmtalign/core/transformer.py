@@ -72,14 +72,9 @@ class TransformerLayer(Initialised):
     """A layer of the encoder, or with `of_decoder` one that also attends to the source."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        "self_weight": Role.MATRIX,
-        "self_output": Role.MATRIX,
-        "source_weight": Role.MATRIX,
-        "source_output": Role.MATRIX,
-        "inner_weight": Role.MATRIX,
-        "inner_bias": Role.BIAS,
-        "outer_weight": Role.MATRIX,
-        "outer_bias": Role.BIAS,
+        **dict.fromkeys(("self_weight", "self_output", "source_weight", "source_output"), Role.MATRIX),
+        **dict.fromkeys(("inner_weight", "outer_weight"), Role.MATRIX),
+        **dict.fromkeys(("inner_bias", "outer_bias"), Role.BIAS),
     }
 
     def __init__(self, config: ModelConfig, of_decoder: bool) -> None:

@@ -167,9 +167,7 @@ class CopyIds:
         equal = target[:, :, None] == words[:, None]
         places = np.where(equal.any(2), size + equal.argmax(2), UNK_ID)
         return dataclasses.replace(
-            batch,
-            copies=torch.from_numpy(copies),
-            target=torch.from_numpy(np.where(target < size, target, places)),
+            batch, copies=torch.from_numpy(copies), target=torch.from_numpy(np.where(target < size, target, places))
         )
 
 

@@ -1,12 +1,6 @@
 """The prepared corpus: `corpus.h5` beside its vocabularies and tokeniser, read by memory map.
 
-Layout of corpus.h5, format 2: a group for each split (train, and optionally dev and test). It contains the groups
-`source` and `target`, each with the contiguous datasets `ids` (uint16, or uint32 for more than 65,536 ids; no `</s>`)
-and `offsets` (int64, one more than there are pairs); sentence i is ids[offsets[i]:offsets[i + 1]]. dev and test also
-have `text` (the raw lines, UTF-8 bytes) and `text_offsets`. train has `line` (int32): the line of each pair in the
-text, counted from 0; its attribute `total` is the number of lines.
-`unknown` (uint32) has the words of the `<unk>` at the places `unknown_at` (int64) of `ids`, for models that copy: their
-ids on the other side, or if unknown there, too, the size of that vocabulary plus a number; equal words have equal ones.
+docs/formats.md describes the layout. Sentence i of a side is ids[offsets[i]:offsets[i + 1]], without `</s>`.
 
 The attribute `content_sha256` has the SHA-256 of each side of each split. It identifies the text: a resumed training
 compares it. The seal (nmtalign.hdf5) covers every byte; every id and offset is checked, too.
@@ -133,14 +127,6 @@ class Split:
     def pair(self, index: int) -> tuple[Array, Array]:
         """The ids of both sentences, without `</s>`."""
         return self.source.sentence(index), self.target.sentence(index)
-
-    def source_text(self, index: int) -> str:
-        """The raw source line (dev and test only)."""
-        return self.source.text(index)
-
-    def target_text(self, index: int) -> str:
-        """The raw target line (dev and test only)."""
-        return self.target.text(index)
 
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""

@@ -213,9 +213,7 @@ def text_names(
     for name, pair in names.items():
         for path in (folder / file for file in pair):
             if path.exists() and ours.get(name) != pair:
-                raise UsageError(
-                    f"{path}: would be replaced by the {name} set; rename it, or give another folder with -o"
-                )
+                raise UsageError(f"{path}: the {name} set would replace it; rename it, or give another folder with -o")
     return names
 
 

@@ -64,17 +64,12 @@ def prepare(
     notify: Callable[[str], None] = lambda step: None,
     force: bool = False,
 ) -> Summary:
-    """Prepares a corpus in `folder` from texts in two files each, or in one TSV or TMX file: (path, None).
+    """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one TSV or TMX file: (path, None).
 
     A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
-    one with more sets, is replaced only with `force`. Other files in the folder stay.
-
-    Vocabularies come from the training pairs that are kept, or from the model or corpus `config.vocabulary_from`. Every
-    pair of dev and test is kept, with its raw text. The folder also gets their text files if they are set aside from
-    the training text, or come from one file.
-    `progress` is called with the number of training pairs read so far, `notify` with the name of each step. The files
-    are the same for any number of `config.workers`. Memory contains the counts of the different words and 4 bytes per
-    training pair, not the text.
+    one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
+    dev and test if they are set aside from the training text, or come from one file. The files are the same for any
+    number of `config.workers`. Memory contains the counts of the different words and 4 bytes per training pair.
 
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.

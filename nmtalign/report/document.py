@@ -11,6 +11,8 @@ from typing import Literal
 
 from rich.cells import cell_len
 
+from nmtalign.text.text_table import aligned
+
 NOTHING = "–"  # a value that does not exist
 # Characters that no page or Markdown file may contain. A control character is replaced by its picture; half of a
 # surrogate pair and code points without a character are replaced by U+FFFD.
@@ -176,25 +178,9 @@ def _lines(block: Block, width: int, colour: bool) -> Iterator[str]:
 
 
 def table_lines(table: DataTable, width: int = 0) -> Iterator[str]:
-    """The lines of a table with aligned columns. A table that is wider than `width` is broken into several.
-
-    Each of them begins with the columns of text.
-    """
+    """The lines of a table with aligned columns, in pieces of at most `width` columns (`aligned`)."""
     columns = [[_line(cell) for cell in column] for column in zip(table.head, *table.rows, strict=True)]
-    sizes = [max(map(cell_len, column)) for column in columns]
-    fixed = list(range(table.words))
-    pieces: list[list[int]] = [fixed]
-    for number in range(table.words, len(columns)):
-        if width and len(pieces[-1]) > len(fixed) and sum(sizes[i] + 2 for i in [*pieces[-1], number]) - 2 > width:
-            pieces.append(fixed)
-        pieces[-1] = [*pieces[-1], number]
-    for piece in pieces:
-        for row in zip(*(columns[number] for number in piece), strict=True):
-            cells = []
-            for number, text in zip(piece, row, strict=True):
-                blanks = " " * (sizes[number] - cell_len(text))
-                cells.append(text + blanks if number < table.words else blanks + text)
-            yield "  ".join(cells).rstrip()
+    return aligned(columns, table.words, width)
 
 
 def _line(text: Inline, colour: bool = False) -> str:

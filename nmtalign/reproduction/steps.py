@@ -26,15 +26,7 @@ from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
-from nmtalign.reproduction.experiments import (
-    FLAGSHIP,
-    PAPER_MODELS,
-    SCALES,
-    EqualBudget,
-    Experiment,
-    Settings,
-    chosen_experiments,
-)
+from nmtalign.reproduction import experiments
 from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
 from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml
 from nmtalign.settings.presets import preset
@@ -67,7 +59,7 @@ class Step:
 class Model:
     """A model of one seed, and the steps that train it and translate the test sets with it."""
 
-    experiment: Experiment
+    experiment: experiments.Experiment
     seed: int
     steps: list[Step]
 
@@ -98,13 +90,13 @@ class Reproduction:
         silent: bool = False,
     ) -> None:
         self.workspace, self.settings, self.folder = workspace, settings, folder
-        self.experiments = chosen_experiments(settings.models, settings.systems)
-        self.scale = SCALES[settings.scale]
+        self.experiments = experiments.chosen_experiments(settings.models, settings.systems)
+        self.scale = experiments.SCALES[settings.scale]
         amounts = {
             unit: getattr(settings, unit) for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
         }
-        self.budget = next((EqualBudget(*one) for one in amounts.items() if one[1]), self.scale.budget)
-        self.is_of_paper = any(experiment in PAPER_MODELS for experiment in self.experiments)
+        self.budget = next((experiments.EqualBudget(*one) for one in amounts.items() if one[1]), self.scale.budget)
+        self.is_of_paper = any(experiment in experiments.PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
         self.lines = self._lines_to_draw()
@@ -179,7 +171,7 @@ class Reproduction:
         evaluation = [step for step in self._evaluation(models) if self._do(step)]
         self.steps = [*([] if self._is_prepared else [prepare]), *(s for m in models for s in m.steps), *evaluation]
 
-    def _model(self, experiment: Experiment, seed: int, prepare: Step) -> Model:
+    def _model(self, experiment: experiments.Experiment, seed: int, prepare: Step) -> Model:
         model = Model(experiment, seed, [])
         command = f"nmtalign train --config settings/{experiment.name}.toml -o {model.folder} --seed {seed}"
         train = Step(command, f"{model.folder}/best.safetensors", [prepare])
@@ -213,7 +205,9 @@ class Reproduction:
             yield align
             made = f"scores/{model.experiment.name}.aer.json"
             yield Step(f"nmtalign aer {align.makes} {self.shown(gold or Path())} --format json > {made}", made, [align])
-        for model in sorted(attentive, key=lambda model: model.experiment.name != FLAGSHIP)[: bool(self.lines)]:
+        for model in sorted(attentive, key=lambda model: model.experiment.name != experiments.FLAGSHIP)[
+            : bool(self.lines)
+        ]:
             align = self._align(model, source, f"work/translations/{model.name}.{name}.known.txt", "figure3")
             yield align
             for line in self.lines:
@@ -241,7 +235,7 @@ class Reproduction:
         """A path relative to the folder of the report, quoted for a shell."""
         return shlex.quote(_relative(path, self.folder))
 
-    def _write_settings(self, name: str, **changes: Settings) -> None:
+    def _write_settings(self, name: str, **changes: experiments.Settings) -> None:
         """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
         folder, workspace = self.folder / "settings", self.workspace
         pairs = workspace.file_pairs.items()
@@ -250,7 +244,7 @@ class Reproduction:
             texts["gold"] = _relative(workspace.gold, folder)
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
-        sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
+        sections: dict[str, experiments.Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
         for section in ("prep", "translate", "score", "align", "train"):
             values: dict[str, Any] = dict(workspace.sections.get(section, {})) if section != "train" else {}
             for key, value in values.items():
@@ -262,7 +256,7 @@ class Reproduction:
                 rows = [f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None]
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
 
-    def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
+    def _training(self, experiment: experiments.Experiment, corpus: Corpus) -> experiments.Settings:
         """The settings of [train] of an experiment, with its budget and 20 validations within it."""
         of_user = self.workspace.sections.get("train", {})
         values = {

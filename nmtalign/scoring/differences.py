@@ -59,7 +59,7 @@ def most_different(
     chrf = [one for table in statistics[:2] for one in table if one.name == CHRF]
     if len(chrf) < 2:
         chrf = [one for (one,) in measure_systems(pair, references, MetricOptions(("chrf",)))]
-    scores = np.array([one.sentence_scores(lines) for one in chrf])
+    scores = np.array([[one.score(np.array([line])).value for line in lines] for one in chrf])
     # Rounded, because equal scores can differ in the last bits.
     order = np.argsort(-np.abs(scores[0] - scores[1]).round(9), kind="stable")[:n]
     found = []

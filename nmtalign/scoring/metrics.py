@@ -151,11 +151,6 @@ class Statistics:
     def __len__(self) -> int:
         return len(self.rows)
 
-    @property
-    def higher_is_better(self) -> bool:
-        """False for TER, which counts edits."""
-        return not isinstance(self.metric, TER)
-
     def score(self, subset: NDArray[Any] | None = None) -> Score:
         """The corpus score of a subset: (N,) bool, or indices (a sentence may occur more than once); None = all.
 
@@ -171,10 +166,6 @@ class Statistics:
         value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
         too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
         return Score(self.name, value, self.signature, too_short)
-
-    def sentence_scores(self, places: Sequence[int]) -> NDArray[np.float64]:
-        """The score of each of some sentences."""
-        return np.array([self.score(np.array([place])).value for place in places])
 
     def values(self, sums: NDArray[Any]) -> NDArray[Any]:
         """(S,) scores of (S, D) sums of rows; sacreBLEU continues in float32 where the sums are float32."""

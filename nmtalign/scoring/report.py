@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+from sacrebleu.metrics import TER
 
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
@@ -68,11 +69,11 @@ class Cut:
 
 
 def by_length(texts: Sequence[Lines], buckets: Sequence[Bucket], side: Side = "source") -> Cut:
-    """Divides the sentences by the number of words of one side.
+    """Divides the sentences by the number of words of one side, separated by white space (not tokenised).
 
     `texts` contains the lines of the source, of the first reference, or of every system.
     """
-    lengths = [word_counts(lines) for lines in texts]
+    lengths = [np.array([len(line.split()) for line in lines], np.int64) for lines in texts]
     cumulative = ", cumulative" if buckets[-1].low == 0 else ""
     return Cut(
         f"by words of the {side}{cumulative}",
@@ -99,11 +100,6 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
 
 
-def word_counts(lines: Sequence[str]) -> NDArray[np.int64]:
-    """(N,) the number of words of each line as given, separated by white space (not tokenised)."""
-    return np.array([len(line.split()) for line in lines], dtype=np.int64)
-
-
 @dataclass(frozen=True)
 class Interval:
     """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
@@ -111,11 +107,6 @@ class Interval:
     mean: float  # over the samples
     low: float
     high: float
-
-    @property
-    def half_width(self) -> float:
-        """The number that sacreBLEU prints after ±."""
-        return 0.5 * (self.high - self.low)
 
 
 @dataclass(frozen=True)
@@ -335,7 +326,7 @@ class _Draws:
 
     def _marks(self, metric: int, level: float) -> list[Mark]:
         """The marks of every system by one metric."""
-        better = 1 if self._tables[0][metric].higher_is_better else -1
+        better = -1 if isinstance(self._tables[0][metric].metric, TER) else 1  # TER counts edits
         values = [better * row[metric] for row in self._real]
         best = values.index(max(values))
         worse = [

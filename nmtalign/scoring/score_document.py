@@ -109,7 +109,7 @@ def _metric(report: Report, metric: int, parts: Sequence[Part]) -> Columns:
     name = report.metrics[metric] + ("  " if marked else "")
     columns: Columns = [[name, *(score + mark for score, mark in zip(scores, marks, strict=True))]]
     if any(part.intervals for part in parts):
-        widths = (one.half_width if one else None for one in (part.interval(metric) for part in parts))
+        widths = (0.5 * (one.high - one.low) if one else None for one in (part.interval(metric) for part in parts))
         columns.append(["±", *(figure(width, signature) for width in widths)])
     return columns + [[_p_name(report, test), *_p_values(test, metric, parts)] for test in report.tests]
 
@@ -170,16 +170,12 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
         for metric, title in enumerate(report.metrics):
             columns.append([title, *(figure(part.values[metric], report.signatures[metric]) for part in parts)])
             if metric == 0 and any(part.intervals for part in parts):
-                columns.append(["[low, high]", *(_bounds(part) for part in parts)])
+                bounds = (part.interval(0) for part in parts)
+                columns.append(["[low, high]", *(f"[{b.low:.2f}, {b.high:.2f}]" if b else doc.NOTHING for b in bounds)])
         if any(part.length_ratio is not None for part in parts):
             columns.append(["length ratio", *(figure(part.length_ratio) for part in parts)])
         # Bars are aligned left; columns of figures are aligned right.
         yield _table([*columns, [report.metrics[0].ljust(BAR), *(bar(part, top).ljust(BAR) for part in parts)]])
-
-
-def _bounds(part: Part) -> str:
-    interval = part.interval(0)
-    return f"[{interval.low:.2f}, {interval.high:.2f}]" if interval else doc.NOTHING
 
 
 def _buckets(parts: Sequence[Part]) -> Columns:

@@ -135,12 +135,7 @@ class _ModelSession(Session):
     """
 
     def __init__(
-        self,
-        inference: Inference,
-        source: Tensor,
-        mask: Tensor,
-        candidates: Candidates | None,
-        copies: Tensor | None,
+        self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None, copies: Tensor | None
     ) -> None:
         self.device = source.device
         self._inference = inference
@@ -701,35 +696,27 @@ class BeamSearch:
         return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
 
 
-def best_continuations(
-    session: Session,
-    open_totals: Tensor,
-    count: int,
-    restrict: Restrict,
-    min_width: int = _MIN_WIDTH,
-    stride: int = _STRIDE,
-) -> Found:
+def best_continuations(session: Session, open_totals: Tensor, count: int, restrict: Restrict) -> Found:
     """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
 
     Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of
     `open_totals`), the positions of the hypotheses in the beam, those of the words among the scored words, and the
-    words' log-probabilities.
-    If a sentence has fewer than W possible continuations, the others have a total of -inf and any valid position.
-    `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting logits to -inf.
-    `min_width` and `stride` change the speed, not the result.
+    words' log-probabilities. If a sentence has fewer than W possible continuations, the others have a total of -inf and
+    any valid position. `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting
+    logits to -inf.
     """
     sentences, rows = open_totals.shape
     width = session.shape[1]
     most = max(1, session.part_cells // (rows * width)) if open_totals.device.type == "cpu" else sentences
     # More blocks than are examined must exist, so that both ways find `count` continuations.
-    use_blocks = width >= min_width and rows * stride > count + _SPARE
+    use_blocks = width >= _MIN_WIDTH and rows * _STRIDE > count + _SPARE
     found = []
     for start in range(0, sentences, most):
         beam = open_totals[start : start + most]
         part = slice(start * rows, (start + len(beam)) * rows)
         logits, log_sums = session.logits(part)
         restrict(logits, log_sums, part)
-        by_blocks = _by_blocks(logits, log_sums, beam, count, stride) if use_blocks else None
+        by_blocks = _by_blocks(logits, log_sums, beam, count, _STRIDE) if use_blocks else None
         found.append(by_blocks or _by_rows(logits, log_sums, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
     return totals, hypotheses, columns, gains

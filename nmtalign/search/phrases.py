@@ -4,8 +4,7 @@ Dynamic beam allocation (Post and Vilar 2018): a hypothesis belongs to the bank 
 contains. Besides the best continuations, the words that continue a phrase are tried for every hypothesis. Half the beam
 is divided equally among the banks that have a continuation; the other half goes to the most probable continuations.
 The published method divides the complete beam among all banks and passes unused places down. A beam that is hardly
-wider than the number of banks then inserts a phrase wherever it can: with 1 to 4 phrases of up to 3 words from the
-references, this costs a beam of 5 between 0.4 and 19 BLEU, and a beam of 12 up to 8 BLEU (4 phrases of 3 words).
+wider than the number of banks then inserts a phrase wherever it can, which costs up to 19 BLEU (tests/bench/LOG.md).
 Without banks, phrases appear at the length limit, after everything else.
 """
 

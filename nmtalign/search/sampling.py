@@ -7,20 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from nmtalign.search.beam_search import (
-    BeamSearch,
-    Continuations,
-    Flags,
-    Floats,
-    Hypothesis,
-    Integers,
-    Restrictions,
-    Scorer,
-    SearchOptions,
-    Session,
-    largest,
-    no_finite_probability,
-)
+from nmtalign.search import beam_search
 from nmtalign.search.candidates import Candidates
 
 
@@ -40,16 +27,16 @@ class Draws:
 
 @torch.inference_mode()
 def sample(
-    scorer: Scorer,
+    scorer: beam_search.Scorer,
     source: Tensor,
     source_mask: Tensor,
-    options: SearchOptions,
+    options: beam_search.SearchOptions,
     draws: Draws,
     numbers: Sequence[Sequence[int]],
     candidates: Candidates | None = None,
     prefixes: Sequence[Sequence[int]] | None = None,
     copies: Tensor | None = None,
-) -> list[list[Hypothesis]]:
+) -> list[list[beam_search.Hypothesis]]:
     """Independent translations of each sentence, in the order in which they were drawn; two of them may be equal.
 
     The arguments are those of `beam_search`. Lengths, `<unk>`, candidates and prefixes are restricted as there;
@@ -59,19 +46,19 @@ def sample(
     """
     lengths = source_mask.sum(dim=1).tolist()
     options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
-    restrictions = Restrictions(lengths, options, candidates, prefixes)
+    restrictions = beam_search.Restrictions(lengths, options, candidates, prefixes)
     search = _Sampling(lengths, options, restrictions, draws, numbers)
     return search.run(scorer.start(source, source_mask, candidates, copies))
 
 
-class _Sampling(BeamSearch):
+class _Sampling(beam_search.BeamSearch):
     """A beam search whose hypotheses are samples: each is continued by one word, which is drawn."""
 
     def __init__(
         self,
         lengths: Sequence[int],
-        options: SearchOptions,
-        restrictions: Restrictions,
+        options: beam_search.SearchOptions,
+        restrictions: beam_search.Restrictions,
         draws: Draws,
         numbers: Sequence[Sequence[int]],
     ) -> None:
@@ -82,7 +69,7 @@ class _Sampling(BeamSearch):
         self._open = [np.arange(draws.count) for _ in lengths]
         self._ended: list[list[int]] = [[] for _ in lengths]
 
-    def continuations(self, session: Session) -> Continuations:
+    def continuations(self, session: beam_search.Session) -> beam_search.Continuations:
         """The open samples (B, W), each with the word that is drawn."""
         places = np.arange(self.widths.max())
         opened = places < self.widths[:, None]
@@ -90,12 +77,14 @@ class _Sampling(BeamSearch):
         last = self.totals.shape[1] - 1
         rows = np.arange(len(opened))[:, None] * (last + 1) + np.minimum(places, last)
         columns, gains = self._draw(session, rows[opened], np.nonzero(opened)[0])
-        found = Continuations(np.full(rows.shape, -np.inf), rows, np.zeros_like(rows), np.zeros(rows.shape))
+        found = beam_search.Continuations(np.full(rows.shape, -np.inf), rows, np.zeros_like(rows), np.zeros(rows.shape))
         found.totals[opened] = np.broadcast_to(self.totals, rows.shape)[opened] + gains
         found.tokens[opened], found.gains[opened] = self.restrictions.words(columns), gains
         return found
 
-    def _draw(self, session: Session, rows: Integers, places: Integers) -> tuple[Integers, Floats]:
+    def _draw(
+        self, session: beam_search.Session, rows: beam_search.Integers, places: beam_search.Integers
+    ) -> tuple[beam_search.Integers, beam_search.Floats]:
         """The column that is drawn for each open sample (S,) in these rows, and its log-probability."""
         opened = ((sentence, number) for sentence in self.sentences for number in self._open[sentence])
         chances = np.array([self._generators[sentence][number].random() for sentence, number in opened])
@@ -110,17 +99,17 @@ class _Sampling(BeamSearch):
                 found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
         chosen, log_probs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
         if not np.isfinite(log_probs).all():
-            raise no_finite_probability()
+            raise beam_search.no_finite_probability()
         return chosen, log_probs
 
-    def finish(self, found: Continuations, ended: Flags) -> None:
+    def finish(self, found: beam_search.Continuations, ended: beam_search.Flags) -> None:
         """Records the samples that end with this step, and their numbers."""
         for sentence, width, flags in zip(self.sentences, self.widths, ended, strict=True):
             self._ended[sentence] += self._open[sentence][flags[:width]].tolist()
             self._open[sentence] = self._open[sentence][~flags[:width]]
         super().finish(found, ended)
 
-    def results(self) -> list[list[Hypothesis]]:
+    def results(self) -> list[list[beam_search.Hypothesis]]:
         """The samples of each sentence in the order of their numbers."""
         pairs = zip(self.endings, self._ended, strict=True)
         return self.hypotheses([[own[place] for place in np.argsort(numbers)] for own, numbers in pairs])
@@ -132,7 +121,7 @@ def draw(log_probs: Tensor, chances: Tensor, draws: Draws) -> Tensor:
     The columns are ordered by index, or with top_k by decreasing probability. The first column is drawn at which the
     cumulative probability exceeds the random number times the total.
     """
-    values, columns = largest(log_probs, draws.top_k) if draws.top_k else (log_probs, None)
+    values, columns = beam_search.largest(log_probs, draws.top_k) if draws.top_k else (log_probs, None)
     values = values.double()
     sums = ((values - values.amax(1, keepdim=True)) / draws.temperature).exp().cumsum(1)
     total = sums[:, -1:]

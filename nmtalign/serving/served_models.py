@@ -200,6 +200,7 @@ def _typed(settings: Settings, cls: type) -> dict[str, Any]:
 
     A text that is not the number or the switch that it should be is refused later, like any wrong setting.
     """
-    allowed = select(cls, lambda one: one.per_request)
+    # What a client may change concerns neither files, the machine nor other clients.
+    allowed = select(cls, lambda one: not (one.loading or one.is_path or one.server_only or one.affects == "machine"))
     check_keys(_REQUEST, dict(settings), allowed)
     return {name: allowed[name].parse(text) for name, text in settings}

@@ -125,11 +125,6 @@ class Setting:
         return text
 
     @property
-    def per_request(self) -> bool:
-        """Whether a client of `serve` may change it: it concerns neither files, the machine nor other clients."""
-        return not (self.loading or self.is_path or self.server_only or self.affects == "machine")
-
-    @property
     def lowest(self) -> float | None:
         """The smallest value of a number: 0, unless the definition states another bound."""
         return 0 if self.at_least is None and self.above is None else self.at_least
@@ -237,11 +232,6 @@ def definitions(cls: Any) -> Mapping[str, Setting]:
 def select(cls: Any, wanted: Callable[[Setting], bool]) -> dict[str, Setting]:
     """The settings of a configuration dataclass for which `wanted` is true, by name and in order."""
     return {name: one for name, one in definitions(cls).items() if wanted(one)}
-
-
-def field_names(*classes: type) -> list[str]:
-    """The names of all fields of the dataclasses, in order."""
-    return [field.name for cls in classes for field in dataclasses.fields(cls)]
 
 
 class SettingError(UsageError):
@@ -496,11 +486,6 @@ def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
         found = {name: (str(pair[0]), str(pair[1])) for name, pair in read_json(data / SUMMARY_FILE)["texts"].items()}
         return {name: pair for name, pair in found.items() if all(Path(one).name == one for one in pair)}
     return {}
-
-
-def given(flags: Mapping[str, Any]) -> Layer:
-    """The layer of the command line: the flags that are not None."""
-    return COMMAND_LINE, {key: value for key, value in flags.items() if value is not None}
 
 
 def load_workspace(config: Path | None) -> Workspace:

@@ -53,8 +53,8 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
         (short, fewer), (long, more) = sorted((first, other), key=itemgetter(1))
         if fewer < more:
             raise InputError(
-                f"{short}: has no line {fewer + 1}: it has {counted(fewer, 'line')}, but {long} has "
-                f"{counted(more, 'line')}; give files with one line per sentence"
+                f"{short}: has no line {fewer + 1}, but {long} has {counted(more, 'line')}; "
+                "give files with one line per sentence"
             )
 
 
@@ -174,15 +174,15 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     counts.
     """
     lefts, rights = raw_lines(source), raw_lines(target)
-    number = 0
+    number = extra = 0
     for left in lefts:
         right = next(rights, None)
         if right is None:
-            raise _unequal(target, number, source, number + 1 + sum(1 for _ in lefts))
+            extra = 1 + sum(1 for _ in lefts)
+            break
         number += 1
         yield decode_line(source, number, left), decode_line(target, number, right)
-    if rest := sum(1 for _ in rights):
-        raise _unequal(source, number, target, number + rest)
+    check_counts([(shown(source), number + extra), (shown(target), number + sum(1 for _ in rights))])
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
@@ -203,13 +203,6 @@ def decode_line(path: Path, number: int, raw: bytes) -> str:
             f"{shown(path)}: line {number}: not UTF-8 (byte 0x{raw[error.start]:02x} at column {error.start + 1}); "
             "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
         ) from None
-
-
-def _unequal(short: Path, short_lines: int, long: Path, long_lines: int) -> InputError:
-    return InputError(
-        f"{shown(short)}: has no line {short_lines + 1}, but {shown(long)} has {long_lines} lines; "
-        "line n of one file must be the translation of line n of the other"
-    )
 
 
 def bare_name(path: Path) -> Path:

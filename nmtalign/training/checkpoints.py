@@ -18,6 +18,7 @@ from typing import Any
 
 from torch import Tensor
 
+from nmtalign import model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
@@ -33,24 +34,7 @@ from nmtalign.files import (
     sha256_of,
     sweep,
 )
-from nmtalign.model_directory import (
-    BEST,
-    CALIBRATION,
-    FIXED,
-    LAST,
-    PREVIOUS_STATE,
-    STATE,
-    check_files,
-    check_tensors,
-    find_weights,
-    load_tensors,
-    model_config,
-    read_metadata,
-    read_settings,
-    save_tensors,
-    write_settings,
-)
-from nmtalign.settings.definition import SettingError, field_names, resolve, select, toml
+from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
 from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
@@ -153,7 +137,7 @@ def create_run(
                 raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
-    write_settings(
+    model_directory.write_settings(
         folder,
         {
             "preset": preset,
@@ -178,14 +162,14 @@ def find_run(
     """
     if not (folder / CONFIG).exists():
         return None
-    settings = read_settings(folder)
+    settings = model_directory.read_settings(folder)
     if "exported" in settings:
         raise UsageError(
             f"{folder}: an exported model has no training state, so its training cannot be resumed; a new training can "
             f"begin with it: give --init-from {folder}, and another folder with -o"
         )
     sections = ("model", ModelConfig), ("training", TrainingConfig)
-    if any({*settings[key]} != {*field_names(cls)} for key, cls in sections):
+    if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
         raise UsageError(
             f"{folder}: contains a model of another version of nmtalign, whose training cannot be resumed; give "
             "another folder with -o, or replace it with --force"
@@ -194,7 +178,7 @@ def find_run(
     owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
     if owner is None or (checkpoint is None and owner == fingerprint):
         return None  # it ended before its first checkpoint, so nothing can be lost
-    check_files(folder, settings)
+    model_directory.check_files(folder, settings)
     if owner == fingerprint:
         return checkpoint
     changes = _changes(settings["model"], asdict(model)) + _changes(settings["training"], asdict(config))
@@ -209,9 +193,9 @@ def find_run(
 
 def _run_of_weights(folder: Path) -> str | None:
     """The fingerprint of the run whose weights a folder contains; "" if unknown, None if there are no weights."""
-    for name in (BEST, LAST):
+    for name in (model_directory.BEST, model_directory.LAST):
         with contextlib.suppress(FormatError):
-            return read_metadata(folder / name).get("fingerprint", "")
+            return model_directory.read_metadata(folder / name).get("fingerprint", "")
     return None
 
 
@@ -257,10 +241,10 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     Raises FormatError if all checkpoints are damaged.
     """
     wrong = list[str]()
-    for path in filter(Path.exists, (folder / STATE, folder / PREVIOUS_STATE)):
+    for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
-            metadata, _ = check_tensors(path)
-            known = field_names(Position)  # other versions may have stored others
+            metadata, _ = model_directory.check_tensors(path)
+            known = definitions(Position)  # other versions may have stored others
             values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
             return Checkpoint(
                 path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""), "; ".join(wrong)
@@ -280,16 +264,16 @@ def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
     The next save would otherwise keep the damaged one instead of the complete one.
     """
     sweep(folder)
-    if checkpoint.path.name != STATE:
+    if checkpoint.path.name != model_directory.STATE:
         with disk_errors(folder):
-            (folder / STATE).unlink(missing_ok=True)
+            (folder / model_directory.STATE).unlink(missing_ok=True)
 
 
 def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
     """Restores weights and optimiser; returns the position."""
     weights, values = dict[str, Tensor](), defaultdict[int, dict[str, Tensor]](dict)
     with _fitting(checkpoint.path):
-        for name, tensor in load_tensors(checkpoint.path)[0].items():
+        for name, tensor in model_directory.load_tensors(checkpoint.path)[0].items():
             part, _, key = name.partition(".")
             if part == "optimizer":
                 number, _, key = key.partition(".")
@@ -304,7 +288,7 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optim
 def load_first_weights(path: Path, model: TranslationModel) -> None:
     """Gives a model the weights of another one; raises FormatError if they do not fit."""
     with _fitting(path):
-        model.load_state_dict(load_tensors(path)[0])
+        model.load_state_dict(model_directory.load_tensors(path)[0])
 
 
 @contextlib.contextmanager
@@ -322,22 +306,24 @@ def save_state(folder: Path, model: TranslationModel, optimizer: Optimizer, posi
     for number, values in optimizer.values().items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
     metadata = {"position": json.dumps(asdict(position)), "fingerprint": run}
-    _save(folder / STATE, tensors, metadata, keep=folder / PREVIOUS_STATE)
-    return folder / STATE
+    _save(folder / model_directory.STATE, tensors, metadata, keep=folder / model_directory.PREVIOUS_STATE)
+    return folder / model_directory.STATE
 
 
 def save_weights(path: Path, model: TranslationModel, update: int, run: str, calibration: str = "") -> None:
     """Writes the weights of the last update or of the best validation, which may have a calibration."""
-    metadata = {"update": str(update), "fingerprint": run} | ({CALIBRATION: calibration} if calibration else {})
+    metadata = {"update": str(update), "fingerprint": run} | (
+        {model_directory.CALIBRATION: calibration} if calibration else {}
+    )
     _save(path, model.state_dict(), metadata)
 
 
 def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None) -> None:
     """Writes a file; an error of the disk also tells that the last checkpoint is kept."""
     try:
-        save_tensors(path, tensors, metadata, keep)
+        model_directory.save_tensors(path, tensors, metadata, keep)
     except ResourceError as error:
-        if not any(path.with_name(name).exists() for name in (STATE, PREVIOUS_STATE)):
+        if not any(path.with_name(name).exists() for name in (model_directory.STATE, model_directory.PREVIOUS_STATE)):
             raise
         raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 
@@ -364,10 +350,10 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
 
     Raises UsageError or FormatError with the difference.
     """
-    settings = read_settings(folder)
-    check_files(folder, settings)
-    first = model_config(folder, settings)
-    for name in FIXED:
+    settings = model_directory.read_settings(folder)
+    model_directory.check_files(folder, settings)
+    first = model_directory.model_config(folder, settings)
+    for name in model_directory.FIXED:
         if getattr(first, name) != getattr(model, name):
             raise UsageError(
                 f"init_from: {name} is {getattr(first, name)} in {folder} and {getattr(model, name)} here; "
@@ -378,4 +364,4 @@ def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
             f"init_from: {folder / name} has other words than {corpus.folder / name}; "
             f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
         )
-    return find_weights(folder, "best")
+    return model_directory.find_weights(folder, "best")

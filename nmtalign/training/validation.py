@@ -93,7 +93,7 @@ class Validator:
         """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
         self._model, self._corpus, self._config, self._dtype = model, corpus, config, dtype
         self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
-        lines = [self._dev.target_text(index) for index in range(min(len(self._dev), 100))]
+        lines = [self._dev.target.text(index) for index in range(min(len(self._dev), 100))]
         self._tokenizer = tokenizer_for(corpus.target_language, lines)  # of dev BLEU
 
     def estimate(self, pairs: float) -> float:
@@ -116,12 +116,12 @@ class Validator:
         # A model that has diverged has no best word; the training loop notices this itself.
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
-        references = [dev.target_text(index) for index in range(count)]
+        references = [dev.target.text(index) for index in range(count)]
         score = bleu(translations, references, tokenize=self._tokenizer) if count else None
         sample = ("", "", "")
         if count:
             pick = update * 7919 % count
-            sample = (dev.source_text(pick), translations[pick], references[pick])
+            sample = (dev.source.text(pick), translations[pick], references[pick])
         self._model.train(training)
         losses = nll / max(1, words), nll / max(1, sentences)
         return Validation(*losses, score, sample, probabilities, translations, references)
@@ -169,7 +169,7 @@ class Validator:
             ids: list[Ids] = [dev.pair(index)[0] for index in part]
             columns = None
             if self._model.config.copy:
-                tokens = [corpus.tokenizers.source.tokenize(dev.source_text(index)) for index in part]
+                tokens = [corpus.tokenizers.source.tokenize(dev.source.text(index)) for index in part]
                 triples = [pair_ids(vocabularies, words, copy=True) for words in tokens]
                 ids, columns = [each[0] for each in triples], make_source([each[2] for each in triples])[0]
                 columns = columns.to(world.device)

@@ -1,10 +1,4 @@
-"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in.
-
-| format | used for                                                    | entry for a line of input               |
-|--------|-------------------------------------------------------------|-----------------------------------------|
-| text   | everything else                                             | one line: the best translation          |
-| Moses  | several translations, word scores or alignments, as text    | one line per translation, after its id  |
-| JSON   | format json                                                 | one line: an object with all results    |
+"""One run of `nmtalign translate`: files in, a file or stream out, one entry out for each line in (docs/formats.md).
 
 An output file is called FILE.partial until it is complete. FILE.partial.json contains the origin of its lines: the
 hash of the model, the settings, and the hashes of the files. A later run can resume it if its origin is the same.
@@ -31,7 +25,7 @@ import numpy as np
 
 from nmtalign import files
 from nmtalign.alignment.alignment_file import FREE_OPTIONS, AlignmentWriter
-from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
+from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, word_starts
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
@@ -315,19 +309,18 @@ class FileTranslation:
 
             def add(number: int, translation: Translation) -> None:
                 source = translation.source_tokens  # a blank line has none: no model has read it
-                source_index, source_words = tokenizers.source.word_index(source), tokenizers.source.words(source)
+                source_starts = word_starts(tokenizers.source.word_index(source))
+                source_words = tokenizers.source.words(source)
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
-                    target_index = tokenizers.target.word_index(entry.tokens)
+                    starts = word_starts(tokenizers.target.word_index(entry.tokens))
                     writer.append(
                         source_words,
                         tokenizers.target.words(entry.tokens),
-                        merge_pieces(cast(Array, entry.alignment), source_index, target_index),  # it has attention
+                        merge_pieces(cast(Array, entry.alignment), source_starts, starts),  # it has attention
                         entry.log_prob if source else math.nan,
                         number,
-                        token_log_probs=merge_log_probs(np.array(entry.token_log_probs), target_index)
-                        if source
-                        else None,
+                        token_log_probs=merge_log_probs(entry.token_log_probs, starts) if source else None,
                         rank=rank,
                     )
 
@@ -485,13 +478,7 @@ class OutputFormat:
         return translation.text + "\n"
 
     def _moses_line(self, number: int, translation: Translation, alternative: Alternative) -> str:
-        """A line `id ||| text ||| LogProb= -3.21 Length= 7 ||| score` of a Moses n-best list.
-
-        The id is the number of the input line, from 0; the length includes `</s>`. Three bars in a text are written
-        with spaces between them. With word scores there is a third feature, `WordScores= -0.1 -0.2`: the
-        log-probability of each token and of `</s>`. With alignments there is a fifth field: hard alignments as
-        `0-0 1-2` (source first, from 0), soft alignments as in `soft_text`.
-        """
+        """A line of a Moses n-best list (docs/formats.md); three bars in a text get spaces between them."""
         features = f"LogProb= {fixed(alternative.log_prob)} Length= {len(alternative.tokens) + 1}"
         if self._config.word_scores:
             features += " WordScores= " + " ".join(map(fixed, alternative.token_log_probs))
@@ -502,8 +489,9 @@ class OutputFormat:
         weights = self._weights(translation, alternative)
         if weights is None:
             return f"{line} ||| "
-        hard = self._config.alignment == "hard"
-        return f"{line} ||| {format_links(argmax_links(weights)) if hard else soft_text(weights)}"
+        if self._config.alignment == "hard":
+            return f"{line} ||| {format_links(argmax_links(weights))}"
+        return f"{line} ||| {' '.join(','.join(f'{weight:.4g}' for weight in row) for row in _rounded(weights))}"
 
     def json_line(self, number: int, translation: Translation) -> str:
         """One line of valid JSON: NaN and infinity become null, and no character is a line break.
@@ -546,16 +534,10 @@ class OutputFormat:
         """The alignment (target words + 1, source words + 1), or None without attention."""
         if self._merging is None or alternative.alignment is None:
             return alternative.alignment
-        source = self._merging.source.word_index(translation.source_tokens)
-        return merge_pieces(alternative.alignment, source, self._merging.target.word_index(alternative.tokens))
-
-
-def soft_text(weights: Array) -> str:
-    """Weights (Ty+1, Tx+1) in Marian's format, such as `0.9,0.1,0 0.2,0.7,0.1`.
-
-    There is one group per target word and one for `</s>`; each has one number per source word and one for `</s>`.
-    """
-    return " ".join(",".join(f"{weight:.4g}" for weight in row) for row in _rounded(weights))
+        source = word_starts(self._merging.source.word_index(translation.source_tokens))
+        return merge_pieces(
+            alternative.alignment, source, word_starts(self._merging.target.word_index(alternative.tokens))
+        )
 
 
 def one_line(value: Mapping[str, Any]) -> str:

@@ -53,7 +53,7 @@ from nmtalign.settings.definition import (
     SettingError,
     byte_count,
     check_keys,
-    field_names,
+    definitions,
     naming,
     resolve,
     select,
@@ -203,7 +203,7 @@ class Translator:
         [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises UsageError for an unknown setting or a
         wrong value, and FormatError for a folder that contains no model.
         """
-        check_keys("Translator.load", settings, field_names(TranslateConfig))
+        check_keys("Translator.load", settings, definitions(TranslateConfig))
         layer = "Translator.load", settings
         config = resolve(TranslateConfig, layer)
         with naming(layer):
@@ -500,9 +500,7 @@ def _check_vocabularies(models: Sequence[LoadedModel]) -> None:
     first, *others = models
     for other in others:
         if other.model.config.copy != first.model.config.copy:
-            raise UsageError(
-                f"{other.folder}: either all models of an ensemble can copy words, or none: --set copy=true"
-            )
+            raise UsageError(f"{other.folder}: either all models of an ensemble copy words, or none: --set copy=true")
         for side in ("source_vocabulary", "target_vocabulary"):
             if getattr(other, side) != getattr(first, side):
                 raise UsageError(
@@ -751,7 +749,7 @@ class _ThreadCount:
 _thread_count = _ThreadCount()
 
 
-class Workers:
+class Workers(contextlib.AbstractContextManager["Workers"]):
     """Searches batches in several threads; on a GPU, and for a single batch, in the caller's thread.
 
     Two threads with one batch each are 1.3 times as fast as two threads that share each product: neither waits for the
@@ -772,9 +770,6 @@ class Workers:
     def count(device: torch.device, threads: int = 0) -> int:
         """The largest number of batches that are searched at the same time."""
         return 1 if device.type == "cuda" else threads or _thread_count.configured()
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is not None:
@@ -857,10 +852,9 @@ def mean_probability(hypothesis: Hypothesis) -> float:
 class Calibration:
     """confidence = 1 / (1 + exp(-(offset + slope * p))), where p is the mean probability of a translation.
 
-    The confidence is an estimate of chrF / 100 of the translation against a reference. Validation fits the parameters
-    to its own translations of the development set, so that the fit takes no search. On Multi30k with a small model (52
-    BLEU), fitted to 500 lines of val, the rank correlation with chrF on test_2016 is 0.76; with beam 12 the mean error
-    of ten bins is 0.032. The share of unknown words and the length of the line add nothing.
+    The confidence is an estimate of chrF / 100 of the translation against a reference (docs/results.md). Validation
+    fits the parameters to its own translations of the development set, so that the fit takes no search. The share of
+    unknown words and the length of the line add nothing.
     """
 
     offset: float

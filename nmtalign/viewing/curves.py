@@ -14,7 +14,7 @@ from typing import Any, Literal
 from nmtalign import figures
 from nmtalign.errors import FormatError
 from nmtalign.files import LOG, parse_json
-from nmtalign.text.text_table import TextTable, cut
+from nmtalign.text.text_table import aligned, cut
 
 Axis = Literal["updates", "epochs", "hours"]
 _FIX = "give a model directory that `nmtalign train` has written, or its train.jsonl"
@@ -95,18 +95,13 @@ class Curves:
             self.progress = [point for point in self.progress if point.update <= when[0]]
             self.validations = [point for point in self.validations if point.update <= when[0]]
         elif name in ("progressed", "validated"):
-            numbers = [_number(event, key) for key in _NUMBERS]
+            # An earlier version did not write all of them, and a number that was not finite is null.
+            numbers = [math.nan if event.get(key) is None else float(event[key]) for key in _NUMBERS]
             values: list[Any] = [*when, *numbers, str(event.get("signature") or ""), bool(event.get("best"))]
             (self.progress if name == "progressed" else self.validations).append(Point(*values))
         self.last = Point(*when)
         self.ended = str(event.get("reason", "")) if name == "finished" else ""
         self.ended += ", diverged" if event.get("diverged") else ""
-
-
-def _number(event: Mapping[str, Any], name: str) -> float:
-    """A number of an event; nan if an earlier version did not write it, or if it was not finite (null)."""
-    value = event.get(name)
-    return math.nan if value is None else float(value)
 
 
 def read_curves(path: Path) -> Curves:
@@ -260,8 +255,7 @@ def render_curves(
     rows = zip(["ended", *(row[0] for row in _TABLE)], *map(_figures, curves), strict=True)
     heads = [cut(name, max(12, min(24, width - 20))) for name in names]
     known = [row for row in rows if {*row[1:]} != {"-"}]
-    for piece in TextTable(["", *heads], known).pieces(width):
-        lines += [*piece.lines(), ""]
+    lines += [*aligned(list(zip(["", *heads], *known, strict=True)), width=width), ""]
     return "".join(f"{line.rstrip()}\n" for line in [*lines, *_signatures(curves, names)])
 
 

@@ -3,9 +3,7 @@
 A `Panel` is one alignment to draw, in a picture file or in the terminal. In a picture a filled dot is a sure gold link,
 a dashed ring one that is only possible, and a frame a hard link; in the terminal they are ●, ○ and +.
 
-A heat map is not an explanation. The weights show from where the model read when it wrote a word, not why it wrote it.
-Jain & Wallace (2019) changed attention weights of text classifiers without changing their answers; Wiegreffe & Pinter
-(2019) showed limits of that finding, and neither article makes weights a reason.
+A heat map is not an explanation: it shows from where the model read when it wrote a word, not why it wrote the word.
 """
 
 import contextlib

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.alignment.link_files import parse_links
-from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces
+from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, word_starts
 from nmtalign.errors import InputError
 
 
@@ -47,11 +47,11 @@ def test_pieces_are_summed_over_the_source_and_averaged_over_the_target() -> Non
             [0.0, 0.0, 0.0, 1.0],
         ]
     )
-    merged = merge_pieces(weights, [0, 0, 1], [0, 1, 1])
+    merged = merge_pieces(weights, word_starts([0, 0, 1]), word_starts([0, 1, 1]))
     expected = [[0.3, 0.3, 0.4], [(0.5 + 0.7) / 2, (0.5 + 0.1) / 2, 0.1], [0.0, 0.0, 1.0]]
     np.testing.assert_allclose(merged, expected, atol=1e-7)
     np.testing.assert_allclose(merged.sum(axis=1), 1, atol=1e-6)
-    np.testing.assert_allclose(merge_log_probs(np.array([-1, -2, -3, -0.5]), [0, 1, 1]), [-1, -5, -0.5])
+    np.testing.assert_allclose(merge_log_probs([-1, -2, -3, -0.5], word_starts([0, 1, 1])), [-1, -5, -0.5])
 
 
 @given(source=st.lists(st.integers(1, 3), max_size=5), target=st.lists(st.integers(1, 3), max_size=5))
@@ -59,7 +59,7 @@ def test_merged_rows_still_sum_to_one(source: list[int], target: list[int]) -> N
     generator = np.random.default_rng(len(source))
     weights = generator.dirichlet(np.ones(sum(source) + 1), sum(target) + 1).astype(np.float32)
     indices = [[word for word, pieces in enumerate(side) for _ in range(pieces)] for side in (source, target)]
-    merged = merge_pieces(weights, *indices)
+    merged = merge_pieces(weights, *map(word_starts, indices))
     assert merged.shape == (len(target) + 1, len(source) + 1)
     np.testing.assert_allclose(merged.sum(axis=1), 1, atol=1e-5)
     if set(source + target) <= {1}:

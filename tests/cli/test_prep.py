@@ -171,7 +171,7 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: 
     corpus = Corpus.open(tmp_path / "data")
     assert {split: len(pairs) for split, pairs in corpus.splits.items()} == {"train": 19, "dev": 4, "test": 3}
     lines = [(tmp_path / f"data/test.{language}").read_text("utf-8").splitlines() for language in ("en", "fr")]
-    assert [corpus.splits["test"].source_text(i) for i in range(3)] == lines[0]
+    assert [corpus.splits["test"].source.text(i) for i in range(3)] == lines[0]
     assert set(zip(*lines, strict=True)) < set(pairs)
     assert "the test text is in data/test.en and data/test.fr" in done.stderr
     # Later commands find the test set.

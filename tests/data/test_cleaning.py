@@ -143,7 +143,7 @@ def test_what_cannot_be_set_aside(tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data/dev.en").write_text("mine\n")
     for force in (False, True):
-        with pytest.raises(UsageError, match=r"data/dev\.en: would be replaced by the dev set"):
+        with pytest.raises(UsageError, match=r"data/dev\.en: the dev set would replace it"):
             prepare(texts, tmp_path / "data", PrepConfig(dev_lines=5), LANGUAGES, force=force)
     (tmp_path / "data/dev.en").unlink()
     for lines in (5, 6):

@@ -59,7 +59,7 @@ def test_what_was_written_is_read(
         assert (len(source_ids), len(target_ids)) == (split.source_lengths[number], split.target_lengths[number])
     assert len(corpus.splits["dev"]) == len(pairs)
     for number, pair in enumerate(pairs):
-        assert (corpus.splits["dev"].source_text(number), corpus.splits["dev"].target_text(number)) == pair
+        assert (corpus.splits["dev"].source.text(number), corpus.splits["dev"].target.text(number)) == pair
 
 
 def test_layout(folder: Path) -> None:

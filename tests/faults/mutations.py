@@ -221,7 +221,7 @@ def _read_state(folder: Path) -> object:
 def _read_corpus(folder: Path) -> object:
     corpus = Corpus.open(folder / "data")
     pairs = [
-        (name, *map(list, split.pair(i)), split.source_text(i) if name != "train" else "")
+        (name, *map(list, split.pair(i)), split.source.text(i) if name != "train" else "")
         for name, split in corpus.splits.items()
         for i in range(len(split))
     ]

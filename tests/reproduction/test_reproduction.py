@@ -146,7 +146,7 @@ def test_an_interrupted_run_resumes(workspace):
 
 def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace, monkeypatch):
     bad = experiments.Experiment("bad", "rnnsearch-50", {"attention": "sorcery"})
-    monkeypatch.setattr(steps, "chosen_experiments", lambda models, systems: [bad, *experiments.PAPER_MODELS[:1]])
+    monkeypatch.setattr(experiments, "chosen_experiments", lambda models, systems: [bad, *experiments.PAPER_MODELS[:1]])
     messages = []
     reproduction = make(workspace, messages.append)
     reproduction.run()
@@ -156,7 +156,7 @@ def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace
     assert rows_of(text, "| missing file |")[0][0] == "work/models/bad.seed-1234/best.safetensors"
     assert rows_of(text, "| model | BLEU |")[0][0] == "RNNencdec-50"
     assert "bad" not in text.rsplit("```sh", 1)[1]
-    monkeypatch.setattr(steps, "chosen_experiments", lambda models, systems: [bad])
+    monkeypatch.setattr(experiments, "chosen_experiments", lambda models, systems: [bad])
     with pytest.raises(NmtalignError, match=r"no model could be trained: .*sorcery"):
         make(workspace).run()
 

@@ -113,7 +113,7 @@ def test_a_page_has_figures_and_the_names_of_the_texts(texts) -> None:
 @pytest.mark.parametrize(
     ("arguments", "settings", "error", "message"),
     [
-        ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2: it has 1 line, but reference 1 has 2 lines"),
+        ((["a"], ["a", "b"]), {}, InputError, "hypothesis: has no line 2, but reference 1 has 2 lines"),
         ((["a"], ["a"]), {"metrics": "blue"}, UsageError, "unknown 'blue'; the nearest known one is 'bleu'"),
         ((["a"], ["a"]), {"by_length": True}, UsageError, "scores by length: give the source"),
         (
@@ -151,7 +151,7 @@ def test_text_and_gzip_are_read_and_an_empty_file_is_refused(tmp_path: Path) -> 
 
 def test_unequal_counts_name_files_counts_and_the_missing_line() -> None:
     texts = [Text("long.fr", ["a", "b", "c"]), Text("short.fr", ["a"])]
-    message = r"short.fr: has no line 2: it has 1 line, but long.fr has 3 lines; give files with one line per sentence"
+    message = r"short.fr: has no line 2, but long.fr has 3 lines; give files with one line per sentence"
     for given in (texts, texts[::-1]):
         with pytest.raises(InputError, match=message):
             check_aligned(given)

@@ -45,7 +45,7 @@ def paired(printed: str) -> list[dict[str, list[str]]]:
 
 def ours(part: Part, metric: int, test: Test) -> list[str]:
     interval = part.intervals[metric] if part.intervals else None
-    figures = [part.values[metric], *((interval.mean, interval.half_width) if interval else ())]
+    figures = [part.values[metric], *((interval.mean, 0.5 * (interval.high - interval.low)) if interval else ())]
     figures += [part.p_values[test][metric]] if part.p_values else []
     return [f"{figure:.4f}" for figure in figures]
 

@@ -23,16 +23,14 @@ class LogitScores(tables.TensorSession):
         return part, part.logsumexp(-1, keepdim=True)
 
 
-def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None, **sizes) -> None:
+def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None) -> None:
     """`best_continuations` equals a stable sort of all continuations."""
 
     def restrict(logits, log_sums, rows):
         if banned is not None:
             logits[:, banned] = -torch.inf
 
-    found_totals, hypotheses, columns, gains = best_continuations(
-        LogitScores(values), open_totals, count, restrict, **sizes
-    )
+    found_totals, hypotheses, columns, gains = best_continuations(LogitScores(values), open_totals, count, restrict)
     log_probs = values - values.logsumexp(-1, keepdim=True)
     if banned is not None:
         log_probs[:, banned] = -torch.inf
@@ -84,7 +82,8 @@ def test_whatever_the_shape(sentences: int, rows: int, count: int, width: int, s
     generator = torch.Generator().manual_seed(seed)
     values = torch.randint(0, levels, (sentences * rows, width), generator=generator).float()
     open_totals = -torch.randint(0, 3, (sentences, rows), generator=generator).double()
-    agree(values, open_totals, count, min_width=5, stride=5)
+    with patch.multiple(search_module, _MIN_WIDTH=5, _STRIDE=5):
+        agree(values, open_totals, count)
 
 
 def by_sorting(scores, open_totals, count, restrict):

@@ -18,7 +18,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
-from nmtalign.settings.definition import field_names
+from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.translating.requests import Request as Line
@@ -565,7 +565,7 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
     ids=str,
 )
 def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, settings, system):
-    known = field_names(ModelConfig)
+    known = definitions(ModelConfig)
     folder = make_model(**{name: value for name, value in SYSTEMS[system].items() if name in known})
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
     line = "the fox sees a boat " * 10

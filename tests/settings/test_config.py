@@ -6,7 +6,7 @@ import pytest
 
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import PrepConfig, TranslateConfig
-from nmtalign.settings.definition import Workspace, given, load_workspace, resolve, seconds
+from nmtalign.settings.definition import COMMAND_LINE, Workspace, load_workspace, resolve, seconds
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 
@@ -45,13 +45,13 @@ def test_precedence_is_preset_file_flag(workspace):
     loaded = load_workspace(workspace)
     name = loaded.preset(None)
     assert (name, loaded.preset("small")) == ("tiny", "small")
-    layers = (name, preset(name)), loaded.section("train"), given({"embedding": 24, "hidden": None})
+    layers = (name, preset(name)), loaded.section("train"), (COMMAND_LINE, {"embedding": 24})
     model, training = (resolve(cls, *layers) for cls in (ModelConfig, TrainingConfig))
     assert model.maxout == PRESETS["tiny"]["maxout"]  # preset
     assert model.hidden == 48  # file over preset
     assert model.embedding == 24  # flag over preset
     assert training.learning_rate == 1.0
-    assert resolve(ModelConfig, loaded.section("train"), given({"hidden": 96})).hidden == 96  # flag over file
+    assert resolve(ModelConfig, loaded.section("train"), (COMMAND_LINE, {"hidden": 96})).hidden == 96  # flag over file
 
 
 def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):

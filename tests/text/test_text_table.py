@@ -3,15 +3,13 @@
 import pytest
 from rich.cells import cell_len
 
-from nmtalign.text.text_table import TextTable, cut
+from nmtalign.text.text_table import aligned, cut
 
-TABLE = TextTable(
-    ["name", "BLEU", "p", "TER", "p"], [["one", "1.00", "0.5", "20.00", ""], ["très", "10.00", "", "3.00", "1"]]
-)
+TABLE = [["name", "one", "très"], ["BLEU", "1.00", "10.00"], ["p", "0.5", ""], ["TER", "20.00", "3.00"], ["p", "", "1"]]
 
 
 def test_texts_stand_left_and_figures_right() -> None:
-    assert TABLE.lines() == [
+    assert list(aligned(TABLE)) == [
         "name   BLEU    p    TER  p",
         "one    1.00  0.5  20.00",
         "très  10.00        3.00  1",
@@ -33,14 +31,14 @@ def test_a_long_text_is_cut(text: str, limit: int, expected: str) -> None:
 
 
 def test_wide_letters_do_not_shift_the_columns_behind_them() -> None:
-    lines = TextTable(["name", "x"], [["漢字漢字", "1"], ["a", "2"]]).lines()
-    assert {cell_len(line) for line in lines} == {11}
+    assert {cell_len(line) for line in aligned([["name", "漢字漢字", "a"], ["x", "1", "2"]])} == {11}
 
 
 @pytest.mark.parametrize("width", range(10, 60))
 def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
-    pieces = TABLE.pieces(width)
-    assert [name for piece in pieces for name in piece.head[1:]] == list(TABLE.head[1:])
-    for piece in pieces:
-        assert piece.head[0] == "name"
-        assert len(piece.head) == 2 or sum(piece.widths()) + 3 * len(piece.head) + 1 <= width
+    lines = list(aligned(TABLE, width=width))
+    heads = [line.split() for line in lines[::3]]
+    assert all(first == "name" for first, *_ in heads)
+    assert [name for _, *names in heads for name in names] == ["BLEU", "p", "TER", "p"]
+    for number, names in enumerate(heads):
+        assert len(names) == 2 or max(map(cell_len, lines[3 * number : 3 * number + 3])) <= width

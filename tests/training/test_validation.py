@@ -28,8 +28,8 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     events = trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
     best = [event for event in events if isinstance(event, Validated) and event.best][-1]
     dev = reversal.splits["dev"]
-    source = Text("dev", [dev.source_text(index) for index in range(count)])
-    references = [dev.target_text(index) for index in range(count)]
+    source = Text("dev", [dev.source.text(index) for index in range(count)])
+    references = [dev.target.text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
     done = translation_of(source, tmp_path / "model", greedy, print, lambda doing, total: nullcontext())
     score = metrics.bleu(done.lines, references)
@@ -76,15 +76,15 @@ def test_a_trained_model_knows_its_confidence(reversal, tmp_path, rounding):
     assert [event for event in events if isinstance(event, Validated)][-1].best
     dev = reversal.splits["dev"]
     translator = Translator.load(tmp_path / "model", beam=1, allow_unk=True, threads=1, device="cpu")
-    found = list(translator.translate([dev.source_text(index) for index in range(50)]))
-    chrf = [CHRF().sentence_score(each.text, [dev.target_text(index)]).score / 100 for index, each in enumerate(found)]
+    found = list(translator.translate([dev.source.text(index) for index in range(50)]))
+    chrf = [CHRF().sentence_score(each.text, [dev.target.text(index)]).score / 100 for index, each in enumerate(found)]
     confidence = [each.confidence for each in found]
     assert all(0 < each < 1 for each in confidence)
     assert sum(confidence) / 50 == pytest.approx(sum(chrf) / 50, abs=0.02)
     assert translator.loaded.calibration == str(Calibration.fit([math.exp(each.score) for each in found], chrf))
     export_model(tmp_path / "model", tmp_path / "slim")
     exported = Translator.load(tmp_path / "slim", beam=1, allow_unk=True, threads=1, device="cpu")
-    (alone,) = exported.translate([dev.source_text(0)])
+    (alone,) = exported.translate([dev.source.text(0)])
     rounding.assert_same(alone.confidence, confidence[0], 1e-6)
     assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 50
     trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config, stop_at=40)

@@ -497,7 +497,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> No
     copying = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
     for wrong, message in (
         (other, "vocabulary"),
-        (copying, "either all models of an ensemble can copy words, or none"),
+        (copying, "either all models of an ensemble copy words, or none"),
     ):
         with pytest.raises(UsageError, match=message):
             Translator([loaded, wrong])
