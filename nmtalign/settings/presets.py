@@ -124,9 +124,10 @@ _MOST_EPOCHS = 200.0
 
 # What `auto` chooses from (nmtalign/docs/results.md has the measurements). A size is better than the smaller ones if
 # the budget is enough to read this number of target words: (words, hidden units, embedding = maxout = attention).
-AUTO_SIZES = ((0, 192, 128), (3_000_000, 256, 192), (30_000_000, 384, 256), (100_000_000, 512, 320))
+AUTO_SIZES = ((0, 192, 128), (15_000_000, 256, 192), (30_000_000, 384, 256), (100_000_000, 512, 320))
 # The more often the corpus is read, the more dropout: (fewer passes than this, dropout).
-_AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (8.0, 0.2), (15.0, 0.3), (math.inf, 0.35))
+_AUTO_DROPOUT = ((1.5, 0.0), (5.0, 0.1), (8.0, 0.15), (13.0, 0.2), (20.0, 0.25), (30.0, 0.3), (math.inf, 0.35))
+_AUTO_RATES = ((5_000, 8e-3), (math.inf, 4e-3))  # (fewer updates than this, rate); a wider model has a lower one
 _AUTO_PASSES, _AUTO_TIME = 40.0, "8h"  # the budget of `auto` if none is given
 _AUTO_UPDATES = 2000  # at least, on a small corpus
 
@@ -170,13 +171,14 @@ def automatic(words: int, units: int, passes: float, given: Mapping[str, Any]) -
     batch_size = max(_SMALLEST_BATCH, min(800, round(words * _AUTO_PASSES / _AUTO_UPDATES)))
     updates = max(1, words) / batch_size  # in an epoch
     epochs = min(_MOST_EPOCHS, max(_AUTO_PASSES, math.ceil(_AUTO_UPDATES / updates)))
+    rate = next(rate for most, rate in _AUTO_RATES if passes * updates < most)
     settings = {
         "hidden": units,
         **dict.fromkeys(("embedding", "maxout", "attention_hidden"), width),
         "shared_embeddings": not {"embedding", "maxout", "output_rank", "readout", "architecture"} & given.keys(),
         "dropout": next(dropout for most, dropout in _AUTO_DROPOUT if passes < most),
         "label_smoothing": 0.0,
-        "learning_rate": round(8e-3 * min(1.0, 256 / units), 4),
+        "learning_rate": round(rate * min(1.0, 256 / units), 4),
         "warmup": 100,
         "batch_size": batch_size,
         "epochs": epochs,

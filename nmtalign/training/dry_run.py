@@ -95,11 +95,11 @@ def choose_settings(
         if (enough := total / updates_in_epoch * words) >= needed:
             read, speed, units = enough, words / updates_in_epoch / update_seconds, wider
     layers = layers[0], layer(units, read / words), *layers[1:]
-    dropout = resolve(ModelConfig, *layers).dropout
+    dropout, rate = resolve(ModelConfig, *layers).dropout, resolve(TrainingConfig, *layers).learning_rate
     note = (
         f"auto: {units} hidden units and dropout {dropout:g}, because at {speed:,.0f} target words/s the budget is "
         f"enough for {read / words:.2g} passes over {words:,} words (about {duration(read / speed)}); to fix "
-        f"this choice: --set hidden={units} --set dropout={dropout:g}"
+        f"this choice: --set hidden={units} --set dropout={dropout:g} --set learning_rate={rate:g}"
     )
     return layers, note
 

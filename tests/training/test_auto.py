@@ -50,11 +50,19 @@ def test_more_passes_need_more_dropout(choose, reversal):
     assert dropouts[0] < dropouts[-1]
 
 
+def test_more_updates_go_with_a_lower_rate(choose, reversal):
+    words = count_words(reversal)
+    rates = [choose(1.0, max_time=f"{passes * words}s", epochs=1e6)[1].learning_rate for passes in (1, 10_000)]
+    assert rates[0] > rates[1]
+
+
 def test_the_line_names_the_settings_that_fix_the_choice(choose):
     model, config, note = choose(5_000, max_time="10m")
     fixed = dict(re.findall(r"--set (\w+)=(\S+)", note))
-    assert fixed == {"hidden": str(model.hidden), "dropout": f"{model.dropout:g}"}
-    again = choose(10**9, max_time="10m", hidden=int(fixed["hidden"]), dropout=float(fixed["dropout"]))
+    chosen = {"dropout": model.dropout, "learning_rate": config.learning_rate}
+    assert fixed == {"hidden": str(model.hidden), **{name: f"{value:g}" for name, value in chosen.items()}}
+    given = {name: float(value) for name, value in fixed.items()}
+    again = choose(10**9, max_time="10m", **{**given, "hidden": int(fixed["hidden"])})
     assert again[0] == model
     assert again[1].learning_rate == config.learning_rate
 
