@@ -196,7 +196,7 @@ class CorpusChecks:
             if (removed := sum(UNK in line for line in lines)) > _MANY_UNKNOWN * len(lines):
                 self.notes.append(
                     f"warning: {shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word, "
-                    "and so will translations: prepare the original text"
+                    "which no model can translate: prepare the original text"
                 )
             counts = ((len(line.split()), len(_SENTENCE_END.findall(line)) + 1) for line in lines)
             long = sum(words > _MANY_WORDS or sentences >= _MANY_SENTENCES for words, sentences in counts)
