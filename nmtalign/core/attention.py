@@ -373,7 +373,7 @@ class AdditivePass:
 
 
 def _fused_tanh(keys: Tensor, query: Tensor, dtype: torch.dtype) -> Tensor:
-    """tanh(keys + query) = 2 sigmoid(2 (keys + query)) - 1, which takes a GPU a third of the time of its tanh."""
+    """tanh(keys + query) = 2 sigmoid(2 (keys + query)) - 1, which a GPU computes in fewer operations than its tanh."""
     return 2 * (2 * (keys + query).to(dtype)).sigmoid() - 1
 
 

@@ -230,8 +230,8 @@ def _halves(weight: Tensor | None) -> tuple[Tensor, ...]:
 class Steps:
     """The tensors of each step, which are filled one after the other.
 
-    On a CPU they are parts of one tensor. On a GPU each has its own memory: its compiler would make another kernel for
-    another place within a tensor.
+    On a CPU they are parts of one tensor. On a GPU each has its own memory, because PyTorch's compiler would
+    make another kernel for another place within a tensor.
     """
 
     def __init__(self, steps: int, like: Tensor, shape: Sequence[int], dtype: torch.dtype) -> None:
