@@ -1,0 +1,162 @@
+"""`bench links` compares word aligners on texts with gold links: `nmtalign link`, eflomal and fast_align.
+
+A corpus is the files `NAME.train.{A,B}.gz` and `NAME.PART.{A,B,gold}` of a folder. An aligner reads the training text and the
+pairs with gold links, and is evaluated on the latter.
+"""
+
+import gzip
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.machine import describe_machine, environment, in_words
+from bench.peers import PeerError, softly
+from bench.report import Table, figure, say, show, write_json
+from nmtalign.alignment.evaluation import compare_links
+from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
+from nmtalign.errors import UsageError
+from nmtalign.settings.command_settings import AerConfig
+
+SOFT = ("product", "agreement")
+# eflomal and fast_align write the links of both directions as "source-target".
+PEERS = {
+    "eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"],
+    "fast_align": ["python", str(Path(__file__).with_name("fast_align.py")), "{0}", "{1}", "{2}", "{3}"],
+}
+
+
+@dataclass
+class GoldText:
+    """A corpus whose last pairs have gold links, as two files of text."""
+
+    name: str
+    texts: tuple[Path, Path]
+    gold: Path
+    pairs: int  # with gold links
+    training: int  # the others
+
+    def rate(self, links: Path) -> dict[str, float | None]:
+        """Returns the AER, the precision and the recall in percent of links of all pairs."""
+        own = links.with_suffix(".gold")
+        own.write_text("\n".join(links.read_text().splitlines()[-self.pairs :]) + "\n")
+        figures = compare_links([("", own)], self.gold, AerConfig(links_base=0, gold_base=0)).systems[0].figures
+        rates = {"aer": figures.aer, "precision": figures.precision, "recall": figures.recall}
+        return {name: value and 100 * value for name, value in rates.items()}
+
+
+def run(given: dict[str, Any]) -> int:
+    """Runs the subcommand with its options by name."""
+    machine = describe_machine()
+    say(in_words(machine))
+    results: dict[str, Any] = {"benchmark": "links", "machine": machine, "corpora": {}}
+    with tempfile.TemporaryDirectory(prefix="nmtalign-bench-", dir=given["folder"]) as temporary:
+        for folder in given["data"]:
+            for corpus in gold_texts(folder, given["part"], Path(temporary)):
+                results["corpora"][corpus.name] = found = measure(corpus, given, Path(temporary))
+                show([_table(corpus, found)])
+    if given["json"]:
+        write_json(given["json"], results)
+    return 0
+
+
+def gold_texts(folder: Path, part: str, output: Path) -> Iterator[GoldText]:
+    """Yields the corpora of a folder, written as text; raises UsageError if there is none."""
+    golds = sorted([*folder.glob(f"*.{part}.gold"), *folder.glob(f"{part}.gold")])
+    if not golds:
+        raise UsageError(f"{folder}: has no file {part}.gold or NAME.{part}.gold; give another folder or --part")
+    for gold in golds:
+        stem = gold.name.removesuffix("gold")  # ro-en.dev.
+        train = stem.removesuffix(f"{part}.") + "train."
+        languages = [path.name.removesuffix(".gz").rpartition(".")[2] for path in sorted(folder.glob(f"{train}*.gz"))]
+        if languages[0] == "en" and stem != f"{part}.":  # the gold links of a named pair have the other language first
+            languages.reverse()
+        name = stem.removesuffix(f".{part}.") if stem != f"{part}." else folder.name
+        texts, pairs, training = [], 0, 0
+        for language in languages:
+            with gzip.open(folder / f"{train}{language}.gz", "rt", encoding="utf-8") as stream:
+                lines = stream.read().splitlines()
+            own = (folder / f"{stem}{language}").read_text(encoding="utf-8").splitlines()
+            texts.append(output / f"{name}.{language}")
+            texts[-1].write_text("\n".join([*lines, *own]) + "\n", encoding="utf-8")
+            pairs, training = len(own), len(lines)
+        yield GoldText(name, (texts[0], texts[1]), gold, pairs, training)
+
+
+def measure(corpus: GoldText, given: dict[str, Any], folder: Path) -> dict[str, dict[str, Any]]:
+    """Returns the figures of all aligners and methods by name."""
+    found = {"nmtalign link": _ours(corpus, folder, given["threads"])}
+    if given["methods"]:
+        found.update(_methods(corpus, folder))
+    for name in filter(None, given["peers"].split(",")):
+        best = softly(lambda name=name: _peer(name, corpus, given["peer_env"], folder))
+        found.update(best if "failed" not in best else {name: best})
+    return found
+
+
+def _timed(command: Sequence[str], output: Path) -> dict[str, float]:
+    """Runs a command with its output in a file; returns seconds and peak MB; raises PeerError if it fails."""
+    say(" ".join(Path(part).name if os.sep in part else part for part in command))
+    began = time.monotonic()
+    with output.open("wb") as stream, tempfile.TemporaryFile() as errors:
+        process = subprocess.Popen(command, stdout=stream, stderr=errors, env=environment())
+        _, status, usage = os.wait4(process.pid, 0)
+        process.returncode = os.waitstatus_to_exitcode(status)
+        if process.returncode:
+            errors.seek(0)
+            lines = errors.read().decode(errors="replace").splitlines() or [""]
+            raise PeerError(f"{Path(command[0]).name} ended with {process.returncode}: {lines[-1][:200]}")
+    return {"seconds": time.monotonic() - began, "peak_mb": usage.ru_maxrss / 1024}
+
+
+def _ours(corpus: GoldText, folder: Path, threads: int) -> dict[str, Any]:
+    links = folder / f"{corpus.name}.links"
+    command = [sys.executable, "-m", "nmtalign", "link", *map(str, corpus.texts), "-o", str(folder / corpus.name)]
+    spent = _timed([*command, "--tokenized", "-q", "--set", f"threads={threads}"], links)
+    return {**corpus.rate(links), **spent}
+
+
+def _methods(corpus: GoldText, folder: Path) -> dict[str, dict[str, Any]]:
+    """Aligns the pairs with gold links by the aligner of `_ours`, with each method that joins two directions."""
+    found, own = {}, []
+    for text in corpus.texts:
+        own.append(text.with_suffix(f"{text.suffix}.own"))
+        own[-1].write_text("\n".join(text.read_text(encoding="utf-8").splitlines()[-corpus.pairs :]) + "\n")
+    for method in (*HARD_METHODS, *SOFT):
+        links = folder / "method.links"
+        command = [sys.executable, "-m", "nmtalign", "align", *map(str, own), "-m", str(folder / corpus.name)]
+        _timed([*command, "--tokenized", "--pharaoh", "--symmetrize", method, "-q"], links)
+        found[f"nmtalign align, {method}"] = corpus.rate(links)
+    return found
+
+
+def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) -> dict[str, Any]:
+    """Runs another aligner; returns the best method that joins its two directions."""
+    if name not in PEERS:
+        raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
+    if environments is None:
+        raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal and systran-align")
+    files = [*map(str, corpus.texts), *(str(folder / f"{name}.{side}") for side in ("forward", "backward"))]
+    program, *arguments = [part.format(*files) for part in PEERS[name]]
+    spent = _timed([str(environments / "bin" / program), *arguments], folder / f"{name}.output")
+    rows, both = {}, folder / f"{name}.both"
+    for method in HARD_METHODS:
+        symmetrize_files(Path(files[2]), Path(files[3]), both, method, "source-target")
+        rows[f"{name}, {method}"] = {**corpus.rate(both), **spent}
+    best = min(rows, key=lambda row: rows[row]["aer"])
+    return {best: rows[best]}
+
+
+def _table(corpus: GoldText, found: dict[str, dict[str, Any]]) -> Table:
+    names = ("aer", "precision", "recall")
+    rows = [
+        [name, *(figure(row.get(key), 1) for key in names), *(figure(row.get(key)) for key in ("seconds", "peak_mb"))]
+        for name, row in found.items()
+    ]
+    title = f"{corpus.name}: {corpus.training:,} pairs, and {corpus.pairs} with gold links (AER in percent)"
+    return Table(title, ["", "AER", "precision", "recall", "seconds", "peak MB"], rows)
