@@ -267,9 +267,9 @@ def align(
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
-    `models` is the folder of one model, or of `nmtalign link`, or the folders of a forward and a backward model.
-    `settings` are those of section [align], such as reading="posterior". Raises UsageError for a model without
-    attention and for what is not a pair.
+    `models` is the folder of one model, or of `nmtalign link`, or the folders of a forward and a backward model. The
+    aligner of `nmtalign link` stays open for the next call. `settings` are those of section [align], such as
+    reading="posterior". Raises UsageError for a model without attention and for what is not a pair.
     """
     with _resolved("align", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import align as align_with
@@ -440,7 +440,8 @@ def serve(
 ) -> None:
     """Serves models over HTTP, as `nmtalign serve` does, until SIGINT or SIGTERM; `application` is for other servers.
 
-    Each model translates another direction. `settings` are those of the sections [serve] and [translate], such as
+    Each model translates another direction; the folder of `nmtalign link` aligns. `settings` are those of the sections
+    [serve] and [translate], such as
     port=8080 and beam=5; `config`, `translate` and `align` are the same as objects. `ready` is called with the address
     and the directions when requests are answered. Raises UsageError for a wrong setting, for two models of one
     direction, and if Starlette or uvicorn is missing, and ResourceError for a port that is taken.

@@ -9,6 +9,7 @@ import filecmp
 import hashlib
 import json
 import math
+import mmap
 import os
 import shutil
 import tempfile
@@ -56,6 +57,7 @@ from nmtalign.version import __version__
 
 if TYPE_CHECKING:  # imported by the functions that make tensors, so that `nmtalign info` starts without it
     import torch
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from nmtalign.core.model import TranslationModel
@@ -402,9 +404,9 @@ _TYPES |= {"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
 
 def save_tensors(
-    path: Path, tensors: Mapping[str, "Tensor"], metadata: Mapping[str, str], keep: Path | None = None
+    path: Path, tensors: "Mapping[str, Tensor | NDArray[Any]]", metadata: Mapping[str, str], keep: Path | None = None
 ) -> None:
-    """Writes tensors with metadata and a checksum, atomically; an existing file is renamed to `keep`.
+    """Writes tensors or arrays with metadata and a checksum, atomically; an existing file is renamed to `keep`.
 
     Only tensors that are on a GPU or not contiguous are copied, one at a time. Raises ResourceError if the disk
     refuses.
@@ -413,7 +415,7 @@ def save_tensors(
     header: dict[str, Any] = {"__metadata__": {"nmtalign": json.dumps(marks, separators=(",", ":"))}}
     end = 0
     # Large elements come first, so that every tensor is aligned.
-    order = sorted(tensors, key=lambda name: (-tensors[name].element_size(), name))
+    order = sorted(tensors, key=lambda name: (-tensors[name].dtype.itemsize, name))
     for name in order:
         begin, end = end, end + tensors[name].nbytes
         kind = _TYPES[str(tensors[name].dtype).removeprefix("torch.")]
@@ -432,7 +434,11 @@ def save_tensors(
         stream.write(digest.hexdigest().encode())
 
 
-def _bytes_of(tensor: "Tensor") -> memoryview:
+def _bytes_of(tensor: "Tensor | NDArray[Any]") -> memoryview:
+    import numpy as np
+
+    if isinstance(tensor, np.ndarray):
+        return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
     import torch
 
     data: memoryview = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
@@ -473,6 +479,23 @@ def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
     if metadata.get("weights") == "int8":
         _multiply_scales(path, tensors)
     return tensors, metadata
+
+
+def map_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, str]]:
+    """As `load_tensors`, but returns read-only arrays without importing PyTorch; their values are read when used."""
+    import numpy as np
+
+    types = {code: np.dtype(name) for name, code in _TYPES.items() if name != "bfloat16"}
+    with _opened(path) as (stream, _, metadata):
+        _check_bytes(path, stream)
+        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        start = 8 + int.from_bytes(data[:8], "little")
+        arrays = {
+            name: np.ndarray(own["shape"], types[own["dtype"]], data, start + own["data_offsets"][0])
+            for name, own in parse_json(data[8:start]).items()
+            if name != "__metadata__"
+        }
+    return arrays, metadata
 
 
 def _multiply_scales(path: Path, tensors: dict[str, "Tensor"]) -> None:
@@ -522,7 +545,7 @@ def _opened(path: Path, framework: str = "np") -> Iterator[tuple[FileIO, Any, di
                 yield stream, file, _metadata(path, file.metadata())
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
-    except (SafetensorError, TypeError, ValueError, RuntimeError) as error:
+    except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:
         reason = " ".join(str(error).split())[:200]
         raise FormatError(f"{path}: damaged, or not a safetensors file ({reason})") from None
 

@@ -12,19 +12,19 @@ A "cell" is a source word together with a target word of its sentence pair. The 
 are in one table; a batch has the place in it (four bytes) of each of its cells.
 """
 
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import islice
-from typing import NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
-import torch
-from torch import Tensor
+from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward
-from nmtalign.alignment.lexical import Ids, LexicalModel, Numbers, Table, different
+from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
 
 LONGEST = 100  # words of a side of a training pair
 MODEL_1, HMM = 5, 5  # iterations
@@ -67,8 +67,8 @@ class CellBatch(NamedTuple):
     rows: Numbers
     source: Numbers
     target: Numbers
-    source_lengths: Tensor
-    target_lengths: Tensor
+    source_lengths: Numbers
+    target_lengths: Numbers
     places: Ids
 
 
@@ -100,8 +100,7 @@ def make_batches(
         places = _places(np.concatenate([own.ravel() for own in cells]), keys, sizes[0] * sizes[1])
         own_places = np.split(places, np.cumsum([own.size for own in cells])[:-1])
         for part, both, own, found in zip(block, ids, cells, own_places, strict=True):
-            counts = [torch.from_numpy(side[part]) for side in lengths]
-            batches.append(CellBatch(part, *both, counts[0], counts[1], found.reshape(own.shape)))
+            batches.append(CellBatch(part, *both, lengths[0][part], lengths[1][part], found.reshape(own.shape)))
     return batches, keys
 
 
@@ -156,7 +155,7 @@ def _places(cells: Numbers, keys: Numbers, most: int) -> Ids:
 
 
 def posteriors(
-    batch: CellBatch, tables: tuple[Table, Table], jumps: Sequence[Tensor], own: Tensor | None = None
+    batch: CellBatch, tables: tuple[Table, Table], jumps: Sequence[Counts], own: Floats | None = None
 ) -> tuple[Posteriors, Posteriors]:
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
@@ -171,30 +170,31 @@ def posteriors(
     )
 
 
-def null_probabilities(batch: CellBatch, tables: tuple[Table, Table]) -> tuple[Tensor, Tensor]:
+def null_probabilities(batch: CellBatch, tables: tuple[Table, Table]) -> tuple[Floats, Floats]:
     """Returns p(target word | NULL) (B, T), and p(source word | NULL) (B, S)."""
-    return torch.from_numpy(tables[0].null[batch.target]), torch.from_numpy(tables[1].null[batch.source])
+    return tables[0].null[batch.target], tables[1].null[batch.source]
 
 
 def translation_probabilities(
-    batch: CellBatch, tables: tuple[Table, Table], own: Tensor | None = None
-) -> tuple[Tensor, Tensor]:
+    batch: CellBatch, tables: tuple[Table, Table], own: Floats | None = None
+) -> tuple[Floats, Floats]:
     """Returns t(target word | source word) (B, T, S), and t(source word | target word) (B, S, T); see `posteriors`."""
     found = []
     for table, ids, axis in zip(tables, (batch.source, batch.target), (1, 2), strict=True):
-        counts = torch.from_numpy(table.counts[batch.places])
-        totals = torch.from_numpy(table.totals[ids]).unsqueeze(axis)
+        counts = table.counts[batch.places]
+        totals = np.expand_dims(table.totals[ids], axis)
         if own is not None:
-            counts = torch.where(counts > 0, (counts - own).clamp_(min=_LEAST_COUNT), 0)
-            totals = totals - own.sum(axis, keepdim=True)
-        found.append(counts / totals)
-    return found[0], found[1].transpose(1, 2)
+            counts = np.maximum(counts - own, np.float32(_LEAST_COUNT)) * (counts > 0)
+            totals = totals - own.sum(axis, keepdims=True)
+        counts /= totals
+        found.append(counts)
+    return found[0], found[1].transpose(0, 2, 1)
 
 
 def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
-    """Yields the results in order, computed by threads that use one core each and are a few results ahead."""
+    """Yields the results in order, computed by threads that are a few results ahead."""
     rest = iter(items)
-    with ThreadPoolExecutor(threads, "align", lambda: torch.set_num_threads(1)) as pool:
+    with ThreadPoolExecutor(threads, "align") as pool:
         coming = deque(pool.submit(function, item) for item in islice(rest, 3 * threads))
         try:
             while coming:
@@ -206,15 +206,15 @@ def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int) -
 
 
 # Expected counts of a batch: of its cells (once, or by direction), of NULL and of the distances by direction.
-_Expected = tuple[list[Tensor], list[Tensor], list[Tensor]]
+_Expected = tuple[list[NDArray[Any]], list[Floats], list[Counts]]
 
 
 class AgreeingModels:
     """Learns from pairs of sentences: call `iterate` until `done` is `iterations`.
 
-    `names` are the words of both sides, which the ids of the sentences number. Only every n-th pair without an empty
-    side or more than `LONGEST` words is used (`every`). Memory: four bytes per cell, and about 100 per pair of words
-    that share a sentence pair.
+    `names` are the words of both sides, which the ids of the sentences number. At most `most` pairs are used, evenly
+    spaced among those without an empty side or more than `LONGEST` words. Memory: six bytes per cell, and about 100 per
+    pair of words that share a sentence pair.
     """
 
     def __init__(
@@ -223,16 +223,17 @@ class AgreeingModels:
         sides: tuple[Sentences, Sentences],
         threads: int = 1,
         iterations: int = MODEL_1 + HMM,
-        every: int = 1,
+        most: int = sys.maxsize,
     ) -> None:
         self.done, self.iterations, self._threads = 0, iterations, threads
         sizes = len(names[0]), len(names[1])
-        self._batches, keys = make_batches(sides, sizes, usable(sides)[::every])
+        rows = usable(sides)
+        self._batches, keys = make_batches(sides, sizes, rows[is_chosen(np.arange(len(rows)), most, len(rows))])
         self.cells = sum(batch.places.size for batch in self._batches)
         occurrences = [np.bincount(side.ids, minlength=size) for side, size in zip(sides, sizes, strict=True)]
         self.model = LexicalModel(names, [own.astype(np.float64) for own in occurrences], keys)
         self.jumps = [even_jumps(), even_jumps()]
-        self._own = torch.zeros(self.cells, dtype=torch.float16)  # what each cell has contributed to its counts
+        self._own = np.zeros(self.cells, np.float16)  # what each cell has contributed to its counts
 
     def iterate(self, progress: Callable[[float], object] = lambda share: None) -> None:
         """Runs one iteration; `progress` is called with the share of it that is done."""
@@ -241,44 +242,44 @@ class AgreeingModels:
         null = [np.zeros(len(self.model.names[1]) + 1), np.zeros(len(self.model.names[0]) + 1)]
         jumps = [np.ones(len(one)) for one in self.jumps]
         expect = partial(self._expect, tables=self._tables(), agree=agree)
-        own_parts = self._own.split([batch.places.size for batch in self._batches])
+        own_parts = np.split(self._own, np.cumsum([batch.places.size for batch in self._batches]))[:-1]
         seen = 0
         expected = in_order(expect, zip(self._batches, own_parts, strict=True), self._threads)
         for batch, part, (links, absent, moved) in zip(self._batches, own_parts, expected, strict=True):
             places = batch.places.ravel().astype(np.int64)
             for own, more in zip(cells, links, strict=True):
-                np.add.at(own, places, more.double().numpy().ravel())
+                np.add.at(own, places, more.astype(np.float64).ravel())
             for own, ids, more in zip(null, (batch.target, batch.source), absent, strict=True):
-                np.add.at(own, ids.ravel(), more.double().numpy().ravel())
+                np.add.at(own, ids.ravel(), more.astype(np.float64).ravel())
             for own, more in zip(jumps, moved, strict=False):
-                own += more.numpy()
+                own += more
             if agree:
-                part.copy_(links[0].ravel())
+                part[:] = links[0].ravel()
             seen += batch.places.size
             progress(seen / self.cells)
         self.model.count([own[:-1] for own in (cells * 2)[:2]], [own[:-1] for own in null])
         if agree:
-            self.jumps = [torch.from_numpy(own / own.sum()) for own in jumps]
+            self.jumps = [own / own.sum() for own in jumps]
         self.done += 1
 
-    def _expect(self, item: tuple[CellBatch, Tensor], tables: tuple[Table, Table], agree: bool) -> _Expected:
+    def _expect(self, item: tuple[CellBatch, NDArray[Any]], tables: tuple[Table, Table], agree: bool) -> _Expected:
         """Returns the expected counts of a batch, given what its cells have contributed to the counts in `tables`."""
         batch, own = item
         if agree:
-            left_out = own.view(batch.places.shape).float() if self.done > MODEL_1 else None
+            left_out = own.reshape(batch.places.shape).astype(np.float32) if self.done > MODEL_1 else None
             forward, backward = posteriors(batch, tables, self.jumps, left_out)
-            links = (forward.links * backward.links.transpose(1, 2)).half()
-            return [links], [forward.null, backward.null], [forward.jumps, backward.jumps]
+            both = (forward.links * backward.links.transpose(0, 2, 1)).astype(np.float16)
+            return [both], [forward.null, backward.null], [forward.jumps, backward.jumps]
         ahead, back = translation_probabilities(batch, tables)
         null = null_probabilities(batch, tables)
         links, absent = equal_choices(ahead, null[0], batch.source_lengths)
         others, other_absent = equal_choices(back, null[1], batch.target_lengths)
-        return [links, others.transpose(1, 2)], [absent, other_absent], []
+        return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
     def _tables(self) -> tuple[Table, Table]:
         """Returns the probabilities of both directions: equal ones before the first iteration."""
         if self.done:
-            return self.model.tables(self.model.cells)
+            return self.model.tables(self.model.cells, self.model.words)
         sizes = [len(side) for side in self.model.names]
         cells = np.ones(len(self.model.keys))
         first, second = (
@@ -287,28 +288,33 @@ class AgreeingModels:
         )
         return first, second
 
-    def state(self) -> dict[str, Tensor]:
+    def state(self) -> dict[str, NDArray[Any]]:
         """Returns what the iterations so far have learned, for `restore`."""
-        arrays = [*self.model.counts, *self.model.null_counts, *(one.numpy() for one in self.jumps)]
-        named = {f"counts.{number}": torch.from_numpy(np.ascontiguousarray(own)) for number, own in enumerate(arrays)}
-        return {**named, "own": self._own, "done": torch.tensor(self.done)}
+        arrays = [*self.model.counts, *self.model.null_counts, *self.jumps]
+        named = {f"counts.{number}": own for number, own in enumerate(arrays)}
+        return {**named, "own": self._own, "done": np.array(self.done)}
 
-    def restore(self, state: Mapping[str, Tensor]) -> None:
+    def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
         """Continues where the object whose `state` this is had stopped.
 
-        Raises KeyError, ValueError or RuntimeError for the state of other sentences.
+        Raises KeyError, ValueError or TypeError for the state of other sentences.
         """
-        arrays = [state[f"counts.{number}"].numpy() for number in range(6)]
-        cells, words = len(self.model.keys) + 1, [len(side) for side in self.model.names]
+        arrays = [state[f"counts.{number}"] for number in range(6)]
+        cells, words = len(self.model.keys) + 1, [size + 1 for size in self.model.sizes]
         sizes = [cells, cells, words[1], words[0], len(self.jumps[0]), len(self.jumps[1])]
         if [own.shape for own in arrays] != [(size,) for size in sizes]:
             raise ValueError("this is the state of other sentences")
-        self.model.count([own[:-1] for own in arrays[:2]], arrays[2:4])
-        self._own.copy_(state["own"])
-        self.jumps, self.done = [torch.from_numpy(own.copy()) for own in arrays[4:]], int(state["done"])
+        self.model.count([own[:-1] for own in arrays[:2]], [own[:-1] for own in arrays[2:4]])
+        self._own[:] = state["own"]
+        self.jumps, self.done = [own.copy() for own in arrays[4:]], int(state["done"])
 
 
 def usable(sides: tuple[Sentences, Sentences]) -> Numbers:
     """Returns the numbers of the pairs without an empty side or more than `LONGEST` words."""
     lengths = np.stack([side.lengths() for side in sides])
     return np.flatnonzero((lengths.min(0) > 0) & (lengths.max(0) <= LONGEST))
+
+
+def is_chosen(number: Any, most: int, count: int) -> Any:
+    """Returns whether a number, or each of an array, is one of `most` evenly spaced ones from 0 to below `count`."""
+    return number * min(most, count) % max(count, 1) < most

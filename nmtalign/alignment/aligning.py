@@ -1,169 +1,39 @@
 """Aligning sentence pairs with one model, or with a forward and a backward one: records, files, and their summary.
 
-A model aligns a pair by forced decoding. The reading decides which attention weights align a target word:
-
-- "current": those of the step that writes the word.
-- "shifted" (Chen et al. 2020): those of the step that has the word as input, because its state knows the word. In the
-  order look-generate-update (the paper's code) the attention of step t + 1 uses the first state that contains word t:
-  word t takes the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
-  look-update-generate (the paper's text) the attention of a step precedes its update: word t enters the state in step
-  t + 1, after its attention, and step t + 2 is the first to use it. For the last word the decoder then runs one step
-  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step. In the order
-  update-look-generate, also that of a Transformer, the attention of step t + 1 uses word t, as in the first order.
-- "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
-- "auto": current with one model, as in the paper's figures; with two models, one per direction, posterior, or shifted
-  if a model has no posterior.
-
-Steps are those of the model's tokens, before pieces are merged to words.
+Only models need PyTorch (`forced_decoding`); a word aligner does without.
 """
 
 import json
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
 from types import TracebackType
-from typing import Self, TypeVar, cast
-
-import numpy as np
-import torch
-from torch import Tensor
-from torch.nn import functional as F
+from typing import Self, TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
-from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, ModelPair, ModelSide, empty_record, make_record
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
-from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
-from nmtalign.core.numerics import in_halves, precision_notices, using_threads
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig, Reading
+from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
-from nmtalign.settings.training_settings import Order
 from nmtalign.text.languages import check_pairs, language_code, suffix_language
 from nmtalign.text.lines import Shard, read_pairs, shown
-from nmtalign.text.tokenizer import EOS_ID, WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, Vocabulary, keep
+from nmtalign.text.tokenizer import Subwords
 from nmtalign.version import __version__
 
 T = TypeVar("T")
 
-# The number of steps after which the attention depends on a word, counted from the step that writes it.
-STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2, "update-look-generate": 1}
 _WINDOW = 20  # batches that are read together and sorted by length
-_MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
 Models = Sequence[LoadedModel] | WordAligner
 ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
-
-
-def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
-    """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
-    if reading != "shifted":
-        decode = model.force_posterior if reading == "posterior" else model.force
-        return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
-    ahead = STEPS_AHEAD[model.config.order]
-    # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
-    target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
-    mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
-    forced = model.force(batch.source, batch.source_mask, target, mask, batch.copies)
-    if forced.weights is None:
-        return forced
-    steps = batch.target.shape[1]
-    return Forced(forced.log_probs[:, :steps], shifted(forced.weights, batch.target_mask, ahead))
-
-
-def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
-    """Returns the weights (B, Ty, Tx) of words, each `ahead` steps after its own, from those of steps.
-
-    weights (B, Ty + ahead - 1, Tx). mask (B, Ty) is True at the words and at `</s>`, which keeps its step.
-    """
-    last = mask.sum(1) - 1
-    own = torch.arange(mask.shape[1], device=mask.device)
-    step = torch.where(own < last[:, None], own + ahead, own)
-    return weights.gather(1, step[..., None].expand(-1, -1, weights.shape[2]))
-
-
-class SideReader:
-    """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
-
-    def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
-        self._in_pieces = isinstance(tokenizer, Subwords)
-        self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
-        self._vocabulary, self._encode = vocabulary, vocabulary.encode
-        self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
-        self._pieces: dict[str, Tokens] = {}
-
-    def read(self, line: str) -> ModelSide:
-        """Reads one line."""
-        if self._spaced is not None:
-            # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
-            words, pieces, tokenize = self._spaced(line), self._pieces, self._tokenizer.tokenize
-            # A tokeniser may leave nothing of a word (of a control character).
-            parts = [pieces.get(word) or keep(pieces, word, tokenize(word) or [word]) for word in words]
-            tokens = [piece for part in parts for piece in part]
-            return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
-        tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        if not self._in_pieces:
-            return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
-        starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = self._tokenizer.words(tokens)
-        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]), tokens)
-
-
-class Aligner:
-    """One model that aligns windows of pairs; if `turned`, it reads the target and writes the source.
-
-    Raises UsageError for a model without attention, or without the posterior that the settings ask for.
-    """
-
-    def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
-        if loaded.model.config.attention == "none":
-            raise UsageError(f"{loaded.folder}: this model has no attention, so it cannot align; give another one")
-        if config.reading == "posterior" and not loaded.model.has_posterior:
-            raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
-        self._loaded, self._config, self._turned = loaded, config, turned
-        tokenizers = loaded.tokenizers
-        self._source = SideReader(tokenizers.source, loaded.source_vocabulary, config.tokenized)
-        self._target = SideReader(tokenizers.target, loaded.target_vocabulary, config.tokenized)
-
-    def read(self, window: Sequence[tuple[int, Lines]]) -> list[ModelPair]:
-        """Tokenises the numbered lines of a window."""
-        read_source, read_target, source = self._source.read, self._target.read, 1 if self._turned else 0
-        pairs = [ModelPair(number, read_source(pair[source]), read_target(pair[1 - source])) for number, pair in window]
-        return list(map(self._with_copies, pairs)) if self._loaded.model.config.copy else pairs
-
-    def _with_copies(self, pair: ModelPair) -> ModelPair:
-        """The pair with the ids of a copying model, each of which depends on both sides."""
-        source, target, copies = self._loaded.ids(pair.source.tokens, pair.target.tokens)
-        return ModelPair(pair.number, replace(pair.source, ids=source, copies=copies), replace(pair.target, ids=target))
-
-    def records(self, window: Sequence[ModelPair]) -> Iterator[AlignmentRecord]:
-        """Returns the records of a window, in order."""
-        records = {pair.number: empty_record(pair) for pair in window if pair.empty()}
-        for batch in _batches([pair for pair in window if not pair.empty()], self._config.batch_size):
-            found = in_halves(self._force, batch, _too_much)
-            records |= {record.sentence_id: record for record in found}
-        return (records[pair.number] for pair in window)
-
-    @torch.no_grad()
-    def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
-        copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None
-        batch = make_batch([(pair.source.ids, pair.target.ids) for pair in pairs], copies=copies)
-        batch = batch.to(self._loaded.device)
-        forced = force(self._loaded.model, batch, self._config.reading)
-        log_probs = forced.log_probs.float().cpu().numpy()
-        weights = cast(Tensor, forced.weights).float().cpu().numpy()  # it has attention
-        totals = log_probs.sum(axis=1, dtype=np.float64).tolist()
-        records = []
-        for pair, own, probabilities, total in zip(pairs, weights, log_probs, totals, strict=True):
-            rows, columns = len(pair.target.ids) + 1, len(pair.source.ids) + 1  # without padding
-            records.append(make_record(pair, own[:rows, :columns], probabilities[:rows], total, self._config))
-        return records
 
 
 def window_size(config: AlignConfig) -> int:
@@ -185,23 +55,6 @@ def windows(
                 yield before.result()
         if coming is not None:
             yield coming.result()
-
-
-def _batches(pairs: list[ModelPair], size: int) -> Iterator[list[ModelPair]]:
-    """Yields batches of at most `size` pairs of similar length, fewer if they are long."""
-    batch: list[ModelPair] = []
-    for pair in sorted(pairs, key=ModelPair.length):
-        if batch and (len(batch) == size or (len(batch) + 1) * pair.length() > size * _MEAN_LENGTH):
-            yield batch
-            batch = []
-        batch.append(pair)
-    if batch:
-        yield batch
-
-
-def _too_much(pair: ModelPair) -> str:
-    sizes = f"{len(pair.source.ids)} and {len(pair.target.ids)} tokens"
-    return f"line {pair.number + 1}: out of memory with one pair of {sizes}; leave it out, or split it"
 
 
 def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
@@ -239,6 +92,8 @@ def align(
     if isinstance(models, WordAligner):
         directions = models.records(windows(models.read, pairs, own, first), own)
     else:
+        from nmtalign.alignment.forced_decoding import Aligner
+
         if len(models) > 1:
             check_directions(*models)
         aligners = [Aligner(loaded, own, turned=bool(place)) for place, loaded in enumerate(models)]
@@ -248,6 +103,10 @@ def align(
             for parts in read
         )
     records = (one[0] if method is None else join(one[0], one[1], method, config.threshold) for one in directions)
+    if isinstance(models, WordAligner):
+        return records
+    from nmtalign.core.numerics import using_threads
+
     # The caller, which works on a record before it takes the next one, does not see the number of threads.
     return iter(using_threads(config.threads)(lambda: next(records, None)), None)
 
@@ -347,8 +206,11 @@ class AlignmentRun:
         self._forward = models if isinstance(models, WordAligner) else models[0]
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), models)
-        for notice in precision_notices(self.config.precision, self._forward.device):
-            notify(notice)
+        if not isinstance(models, WordAligner):
+            from nmtalign.core.numerics import precision_notices
+
+            for notice in precision_notices(self.config.precision, models[0].device):
+                notify(notice)
         if self.config.symmetrize is not None:
             self._check_languages()
         self.summary = AlignmentSummary(done_before=done)
@@ -378,6 +240,8 @@ class AlignmentRun:
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         gold, summary = self._gold, self.summary
+        if isinstance(self._models, WordAligner):
+            self._models.too_long.clear()  # of earlier runs
         for record in self._records(summary.done_before):
             summary.count(record)
             if gold is not None:

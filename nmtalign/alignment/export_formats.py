@@ -73,6 +73,8 @@ def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     log_probs = ", ".join(map(_json_number, _texts(record.token_log_probs[None], "float32")[0]))
     log_prob = json.dumps(record.log_prob) if math.isfinite(record.log_prob) else "null"
     links = json.dumps(record.links())
+    if record.link_scores is not None:
+        links += f', "scores": {json.dumps([round(score, 4) for score in record.link_scores])}'
     return (
         f'{text[:-1]}, "weights": [{rows}], "links": {links}, "log_prob": {log_prob}, '
         f'"token_log_probs": [{log_probs}]}}'

@@ -12,7 +12,7 @@ only words that occur in the same sentence pair are counted. Names, numbers and 
 
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any, NamedTuple, TypeVar
@@ -63,8 +63,9 @@ def _class_of(character: str) -> str:
 
 @dataclass(frozen=True)
 class Words:
-    """What the model needs of the words of one side: arrays by the number of the word."""
+    """What the model needs of some words of one side: arrays by the place of the word."""
 
+    numbers: Ids  # in the training text; -1 for a word that it does not have
     occurrences: Counts
     stems: Ids  # the number of the stem; -1 for a stem that the training text does not have
     spellings: Ids  # equal for equal words of both sides
@@ -73,12 +74,9 @@ class Words:
     def __len__(self) -> int:
         return len(self.stems)
 
-    def __add__(self, more: "Words") -> "Words":
-        return Words(*map(np.concatenate, zip(vars(self).values(), vars(more).values(), strict=True)))
-
 
 class Cells(NamedTuple):
-    """Pairs of a source and a target word (N,): their numbers, and the places of their counts (-1: they have none)."""
+    """Pairs of a source and a target word (N,): their places in `Words`, and those of their counts (-1: none)."""
 
     source: Ids
     target: Ids
@@ -102,115 +100,137 @@ class Table(NamedTuple):
         return cls(*(np.append(own, end).astype(np.float32) for own, end in ((counts, 0), (totals, 1), (null, 1))))
 
 
-class LexicalModel:
-    """The translation probabilities of a bitext in both directions.
+class LexicalCounts:
+    """What was counted in a bitext, and the translation probabilities in both directions that follow from it.
 
-    `names` are the different words of both sides, `occurrences` how often they occur. `keys` are the pairs of words
-    that occur in a sentence pair, source * number of target words + target, rising. `count` gives their counts.
+    All arrays may be mapped files. The last place of an array by word, by key or by stem is for those that the bitext
+    does not have. `keys` are pairs of words, source * number of target words + target, rising; `stem_keys` are pairs of
+    their stems. `occurrences` and `stems` are by side and word, `cognates` (how many cognates a word has) by direction
+    and word that is given. Direction 0 is source to target. `take` gives the expected counts.
     """
 
-    def __init__(self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], keys: Numbers) -> None:
-        self.names, self.keys = names, keys
-        self._stems: tuple[dict[str, int], dict[str, int]] = {}, {}
-        for stems, side in zip(self._stems, names, strict=True):
-            for name in side:
-                stems.setdefault(name[:STEM], len(stems))
-        self._spellings: dict[str, int] = {}
-        self._beginnings: dict[str, int] = {}
-        self.words = self.words_of(names, occurrences, learn=True)
-        self._stem_occurrences = [np.bincount(side.stems, side.occurrences) for side in self.words]
-        source, target = (ids.astype(np.int32) for ids in np.divmod(keys, max(len(names[1]), 1)))
-        stem_keys = self._stem_keys_of(self.words, source, target)
-        self._stem_keys = different(stem_keys.copy())
-        self.cells = Cells(source, target, np.arange(len(keys)), np.searchsorted(self._stem_keys, stem_keys))
-        self.alike = _alike(self.words, self.cells)
-        self._cognates = [
-            np.append(np.bincount(ids[self.alike], minlength=len(side)).clip(1), 1)
-            for ids, side in zip(self.cells[:2], names, strict=True)
+    def __init__(
+        self,
+        keys: Numbers,
+        stem_keys: Numbers,
+        occurrences: Sequence[NDArray[Any]],
+        stems: Sequence[Ids],
+        cognates: Sequence[NDArray[Any]],
+    ) -> None:
+        self.keys, self.stem_keys, self.cognates = keys, stem_keys, cognates
+        self.occurrences, self.stems = occurrences, stems
+        self.sizes = [len(side) - 1 for side in stems]
+        self.stem_sizes = [int(side.max()) + 1 for side in stems]
+        self._stem_occurrences = [
+            np.maximum(_sums(own[:-1], counts[:-1], size), 1)  # a hostile file may have only zeros
+            for own, counts, size in zip(stems, occurrences, self.stem_sizes, strict=True)
         ]
 
-    def count(self, counts: Sequence[Counts], null_counts: Sequence[Counts]) -> None:
-        """Takes expected counts of the keys, by direction (0: source to target), and of NULL.
+    def take(
+        self,
+        counts: Sequence[NDArray[Any]],
+        stem_counts: Sequence[Counts],
+        totals: Sequence[Counts],
+        null_counts: Sequence[NDArray[Any]],
+    ) -> None:
+        """Takes expected counts by direction: of keys, of pairs of stems, of words that are given, and of NULL.
 
         `null_counts[0]` counts the target words that come from no source word, `null_counts[1]` the reverse.
         """
-        self.counts, self.null_counts = [np.append(own, 0) for own in counts], null_counts
-        self._totals, self._stem_counts, self._stem_totals = [], [], []
-        for direction, own in enumerate(counts):
-            ids, words = self.cells[direction], self.words[direction]
-            self._totals.append(_sums(ids, own, len(words)))
-            self._stem_counts.append(_sums(self.cells.stem_places, own, len(self._stem_keys)))
-            self._stem_totals.append(_sums(words.stems[ids], own, len(self._stems[direction])))
+        self.counts, self.stem_counts, self.totals = counts, stem_counts, totals
+        self.null_counts = [own.astype(np.float64) for own in null_counts]
+        self._stem_totals = [
+            _sums(stems[:-1], own[:-1], size)
+            for stems, own, size in zip(self.stems, totals, self.stem_sizes, strict=True)
+        ]
+        self._null_totals = [max((own[:-1] + _NULL_COUNT).sum(), _NULL_COUNT) for own in self.null_counts]
 
-    def tables(self, cells: Cells, words: Sequence[Words] | None = None) -> tuple["Table", "Table"]:
-        """Returns the probabilities of both directions, for each cell and each word.
-
-        `words` are those of both sides if there are others than those of the training text, which come first.
-        """
-        words = self.words if words is None else words
+    def tables(self, cells: Cells, words: Sequence[Words]) -> tuple["Table", "Table"]:
+        """Returns the probabilities of both directions, for each cell and each of the words of both sides."""
         return self._table(0, cells, words), self._table(1, cells, words)
 
     def _table(self, direction: int, cells: Cells, words: Sequence[Words]) -> "Table":
         given, other = words[direction], words[1 - direction]
         ids, others = cells[direction], cells[1 - direction]
-        known = np.minimum(np.arange(len(given)), len(self.names[direction]))  # the last place is for all other words
-        occurrences = np.maximum(self._stem_occurrences[1 - direction], 1)  # a hostile file may have only zeros
-        share = other.occurrences / np.append(occurrences, 1)[other.stems]
-        spelled = self._stem_counts[direction][cells.stem_places]
+        share = other.occurrences / self._stem_occurrences[1 - direction][other.stems]
+        spelled = self.stem_counts[direction][cells.stem_places]
         spelled /= np.maximum(self._stem_totals[direction], 1e-9)[given.stems][ids]
         spelled *= (1 - COGNATES - REST) * share[others]
-        spelled += COGNATES * _alike(words, cells) / self._cognates[direction][known][ids]
-        spelled += REST / max(len(self.names[1 - direction]), 1)
-        counted = self.null_counts[direction]
-        null = np.full(len(other), _NULL_COUNT)
-        null[: len(counted)] += counted
+        spelled += COGNATES * _alike(words, cells) / self.cognates[direction][given.numbers][ids]
+        spelled += REST / max(self.sizes[1 - direction], 1)
         return Table.of(
             self.counts[direction][cells.places] + BACK_OFF * spelled,
-            self._totals[direction][known] + BACK_OFF,
-            null / max(null[: len(counted)].sum(), _NULL_COUNT),
+            self.totals[direction][given.numbers] + BACK_OFF,
+            (self.null_counts[direction][other.numbers] + _NULL_COUNT) / self._null_totals[direction],
         )
 
     def find(self, words: Sequence[Words], source: Numbers, target: Numbers) -> Cells:
-        """Returns the cells of pairs of `words`; searching is fast if they are sorted."""
-        known = (source < len(self.names[0])) & (target < len(self.names[1]))
-        keys = source.astype(np.int64) * len(self.names[1]) + target
-        stem_keys = self._stem_keys_of(words, source, target)
-        stems = (words[0].stems[source] >= 0) & (words[1].stems[target] >= 0)
+        """Returns the cells of pairs of `words`; searching is fast if their numbers rise."""
+        numbers = [side.numbers[ids] for side, ids in zip(words, (source, target), strict=True)]
+        stems = [side.stems[ids] for side, ids in zip(words, (source, target), strict=True)]
         return Cells(
             source.astype(np.int32),
             target.astype(np.int32),
-            _places(self.keys, keys, known),
-            _places(self._stem_keys, stem_keys, stems),
+            _places(self.keys, numbers, self.sizes[1]),
+            _places(self.stem_keys, stems, self.stem_sizes[1]),
         )
 
-    def words_of(
-        self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], learn: bool = False
-    ) -> list[Words]:
-        """Numbers the stems, spellings and beginnings of the words of both sides; keeps the new ones with `learn`."""
-        spellings, beginnings = (self._spellings, self._beginnings) if learn else ({}, {})
-        return [
-            Words(
-                own,
-                np.array([stems.get(name[:STEM], -1) for name in side], np.int32),
-                np.array([_number(name, self._spellings, spellings) for name in side], np.int32),
-                np.array(
-                    [
-                        _number(name[:BEGINNING], self._beginnings, beginnings) if len(name) > BEGINNING else -1
-                        for name in side
-                    ],
-                    np.int32,
-                ),
-            )
-            for side, own, stems in zip(names, occurrences, self._stems, strict=True)
+
+class LexicalModel(LexicalCounts):
+    """The translation probabilities of a bitext that is learned from; `count` gives the expected counts of its keys.
+
+    `names` are the different words of both sides, `occurrences` how often they occur. `keys` are the pairs of words
+    that occur in a sentence pair.
+    """
+
+    def __init__(self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], keys: Numbers) -> None:
+        self.names = names
+        stems = [_numbered(name[:STEM] for name in side) for side in names]
+        numbers = [np.arange(len(side), dtype=np.int32) for side in names]
+        self.words = words_of(names, numbers, occurrences, stems)
+        source, target = (ids.astype(np.int32) for ids in np.divmod(keys, max(len(names[1]), 1)))
+        stem_keys = _keys([stems[0][source], stems[1][target]], int(stems[1].max(initial=-1)) + 1)
+        known = different(stem_keys.copy())
+        self.cells = Cells(source, target, np.arange(len(keys)), np.searchsorted(known, stem_keys))
+        self.alike = _alike(self.words, self.cells)
+        cognates = [
+            np.append(np.bincount(ids[self.alike], minlength=len(side)).clip(1), 1)
+            for ids, side in zip(self.cells[:2], names, strict=True)
         ]
+        ends = [np.append(own, 1) for own in occurrences], [np.append(own, np.int32(-1)) for own in stems]
+        super().__init__(keys, known, *ends, cognates)
 
-    def _stem_keys_of(self, words: Sequence[Words], source: NDArray[Any], target: NDArray[Any]) -> Numbers:
-        return np.asarray(words[0].stems[source].astype(np.int64) * len(self._stems[1]) + words[1].stems[target])
+    def count(self, counts: Sequence[Counts], null_counts: Sequence[NDArray[Any]]) -> None:
+        """Takes expected counts of the keys, by direction, and of NULL (see `take`)."""
+        totals, stem_counts = [], []
+        for direction, own in enumerate(counts):
+            totals.append(_sums(self.cells[direction], own, self.sizes[direction]))
+            stem_counts.append(_sums(self.cells.stem_places, own, len(self.stem_keys)))
+        ends = [[np.append(own, 0) for own in part] for part in (counts, null_counts)]
+        self.take(ends[0], stem_counts, totals, ends[1])
 
 
-def _number(name: str, known: dict[str, int], new: dict[str, int]) -> int:
-    """Returns the number of a name; a name without one gets the next number."""
-    return known[name] if name in known else new.setdefault(name, len(known) + (len(new) if new is not known else 0))
+def words_of(
+    names: Sequence[Sequence[str]], numbers: Sequence[Ids], occurrences: Sequence[Counts], stems: Sequence[Ids]
+) -> list[Words]:
+    """Returns what the model needs of words of both sides: it numbers their spellings and beginnings."""
+    sizes = np.cumsum([len(side) for side in names])[:-1]
+    both = [name for side in names for name in side]
+    spellings, beginnings = _numbered(both), _numbered(name[:BEGINNING] for name in both)
+    beginnings[[len(name) <= BEGINNING for name in both]] = -1
+    parts = numbers, occurrences, stems, np.split(spellings, sizes), np.split(beginnings, sizes)
+    return [Words(*side) for side in zip(*parts, strict=True)]
+
+
+def _numbered(names: Iterable[str]) -> Ids:
+    """Returns a number for each name, equal for equal names."""
+    known: dict[str, int] = {}
+    return np.array([known.setdefault(name, len(known)) for name in names], np.int32)
+
+
+def _keys(numbers: Sequence[NDArray[Any]], size: int) -> Numbers:
+    """Returns the keys of pairs of a source and a target number, which is less than `size`."""
+    return np.asarray(numbers[0].astype(np.int64) * size + numbers[1])
 
 
 def _sums(places: NDArray[Any], counts: Counts, size: int) -> Counts:
@@ -227,11 +247,12 @@ def _alike(words: Sequence[Words], cells: Cells) -> NDArray[np.bool_]:
     return np.asarray(same | equal)
 
 
-def _places(known: Numbers, keys: Numbers, wanted: NDArray[np.bool_]) -> Numbers:
-    """Returns the places of keys in a rising array, -1 for those that are not there or not wanted."""
+def _places(known: Numbers, numbers: Sequence[NDArray[Any]], size: int) -> Numbers:
+    """Returns the places of pairs of numbers in the rising keys of known pairs, -1 for other and negative numbers."""
+    keys = _keys(numbers, size)
     places = np.searchsorted(known, keys)
-    found = np.append(known, -1)[places] == keys
-    return np.where(found & wanted, places, -1)
+    found = known.take(places, mode="clip") == keys if len(known) else np.zeros(len(keys), bool)
+    return np.where(found & (numbers[0] >= 0) & (numbers[1] >= 0), places, -1)
 
 
 def different(values: NDArray[Whole]) -> NDArray[Whole]:

@@ -6,30 +6,37 @@ iterations so far have learned.
 
 import contextlib
 import json
-import math
 import shutil
 import time
 from array import array
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 
 from nmtalign import files
-from nmtalign.alignment.agreement import HMM, MODEL_1, MODEL_1_TIME, AgreeingModels, Sentences, usable
+from nmtalign.alignment.agreement import (
+    HMM,
+    LONGEST,
+    MODEL_1,
+    MODEL_1_TIME,
+    AgreeingModels,
+    Sentences,
+    is_chosen,
+    usable,
+)
 from nmtalign.alignment.aligning import AlignmentRun
 from nmtalign.alignment.lexical import LexicalModel
 from nmtalign.alignment.links import SIDES
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.core.numerics import using_threads
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.model_directory import load_tensors, save_tensors
+from nmtalign.model_directory import map_arrays, save_tensors
+from nmtalign.processor import usable_cores
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
 from nmtalign.text.languages import check_spaces, suffix_language
@@ -37,7 +44,7 @@ from nmtalign.text.lines import STDIN, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
-MOST_CELLS = 300_000_000  # of the training text; more pairs are thinned out, which bounds memory to some gigabytes
+MOST_CELLS = 300_000_000  # of the pairs that are learned from, which bounds memory to some gigabytes
 _QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of `quick`
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
@@ -89,9 +96,9 @@ class BitextSide:
 
 def read_sides(
     pairs: Iterable[tuple[str, str]], tell: Callable[[], object] = lambda: None
-) -> tuple[tuple[BitextSide, BitextSide], int]:
-    """Returns both sides of the pairs that have words on both sides, not too many, and the number of all pairs."""
-    split, sides, number = SpacedWords().tokenize, (BitextSide(), BitextSide()), 0
+) -> tuple[BitextSide, BitextSide]:
+    """Returns both sides of the pairs that have words on both sides, and not too many."""
+    split, sides = SpacedWords().tokenize, (BitextSide(), BitextSide())
     for number, (source, target) in enumerate(pairs, 1):
         words = split(source), split(target)
         if all(0 < len(own) <= _LONGEST for own in words):
@@ -99,7 +106,18 @@ def read_sides(
                 side.add(own)
         if number % 1000 == 0:
             tell()
-    return sides, number
+    return sides
+
+
+def count_cells(pairs: Iterable[tuple[str, str]], tell: Callable[[], object]) -> tuple[int, int]:
+    """Returns the number of the pairs, and about how many cells those have that can be learned from."""
+    number = cells = 0
+    for number, lines in enumerate(pairs, 1):
+        words = [line.count(" ") + 1 for line in lines]
+        cells += words[0] * words[1] if max(words) <= LONGEST else 0
+        if number % 1000 == 0:
+            tell()
+    return number, cells
 
 
 class _Halted(Exception):  # noqa: N818
@@ -128,6 +146,7 @@ class LinkRun:
         self._show, self._notify = show, notify
         limit = self.config.max_time
         self._budget = seconds("max_time", limit) if limit else None
+        self._threads = self.config.threads or max(1, int(usable_cores()))
         self._step, self._doing, self._began = 0, "", 0.0
         self._stopped = False
         self._record = self._open()
@@ -142,7 +161,7 @@ class LinkRun:
             return True
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             files.check_no_link(path)
-        with contextlib.suppress(_Halted), files.folder_lock(self._work), using_threads(self.config.threads):
+        with contextlib.suppress(_Halted), files.folder_lock(self._work):
             files.sweep(self.folder)
             if not (self.folder / files.ALIGNER).exists():
                 self._read()
@@ -193,7 +212,7 @@ class LinkRun:
         finally:
             spent = self._record["seconds"]
             spent[str(step)] = spent.get(str(step), 0.0) + time.monotonic() - self._began
-            if "every" in self._record:
+            if "learned_from" in self._record:
                 self._save()
 
     def _save(self) -> None:
@@ -207,15 +226,17 @@ class LinkRun:
         self._show(LinkProgress(self._step, _STEPS, self._doing, done, left))
 
     def _read(self) -> None:
-        """Reads the texts: the words and the sentences of both sides."""
+        """Reads the words and the sentences of both sides, of no more pairs than can be learned from."""
         with self._part(1, "reading the texts"):
-            pairs = read_pairs(*self._texts)
-            first = list(islice(pairs, _SPACES_SEEN_IN))
-            check_spaces(self._texts, first, self._notify)
-            sides, self._record["pairs"] = read_sides(chain(first, pairs), self._tell)
-            if not self._record["pairs"]:
+            check_spaces(self._texts, list(islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
+            count, cells = count_cells(read_pairs(*self._texts), self._tell)
+            if not count:
                 names = " and ".join(map(str, self._texts))
                 raise InputError(f"{names}: no lines; give files with text")
+            most = min(self.config.learn_from or count, count * MOST_CELLS // max(cells, 1) or 1, count)
+            numbered = enumerate(read_pairs(*self._texts))
+            sides = read_sides((pair for number, pair in numbered if is_chosen(number, most, count)), self._tell)
+            self._record["pairs"], self._share = count, most / count
             self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
             pieces = Pieces(self._tokenized)
             parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
@@ -225,19 +246,18 @@ class LinkRun:
         with self._part(2, "learning"):
             quick = self.config.quick
             iterations = MODEL_1 + (_QUICK_HMM if quick else HMM)
-            if "every" not in self._record:
-                self._record["every"] = self._thinned(iterations)
+            if "learned_from" not in self._record:
+                self._record["learned_from"] = self._most_pairs(iterations)
                 self._save()
-            learning = AgreeingModels(
-                self._names, self._sides, torch.get_num_threads(), iterations, self._record["every"]
-            )
+            learned_from = self._record["learned_from"]
+            learning = AgreeingModels(self._names, self._sides, self._threads, iterations, learned_from)
             state = self._work / _STATE
             if state.exists():
                 try:
-                    learning.restore(load_tensors(state)[0])
-                except (KeyError, RuntimeError, ValueError, TypeError):
+                    learning.restore(map_arrays(state)[0])
+                except (KeyError, ValueError, TypeError):
                     raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
-            began, first = time.monotonic(), _work_of(learning.done)
+            began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / learned_from
 
             while learning.done < iterations:
                 before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
@@ -245,36 +265,31 @@ class LinkRun:
                 def tell(share: float, before: float = before, own: float = own) -> None:
                     done, whole = before + share * own, _work_of(iterations)
                     pace = (time.monotonic() - began) / max(done - first, 1e-9)
-                    aligning = _ALIGNING * pace * self._record["every"]
-                    self._tell(done / whole, (whole - done) * pace + aligning)
+                    self._tell(done / whole, (whole - done + _ALIGNING * others) * pace)
 
                 learning.iterate(tell)
                 save_tensors(state, learning.state(), {})
             languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
             write_table(self.folder / LEXICON, learning.model, self._spellings)
             save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
+            del self._spellings, self._names, self._sides  # aligning needs the memory
 
-    def _thinned(self, iterations: int) -> int:
-        """Returns n if only every n-th pair is to be used for learning."""
+    def _most_pairs(self, iterations: int) -> int:
+        """Returns from how many of the pairs that were read to learn."""
         rows = usable(self._sides)
         lengths = [side.lengths()[rows] for side in self._sides]
-        cells = float(lengths[0] @ lengths[1])
-        every = max(1, math.ceil(cells / MOST_CELLS))
-        if self.config.quick:
-            every = max(every, math.ceil(len(rows) / _QUICK_PAIRS))
-        if self._budget is not None and len(rows):
-            trial = AgreeingModels(
-                self._names, self._sides, torch.get_num_threads(), iterations, max(every, len(rows) // _TRIAL_PAIRS)
-            )
+        cells = max(1, int(lengths[0] @ lengths[1]))
+        most = min(len(rows), len(rows) * MOST_CELLS // cells, _QUICK_PAIRS if self.config.quick else len(rows))
+        if self._budget is not None and most:
+            trial = AgreeingModels(self._names, self._sides, self._threads, iterations, min(most, _TRIAL_PAIRS))
             began = time.monotonic()
             trial.iterate()
             pace = (time.monotonic() - began) / MODEL_1_TIME / max(trial.cells, 1)
             spent = sum(self._record["seconds"].values()) + time.monotonic() - self._began
-            left = self._budget - spent - _ALIGNING * pace * cells
+            left = self._budget - spent - _ALIGNING * pace * cells / self._share
             needed = pace * cells * _work_of(iterations)
-            most = max(1, len(rows) // _FEWEST_PAIRS)
-            every = max(every, min(most, math.ceil(needed / left)) if left > 0 else most)
-        return every
+            most = min(most, max(_FEWEST_PAIRS, int(len(rows) * max(left, 0) / needed)))
+        return max(1, most)
 
     def _align(self) -> None:
         with self._part(3, "aligning all pairs"):
@@ -282,10 +297,11 @@ class LinkRun:
             aligner, partial = load_aligner(self.folder), files.PartialFile(self.links)
             partial.open()
             try:
+                with partial.partial.open("rb") as stream:
+                    sizes = [len(line) for line in stream if line.endswith(b"\n")]  # without an incomplete last line
+                partial.cut(sum(sizes))
                 # The texts are those of the aligner, so that warnings on their languages would say nothing.
-                text = partial.partial.read_bytes()
-                partial.cut(text.rfind(b"\n") + 1)  # without an incomplete last line
-                run = AlignmentRun(aligner, *self._texts, config, done=text.count(b"\n"))
+                run = AlignmentRun(aligner, *self._texts, config, done=len(sizes))
                 began, pairs = time.monotonic(), self._record["pairs"]
                 for record in run:
                     partial.write(f"{record.scored_links()}\n".encode())
@@ -300,11 +316,11 @@ class LinkRun:
 
 def _read_record(path: Path) -> dict[str, Any]:
     """Reads the record of a run; raises FormatError if it is damaged."""
-    kinds = {"texts": list, "names": list, "settings": dict, "seconds": dict, "pairs": int, "every": int}
+    kinds = {"texts": list, "names": list, "settings": dict, "seconds": dict, "pairs": int, "learned_from": int}
     try:
         found: dict[str, Any] = files.read_json(path)
         whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
-        numbers = [found["pairs"], found["every"] - 1, *found["seconds"].values()]
+        numbers = [found["pairs"], found["learned_from"] - 1, *found["seconds"].values()]
         if whole and all(isinstance(name, str) for name in found["names"]) and min(numbers) >= 0:
             return found
     except (OSError, ValueError, KeyError, TypeError):
@@ -325,23 +341,23 @@ def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Co
     `spellings` are for each side those of the words of the model. A source word has at most 20 entries, the most
     probable first. Words that a line cannot contain, and names for no word such as NULL, are left out.
     """
-    table = model.tables(model.cells)[0]
-    probabilities = table.counts[:-1] / table.totals[model.cells.source]
-    order = np.lexsort((model.cells.target, -probabilities, model.cells.source))
-    order = order[probabilities[order] >= _LEAST]
-    sources = model.cells.source[order]
-    order = order[np.arange(len(order)) - np.searchsorted(sources, sources) < _TRANSLATIONS]
-    entries: dict[str, list[tuple[float, str]]] = {}
+    table, cells = model.tables(model.cells, model.words)[0], model.cells
+    probabilities = table.counts[:-1] / table.totals[cells.source]
+    order = np.flatnonzero(probabilities >= _LEAST)
+    order = order[np.lexsort((cells.target[order], -probabilities[order], cells.source[order]))]
+    starts = np.searchsorted(cells.source[order], np.arange(len(spellings[0]) + 1)).tolist()
     totals = [counts.total() for counts in spellings[1]]
-    columns = model.cells.source[order], model.cells.target[order], probabilities[order]
-    for source, target, probability in zip(*(column.tolist() for column in columns), strict=True):
-        shares = ((probability * (count / totals[target]), word) for word, count in spellings[1][target].items())
-        found = [(value, spelling) for value, spelling in shares if value >= _LEAST and _writable(spelling)]
-        for spelling in filter(_writable, spellings[0][source]):
-            entries.setdefault(spelling, []).extend(found)
+    written = sorted((word, own) for own, counts in enumerate(spellings[0]) for word in filter(_writable, counts))
     with files.atomic_text(path, follow=False) as stream:
-        for source_word in sorted(entries):
-            best = sorted(entries[source_word], key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
+        for source_word, own in written:
+            places = order[starts[own] : starts[own + 1]][:_TRANSLATIONS]
+            entries = [
+                (probability * (count / totals[target]), word)
+                for target, probability in zip(cells.target[places], probabilities[places].tolist(), strict=True)
+                for word, count in spellings[1][target].items()
+            ]
+            likely = (entry for entry in entries if entry[0] >= _LEAST and _writable(entry[1]))
+            best = sorted(likely, key=lambda entry: (-entry[0], entry[1]))[:_TRANSLATIONS]
             stream.writelines(f"{source_word}\t{target_word}\t{value:.5g}\n" for value, target_word in best)
 
 

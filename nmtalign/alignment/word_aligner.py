@@ -4,18 +4,16 @@ The file `aligner.safetensors` contains what `AgreeingModels` has learned: the w
 occur, the expected counts of pairs of words and of NULL, and the weights of the distances.
 """
 
+from bisect import bisect_left
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+from functools import cached_property, lru_cache
 from itertools import chain
-from operator import add
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import Tensor
 
 from nmtalign.alignment.agreement import (
     AgreeingModels,
@@ -27,7 +25,17 @@ from nmtalign.alignment.agreement import (
     posteriors,
 )
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
-from nmtalign.alignment.lexical import Counts, LexicalModel, Words, pieces_of, spelled
+from nmtalign.alignment.lexical import (
+    STEM,
+    Counts,
+    Ids,
+    LexicalCounts,
+    LexicalModel,
+    Words,
+    pieces_of,
+    spelled,
+    words_of,
+)
 from nmtalign.alignment.links import (
     SIDES,
     AlignmentRecord,
@@ -40,15 +48,26 @@ from nmtalign.alignment.links import (
 )
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
-from nmtalign.model_directory import load_tensors, save_tensors
+from nmtalign.model_directory import map_arrays, save_tensors
+from nmtalign.processor import usable_cores
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizers, Tokens, Vocabulary, WholeWords, keep
+from nmtalign.text.tokenizer import CACHED, EOS, UNK, SpacedWords, Tokenizers, Tokens, Vocabulary, WholeWords, keep
 
-_KIND = "word aligner"
+_KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
+_FREQUENT = 10_000  # words that tell the language of a text
+_MOST = 1.001  # the largest probability, with rounding
+# The arrays of a side by word, and their smallest values.
+_BY_WORD = {
+    "occurrences": (np.int64, 0),
+    "stems": (np.int32, -1),
+    "cognates": (np.int64, 1),
+    "totals": (np.float64, 0),
+    "null": (np.float32, 0),
+}
 
 
 class Pieces(WholeWords):
@@ -103,66 +122,149 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
 
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
-    """Writes what was learned into a folder; raises ResourceError if the disk refuses."""
+    """Writes what was learned into a folder, with sorted words; raises ResourceError if the disk refuses."""
     model = learned.model
+    orders = [np.array(sorted(range(len(own)), key=own.__getitem__), np.int64) for own in model.names]
+    names = [[own[place] for place in order] for own, order in zip(model.names, orders, strict=True)]
     kept = model.alike | (model.counts[0][:-1] >= _LEAST)
-    tensors = {
-        "keys": torch.from_numpy(model.keys[kept]),
-        "counts": torch.from_numpy(model.counts[0][:-1][kept].astype(np.float32)),
-        "jumps": torch.stack(learned.jumps),
+    source, target = (np.argsort(order)[ids[kept]] for order, ids in zip(orders, model.cells[:2], strict=True))
+    keys = source * len(names[1]) + target
+    by_key = np.argsort(keys)
+    occurrences = [own[order] for own, order in zip(model.occurrences, orders, strict=True)]
+    stored = LexicalModel(names, occurrences, keys[by_key])
+    counts = model.counts[0][:-1][kept][by_key].astype(np.float32)
+    null = [own[order].astype(np.float32) for own, order in zip(model.null_counts, orders[::-1], strict=True)]
+    stored.count([counts.astype(np.float64)] * 2, null)
+    arrays: dict[str, NDArray[Any]] = {
+        "keys": stored.keys,
+        "counts": np.append(counts, np.float32(0)),
+        "stem_keys": stored.stem_keys,
+        "stem_counts": stored.stem_counts[0],
+        "jumps": np.stack(learned.jumps),
     }
-    for side, name in enumerate(SIDES):
-        text = np.frombuffer("\n".join(model.names[side]).encode(), np.uint8)
-        tensors[f"{name}.words"] = torch.from_numpy(text.copy())
-        tensors[f"{name}.occurrences"] = torch.from_numpy(model.words[side].occurrences.astype(np.int64))
-        tensors[f"{name}.null"] = torch.from_numpy(model.null_counts[1 - side].astype(np.float32))
-    facts = {"kind": _KIND, **dict(zip(SIDES, languages, strict=True)), "tokenized": str(tokenized)}
-    save_tensors(folder / ALIGNER, tensors, facts)
+    by_word: Sequence[Sequence[NDArray[Any]]]
+    by_word = stored.occurrences, stored.stems, stored.cognates, stored.totals, stored.null_counts[::-1]
+    for (what, (kind, _)), sides in zip(_BY_WORD.items(), by_word, strict=True):
+        arrays |= {f"{name}.{what}": own.astype(np.dtype(kind)) for name, own in zip(SIDES, sides, strict=True)}
+    for name, own in zip(SIDES, names, strict=True):
+        arrays[f"{name}.words"] = np.frombuffer("\n".join(own).encode(), np.uint8)
+    facts = {"kind": _KIND, "version": _VERSION, "tokenized": str(tokenized)}
+    facts |= dict(zip(SIDES, languages, strict=True))
+    save_tensors(folder / ALIGNER, arrays, facts)
 
 
 def load_aligner(folder: Path) -> "WordAligner":
-    """Reads the aligner of a folder; raises FormatError if its file is foreign or damaged."""
+    """Opens the aligner of a folder; raises FormatError if its file is foreign or damaged.
+
+    The file is mapped into memory. The last ones stay open for the next call, unless the file was replaced.
+    """
     path = folder / ALIGNER
-    tensors, facts = load_tensors(path)
+    facts = path.stat() if path.is_file() else None
+    return _opened(path, facts and (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
+
+
+@lru_cache(4)
+def _opened(path: Path, state: object) -> "WordAligner":
+    """Opens a file of `save_aligner`; `state` differs if the file was replaced."""
+    arrays, facts = map_arrays(path)
+    if facts.get("kind") == _KIND and facts.get("version") != _VERSION:
+        raise FormatError(f"{path}: made by an older version of nmtalign; link the texts again")
     try:
-        if facts["kind"] != _KIND:
+        if facts["kind"] != _KIND or not {*SIDES, "tokenized"} <= facts.keys():
             raise ValueError
-        jumps = tensors["jumps"]
-        if jumps.shape != (2, 2 * FARTHEST + 1) or not bool((jumps.isfinite() & (jumps > 0)).all()):
+        words = [StoredWords(arrays[f"{side}.words"], arrays[f"{side}.stems"]) for side in SIDES]
+        sizes = [(side, len(own) + 1) for side, own in zip(SIDES, words, strict=True)]
+        occurrences, stems, cognates, totals, null = (
+            [_array(arrays, f"{side}.{name}", kind, size, least) for side, size in sizes]
+            for name, (kind, least) in _BY_WORD.items()
+        )
+        keys, stem_keys = (_array(arrays, name, np.int64, len(arrays[name])) for name in ("keys", "stem_keys"))
+        counted = _array(arrays, "counts", np.float32, len(keys) + 1)
+        stem_counts = _array(arrays, "stem_counts", np.float64, len(stem_keys) + 1)
+        jumps = _array(arrays, "jumps", np.float64, 2, np.finfo(np.float64).tiny)
+        if any(own.max() >= len(own) for own in stems) or jumps.shape[1:] != (2 * FARTHEST + 1,):
             raise ValueError
-        return WordAligner(folder, _model(tensors), list(jumps.double()), facts)
+        counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates)
+        counts.take([counted] * 2, [stem_counts] * 2, totals, null[::-1])
+        return WordAligner(path.parent, counts, words, list(jumps), facts)
     except (KeyError, RuntimeError, TypeError, ValueError):
-        raise FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again") from None
+        raise _damaged(path) from None
 
 
-def _model(tensors: Mapping[str, Tensor]) -> LexicalModel:
-    """Returns the counts in a file; raises KeyError or ValueError if they make no sense."""
-    texts = [tensors[f"{side}.words"].numpy().tobytes().decode() for side in SIDES]
-    names = [text.split("\n") if text else [] for text in texts]
-    if any(len(set(own)) < len(own) or "" in own for own in names):
+def _array(
+    arrays: Mapping[str, NDArray[Any]], name: str, kind: type, length: int, least: float | None = None
+) -> NDArray[Any]:
+    """Returns an array of a file; raises KeyError or ValueError for another one, and for values below `least`."""
+    own = arrays[name]
+    if own.dtype != kind or len(own) != length or not (least is None or ((own >= least) & np.isfinite(own)).all()):
         raise ValueError
-    occurrences, null = (
-        [_counts(tensors[f"{side}.{what}"], len(own)) for side, own in zip(SIDES, names, strict=True)]
-        for what in ("occurrences", "null")
-    )
-    keys = tensors["keys"].numpy()
-    rising = np.diff(keys, prepend=-1, append=len(names[0]) * len(names[1])) > 0
-    if keys.dtype != np.int64 or keys.ndim != 1 or not rising.all():
-        raise ValueError
-    model = LexicalModel((names[0], names[1]), occurrences, keys)
-    model.count([_counts(tensors["counts"], len(keys))] * 2, null[::-1])
-    return model
+    return own
 
 
-def _counts(tensor: Tensor, length: int) -> Counts:
-    """Returns numbers from 0; raises ValueError for a tensor of another length and for other numbers."""
-    if tensor.shape != (length,) or not bool((tensor.isfinite() & (tensor >= 0)).all()):
-        raise ValueError
-    return tensor.double().numpy()
+def _damaged(path: Path) -> FormatError:
+    return FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again")
+
+
+class StoredWords(Mapping[str, int]):
+    """The sorted words of one side in a file, with their numbers; only words that are looked up become objects."""
+
+    def __init__(self, text: NDArray[np.uint8], stems: Ids) -> None:
+        """Raises ValueError for a text that is not UTF-8."""
+        text.tobytes().decode()
+        self._text, self._stems = text, stems
+        self._ends = np.append(np.flatnonzero(text == ord("\n")), [len(text)] * (len(text) > 0))
+        self.find = lru_cache(CACHED)(self._find)
+
+    def __len__(self) -> int:
+        return len(self._ends)
+
+    def __iter__(self) -> Iterator[str]:
+        return map(self.word, range(len(self)))
+
+    def __getitem__(self, word: str) -> int:
+        number, _ = self.find(word)
+        if number < 0:
+            raise KeyError(word)
+        return number
+
+    def word(self, number: int) -> str:
+        """Returns the word with a number."""
+        return self._bytes(number).decode()
+
+    def _find(self, word: str) -> tuple[int, int]:
+        """Returns the numbers of a word and of its stem, -1 for one that is not there."""
+        number, found = self._first(word)
+        if found == _utf8(word):
+            return number, int(self._stems[number])
+        stem = word[:STEM]
+        first, found = self._first(stem)  # the words with this stem follow each other
+        return -1, int(self._stems[first]) if len(stem) == STEM and found.startswith(_utf8(stem)) else -1
+
+    def _first(self, beginning: str) -> tuple[int, bytes]:
+        """Returns the first word that is not before `beginning`, b"" if there is none, and its number."""
+        place = bisect_left(range(len(self)), _utf8(beginning), key=self._bytes)
+        return place, self._bytes(place) if place < len(self) else b""
+
+    def _bytes(self, number: int) -> bytes:
+        return self._text[self._ends[number - 1] + 1 if number else 0 : self._ends[number]].tobytes()
+
+
+def _utf8(word: str) -> bytes:
+    return word.encode("utf-8", "surrogatepass")
+
+
+class _FrequentWords(Vocabulary):
+    """The most frequent words of a side; all words of the file have an id."""
+
+    def __init__(self, words: StoredWords, occurrences: NDArray[Any]) -> None:
+        order = np.argsort(-occurrences[:-1], kind="stable")[:_FREQUENT].tolist()
+        known = dict.fromkeys(map(words.word, order))  # a stranger's file may repeat words
+        super().__init__([EOS, UNK, *(word for word in known if word not in (EOS, UNK, ""))])
+        self._ids = words
 
 
 class _Window(NamedTuple):
-    """Pairs whose words have numbers, and what the models need of these words, new ones included, on both sides."""
+    """Pairs whose words have numbers, and what the models need of these words, of both sides."""
 
     pairs: Sequence[ModelPair]
     words: Sequence[Words]
@@ -175,17 +277,20 @@ class WordAligner:
     with more than `LONGEST` words, numbers and marks on a side has a record without words and links.
     """
 
-    device = torch.device("cpu")
-
-    def __init__(self, folder: Path, model: LexicalModel, jumps: Sequence[Tensor], facts: Mapping[str, str]) -> None:
-        """Raises KeyError if the metadata of the file, `facts`, are those of another kind of file."""
+    def __init__(
+        self,
+        folder: Path,
+        counts: LexicalCounts,
+        words: Sequence[StoredWords],
+        jumps: Sequence[Counts],
+        facts: Mapping[str, str],
+    ) -> None:
         self.folder, self.weights_file = folder, folder / ALIGNER
-        self._model, self._jumps = model, jumps
+        self._counts, self._words, self._jumps = counts, words, jumps
         self.source_language, self.target_language = (facts[side] for side in SIDES)
         self._pieces = Pieces(facts["tokenized"] == "True")
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
-        self._numbers = [{name: number for number, name in enumerate(own)} for own in model.names]
-        self._left_out: set[int] = set()  # the numbers of the pairs that were too long to be aligned
+        self.too_long: set[int] = set()  # the numbers of the pairs that were not aligned
 
     @cached_property
     def hash(self) -> str:
@@ -198,51 +303,44 @@ class WordAligner:
 
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-        """The words of both sides by falling frequency."""
-        sides = []
-        for own, names in zip(self._model.words, self._model.names, strict=True):
-            order = np.argsort(-own.occurrences, kind="stable").tolist()
-            sides.append(Vocabulary([EOS, UNK, *(names[place] for place in order if names[place] not in (EOS, UNK))]))
-        return sides[0], sides[1]
+        source, target = map(_FrequentWords, self._words, self._counts.occurrences)
+        return source, target
 
     def facts(self) -> dict[str, object]:
         """Returns what `nmtalign info` shows."""
-        source, target = map(len, self._model.names)
+        source, target = map(len, self._words)
         return {
             "kind": _KIND,
             "source_language": self.source_language,
             "target_language": self.target_language,
             "source_words": source,
             "target_words": target,
-            "translations": len(self._model.keys),
+            "translations": len(self._counts.keys),
             "sha256": self.hash,
         }
 
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
-        lines, count = ", ".join(f"{number + 1:,}" for number in sorted(self._left_out)[:5]), len(self._left_out)
+        lines, count = ", ".join(f"{number + 1:,}" for number in sorted(self.too_long)[:5]), len(self.too_long)
         fault = f"no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
         return f"line {lines}: {fault}" if count else ""
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:
-        """Reads the numbered lines of a window, and looks up the probabilities of their words."""
-        model = self._model
-        new: tuple[dict[str, int], dict[str, int]] = {}, {}  # the words that the training text does not have
-        pairs = []
+        """Reads the numbered lines of a window, and looks up their words."""
+        split = []
         for number, lines in window:
-            source, target = map(self._side, lines, self._numbers, new)
-            if max(len(source.ids), len(target.ids)) > LONGEST:  # too much memory: its record has no words and links
-                self._left_out.add(number)
-                source = target = ModelSide([], (), None, [])
-            pairs.append(ModelPair(number, source, target))
-        added = model.words_of([list(own) for own in new], [np.ones(len(own)) for own in new])
-        return _Window(pairs, list(map(add, model.words, added)))
-
-    def _side(self, line: str, numbers: Mapping[str, int], new: dict[str, int]) -> ModelSide:
-        words, starts, pieces = self._pieces.read(line)
-        known = len(numbers)
-        ids = [numbers[piece] if piece in numbers else new.setdefault(piece, known + len(new)) for piece in pieces]
-        return ModelSide(ids, tuple(words), starts, pieces)
+            sides = list(map(self._pieces.read, lines))
+            if max(len(pieces) for _, _, pieces in sides) > LONGEST:  # too much memory: no words and links
+                self.too_long.add(number)
+                sides = [([], None, [])] * 2
+            split.append((number, sides))
+        names = [sorted({piece for _, sides in split for piece in sides[side][2]}) for side in (0, 1)]
+        places = [{name: place for place, name in enumerate(own)} for own in names]
+        pairs = [ModelPair(number, *map(_side, sides, places)) for number, sides in split]
+        found = [list(map(own.find, side)) for own, side in zip(self._words, names, strict=True)]
+        numbers, stems = zip(*(np.array(own, np.int32).reshape(-1, 2).T for own in found), strict=True)
+        occurrences = [own[ids] for own, ids in zip(self._counts.occurrences, numbers, strict=True)]
+        return _Window(pairs, words_of(names, numbers, occurrences, stems))
 
     def records(
         self, windows: Iterable[_Window], config: AlignConfig
@@ -253,12 +351,11 @@ class WordAligner:
             for window in windows
         )
         parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
-        for window, aligned in in_order(self._align, parts, torch.get_num_threads()):
+        for window, aligned in in_order(self._align, parts, config.threads or max(1, int(usable_cores()))):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
-                both = [[tensor.numpy() for tensor in own[:3]] for own in (ahead, back)]
                 for row, place in enumerate(batch.rows.tolist()):
-                    found[place] = [array[row] for array in both[0]], [array[row] for array in both[1]]
+                    found[place] = [array[row] for array in ahead[:3]], [array[row] for array in back[:3]]
             for place, pair in enumerate(window.pairs):
                 turned = ModelPair(pair.number, pair.target, pair.source)
                 if place in found:
@@ -272,9 +369,17 @@ class WordAligner:
         sides = _sentences([pair.source for pair in pairs]), _sentences([pair.target for pair in pairs])
         sizes = len(window.words[0]), len(window.words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
-        cells = self._model.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
-        tables = self._model.tables(cells, window.words)
+        cells = self._counts.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
+        tables = self._counts.tables(cells, window.words)
+        for table, ids in zip(tables, cells[:2], strict=True):
+            if not (table.counts[:-1] <= _MOST * table.totals[ids]).all():  # only a stranger's file has such numbers
+                raise _damaged(self.weights_file)
         return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
+
+
+def _side(read: tuple[list[str], NDArray[np.int64] | None, list[str]], places: Mapping[str, int]) -> ModelSide:
+    words, starts, pieces = read
+    return ModelSide([places[piece] for piece in pieces], tuple(words), starts, pieces)
 
 
 def _sentences(sides: Sequence[ModelSide]) -> Sentences:

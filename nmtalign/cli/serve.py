@@ -14,7 +14,11 @@ from nmtalign.settings.definition import resolve
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
 Models = Annotated[
     list[Path] | None,
-    own_option(f"Model directory; repeat it for other directions {MODEL_DEFAULT}", "DIR", "--model -m"),
+    own_option(
+        f"Model directory, or folder of `nmtalign link`; repeat it for other directions {MODEL_DEFAULT}",
+        "DIR",
+        "--model -m",
+    ),
 ]
 
 
@@ -26,12 +30,13 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
     another --host. It has no passwords and no encryption: put a server such as nginx or Caddy before it.
 
     POST /translate and GET /languages work as those of LibreTranslate. POST /translate/json takes and gives the JSON
-    of translate, POST /align aligns pairs. Lines of requests that wait are translated together; each translation is
-    that of `nmtalign translate`. Its settings are those of section \\[translate] of nmtalign.toml, or --set beam=5.
+    of translate. POST /align aligns pairs, best with the aligner of `nmtalign link`. Lines of requests that wait are
+    translated together; each translation is that of `nmtalign translate`. Its settings are those of section
+    \\[translate] of nmtalign.toml, or --set beam=5.
 
     Examples:
       nmtalign serve -m model/
-      nmtalign serve -m en-fr/ -m fr-en/ --port 8080
+      nmtalign serve -m en-fr/ -m fr-en/ -m aligner/ --port 8080
       curl localhost:5000/translate -d q='The cat.' -d source=en -d target=fr
     """
 

@@ -25,7 +25,9 @@ from uvicorn import Config, Server
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from nmtalign.alignment.export_formats import json_line
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
+from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig, host_names
@@ -63,11 +65,13 @@ def run_server(
     if (translate.lexicon or translate.glossary) and len(models) > 1:
         raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
     with bind(config) as bound:
-        served = ServedModels([Translator(loaded, translate) for loaded in load_models(models, translate)], align)
+        aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
+        loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
+        served = ServedModels([Translator(model, translate) for model in loaded], align, aligners)
         for notice in served.notices():
             notify(notice)
         server = make_server(make_application(served, config, notify), config)
-        ready(url_of(bound), ", ".join(f"{one.source}-{one.target}" for one in served))
+        ready(url_of(bound), ", ".join(f"{one.source}-{one.target}" for one in served.all()))
         host = str(bound.getsockname()[0])
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
@@ -212,7 +216,7 @@ class _Service:
     async def health(self, request: Request) -> Response:
         """GET /health."""
         requests, lines = self._queue.size()
-        models = [model.describe() for model in self._models]
+        models = [model.describe() for model in self._models.all()]
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
 
     async def translate(self, request: Request) -> Response:
@@ -259,7 +263,7 @@ class _Service:
             self._check(enumerate(map(Line, side)))
         sizes = [max(map(len, pair)) for pair in pairs]
         _check_weights(sum(size * size for size in sizes), _MOST_CELLS)
-        model = self._models.only(*_direction(request))
+        model = self._models.aligner(*_direction(request))
         aligner = await run_in_threadpool(model.pairs, _settings(request))
         found = await self._done(request, aligner.align, list(enumerate(pairs)), [2 * size for size in sizes])
         _check_weights(sum(record.weights.size for record in found))

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from nmtalign.alignment.aligning import align
+from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
+from nmtalign.alignment.word_aligner import WordAligner
 from nmtalign.errors import InputError, UsageError
-from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
@@ -64,23 +64,43 @@ class LineTranslator:
 class PairAligner:
     """Aligns the pairs of requests that have the same settings."""
 
-    loaded: LoadedModel
+    models: Models
     config: AlignConfig
 
     def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
         """One record per numbered pair."""
-        records = align([self.loaded], [lines for _, lines in pairs], self.config)
+        records = align(self.models, [lines for _, lines in pairs], self.config)
         return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
 
 
-class ServedModel:
-    """A model with its direction."""
+class ServedAligner:
+    """What aligns pairs of one direction: a word aligner, or a model."""
+
+    def __init__(self, models: Models, align_config: AlignConfig, threads: int) -> None:
+        self._models, self._align_config, self._threads = models, align_config, threads
+        self._one = models if isinstance(models, WordAligner) else models[0]
+        self.source, self.target = self._one.source_language, self._one.target_language
+        self.pairs = lru_cache(16)(self._pairs)
+
+    def _pairs(self, settings: Settings) -> PairAligner:
+        """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
+        base, usual = self._align_config, AlignConfig()
+        given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
+        config = resolve(AlignConfig, ("align", given), (_REQUEST, _typed(settings, AlignConfig)))
+        return PairAligner(self._models, replace(config, threads=self._threads))
+
+    def describe(self) -> Mapping[str, Any]:
+        """The facts that a client may know."""
+        return {"source": self.source, "target": self.target, "hash": self._one.hash, "alignments": True}
+
+
+class ServedModel(ServedAligner):
+    """A model that translates and aligns, with its direction."""
 
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
-        self._translator, self._align_config = translator, align_config
-        self.source, self.target = translator.loaded.source_language, translator.loaded.target_language
+        super().__init__([translator.loaded], align_config, translator.config.threads)
+        self._translator = translator
         self.lines = lru_cache(16)(self._lines)
-        self.pairs = lru_cache(16)(self._pairs)
 
     def _lines(self, settings: Settings) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be."""
@@ -97,13 +117,9 @@ class ServedModel:
         return LineTranslator(changed, base.beam)
 
     def _pairs(self, settings: Settings) -> PairAligner:
-        """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
-        base, usual = self._align_config, AlignConfig()
-        given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        config = resolve(AlignConfig, ("align", given), (_REQUEST, _typed(settings, AlignConfig)))
         if not self._translator.alignments:
             raise UsageError("this model has no attention, so it cannot align")
-        return PairAligner(self._translator.loaded, replace(config, threads=self._translator.config.threads))
+        return super()._pairs(settings)
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
         """The settings with `count` more translations per line."""
@@ -128,16 +144,17 @@ class ServedModel:
         _ = self._translator.scorer, self._translator.loaded.hash
 
     def describe(self) -> Mapping[str, Any]:
-        """The facts that a client may know."""
-        loaded, attends = self._translator.loaded, self._translator.alignments
-        return {"source": self.source, "target": self.target, "hash": loaded.hash, "alignments": attends}
+        return {**super().describe(), "alignments": self._translator.alignments}
 
 
 class ServedModels:
-    """The models of a server; raises UsageError for two models of one direction, and for no model."""
+    """The models and the word aligners of a server; raises UsageError for two of one direction, and for none."""
 
-    def __init__(self, translators: Sequence[Translator], align_config: AlignConfig) -> None:
+    def __init__(
+        self, translators: Sequence[Translator], align_config: AlignConfig, aligners: Sequence[WordAligner] = ()
+    ) -> None:
         self._models: dict[tuple[str, str], ServedModel] = {}
+        self._aligners: dict[tuple[str, str], ServedAligner] = {}
         for translator in translators:
             model = ServedModel(translator, align_config)
             if (model.source, model.target) in self._models:
@@ -146,15 +163,24 @@ class ServedModels:
                     "give one model per direction"
                 )
             self._models[model.source, model.target] = model
-        if not self._models:
+        for aligner in aligners:
+            served = ServedAligner(aligner, align_config, align_config.threads)
+            if (served.source, served.target) in self._aligners:
+                raise UsageError(f"{aligner.folder}: another word aligner has the same languages; give only one")
+            self._aligners[served.source, served.target] = served
+        if not (self._models or self._aligners):
             raise UsageError("there is no model to serve; give at least one")
 
     def __iter__(self) -> Iterator[ServedModel]:
         return iter(self._models.values())
 
+    def all(self) -> list[ServedAligner]:
+        """The models, then the word aligners."""
+        return [*self._models.values(), *self._aligners.values()]
+
     def notices(self) -> list[str]:
         """What a user should know about the settings."""
-        return next(iter(self))._translator.notices()
+        return next((model._translator.notices() for model in self), [])
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
@@ -172,6 +198,9 @@ class ServedModels:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
         found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
+        if not self._models:
+            pairs = ", ".join(f"{one.source}-{one.target}" for one in self.all())
+            raise InputError(f"this server has only word aligners ({pairs}), which align pairs and do not translate")
         if not found:
             pairs = ", ".join(f"{one.source}-{one.target}" for one in self)
             raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
@@ -181,6 +210,11 @@ class ServedModels:
         """Whether both languages are one language of the models, from which no model translates into itself."""
         codes = {code for pair in self._models for code in pair}
         return any(_means(source, one) and _means(target, one) and (one, one) not in self._models for one in codes)
+
+    def aligner(self, source: str | None, target: str | None) -> ServedAligner:
+        """The word aligner of a direction, else the model of `only`."""
+        fitting = [one for one in self._aligners.values() if _means(source, one.source) and _means(target, one.target)]
+        return fitting[0] if len(fitting) == 1 else self.only(source, target)
 
     def only(self, source: str | None, target: str | None) -> ServedModel:
         """The model of a direction; raises InputError if there is none, or more than one."""

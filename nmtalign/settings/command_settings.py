@@ -332,6 +332,9 @@ class LinkConfig(Settings, section="link"):
         unset="as long as the corpus needs",
         affects="budget",
     )
+    learn_from: int = common(
+        0, "Learn from at most N pairs, evenly spaced over the texts; 0 = as many as fit into memory.", metavar="N"
+    )
     quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", flags="--quick/--thorough")
     tokenized: bool = common(
         False,

@@ -918,7 +918,7 @@ class Vocabulary:
         if self.words[:2] != _SPECIALS:
             raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a separate line")
         # The special words are not keys, so their names are unknown words in text.
-        self._ids = {word: number for number, word in enumerate(self.words[2:], 2)}
+        self._ids: Mapping[str, int] = {word: number for number, word in enumerate(self.words[2:], 2)}
         unusable = not self._ids.keys().isdisjoint(("", *_SPECIALS)) or any("\n" in word for word in self._ids)
         if unusable or len(self._ids) != len(self.words) - 2:
             self._raise_fault()
@@ -974,7 +974,7 @@ class Vocabulary:
         if line.isascii() or all(map(self._ids.__contains__, tokens)):
             return tokens
         forms = (tokenize(unicodedata.normalize(form, line)) for form in ("NFC", "NFD"))
-        return min((tokens, *forms), key=lambda form: self.encode(form).count(UNK_ID))
+        return min((tokens, *forms), key=lambda form: sum(token not in self._ids for token in form))
 
     def decode(self, ids: Iterable[int], source: Sequence[str] = ()) -> list[str]:
         """The words of ids, including special words; an id from K is a token of the source."""

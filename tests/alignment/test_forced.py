@@ -10,8 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from nmtalign.alignment.aligning import STEPS_AHEAD, AlignmentRun, AlignmentSummary, align, force, window_size
+from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size
 from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.forced_decoding import STEPS_AHEAD, force
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import Batch, TranslationModel, make_batch

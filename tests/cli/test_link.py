@@ -4,6 +4,7 @@ import signal
 import subprocess
 import sys
 import time
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 
@@ -14,6 +15,7 @@ import nmtalign
 from nmtalign.alignment import linking
 from nmtalign.alignment.link_files import parse_links, read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import FormatError
 from nmtalign.files import read_json, sha256_of
 from nmtalign.model_directory import read_metadata
@@ -141,9 +143,12 @@ def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
     return run_link(texts, tmp_path_factory.mktemp("whole") / "made")
 
 
-def run_link(texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None) -> str:
+def run_link(
+    texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None, learn_from: int = 0
+) -> str:
     """The links in the folder and the hash of the aligner after a run, "" if it was stopped."""
-    run = LinkRun(texts / "train.en", texts / "train.fr", folder, LinkConfig(threads=1))
+    config = LinkConfig(threads=1, learn_from=learn_from)
+    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config)
     run._show = lambda progress: show(run, progress) if show else None
     return result(folder) if run.run() else ""
 
@@ -152,22 +157,79 @@ def result(folder: Path) -> str:
     return (folder / "links.tsv").read_text() + sha256_of(folder / "aligner.safetensors")
 
 
-def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(texts: Path, tmp_path: Path, whole: str) -> None:
+@pytest.mark.parametrize("learn_from", [0, 20])
+def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
+    texts: Path, tmp_path: Path, whole: str, learn_from: int
+) -> None:
+    if learn_from:
+        all_pairs, whole = whole, run_link(texts, tmp_path / "whole", learn_from=learn_from)
+        assert whole.count("\n") == 45
+        assert whole != all_pairs == run_link(texts, tmp_path / "all", learn_from=45)
     for step, share in ((1, 0.0), (2, 0.1), (2, 0.5), (2, 0.9), (3, 0.1)):
 
         def stop(run: LinkRun, progress: LinkProgress, step: int = step, share: float = share) -> None:
             if progress.step == step and (progress.done or 0) >= share:
                 run.stop("a test")
 
-        assert run_link(texts, tmp_path / "made", stop) == ""
+        assert run_link(texts, tmp_path / "made", stop, learn_from) == ""
         assert not (tmp_path / "made" / "links.tsv").exists()
-    assert run_link(texts, tmp_path / "made") == whole
+    assert run_link(texts, tmp_path / "made", None, learn_from) == whole
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
         "aligner.safetensors",
         "lexicon.tsv",
         "link.json",
         "links.tsv",
     ]
+
+
+def linked_words(folder: Path, pairs: int, **settings: object) -> tuple[list[str], list[str]]:
+    """The source words that a run has learned, and its links, for pairs of which each has a word of its own."""
+    folder.mkdir()
+    for name in ("a.en", "a.fr"):
+        (folder / name).write_text("".join(f"word{number}x the\n" for number in range(pairs)))
+    run = LinkRun(folder / "a.en", folder / "a.fr", folder / "made", LinkConfig(threads=1, **settings))
+    assert run.run()
+    return list(load_aligner(folder / "made")._words[0]), [line.partition("\t")[0] for line in read(run.links)]
+
+
+def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    words, links = linked_words(tmp_path / "some", 100, learn_from=10)
+    assert {*words} == {"the", *(f"word{10 * number}x" for number in range(10))}
+    assert links == ["0-0 1-1"] * 100
+    monkeypatch.setattr(linking, "MOST_CELLS", 4 * 25)
+    words, links = linked_words(tmp_path / "limit", 100)
+    assert {*words} == {"the", *(f"word{4 * number}x" for number in range(25))}
+    assert links == ["0-0 1-1"] * 100
+
+
+def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
+    for name in ("a.en", "a.fr"):
+        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(10_000)))
+    peaks = []
+    for learn_from in (100, 10_000):
+        config = LinkConfig(threads=1, learn_from=learn_from)
+        run = LinkRun(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / f"made{learn_from}", config)
+        run._show = lambda progress, run=run: run.stop("") if progress.step == 2 else None
+        tracemalloc.start()
+        assert not run.run()
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    assert peaks[0] < peaks[1] / 3
+
+
+def test_a_pair_is_aligned_without_pytorch(linked: tuple[Path, bytes]) -> None:
+    folder, _ = linked
+    (folder / "one.en").write_text("The cat sleeps.\n")
+    (folder / "one.fr").write_text("Le chat dort.\n")
+    program = (
+        "import sys, nmtalign\nfrom nmtalign.cli.app import main\n"
+        "(record,) = nmtalign.align('aligner', [('The cat sleeps.', 'Le chat dort.')])\n"
+        "sys.argv = 'nmtalign align one.en one.fr -m aligner --pharaoh -q'.split()\n"
+        "try:\n    main()\nexcept SystemExit: pass\n"
+        "sys.exit(record.pharaoh() if 'torch' not in sys.modules else 'PyTorch was imported')"
+    )
+    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, check=False)
+    assert done.stdout.splitlines() == done.stderr.splitlines()[-1:] != []
 
 
 def test_a_short_time_limit_and_quick_use_fewer_pairs(
@@ -181,10 +243,10 @@ def test_a_short_time_limit_and_quick_use_fewer_pairs(
         run._record["seconds"] = {"1": 0.999} if name == "limit" else {}  # hardly any time is left
         assert run.run()
         assert len(read(run.links)) == 45
-        found[name] = read_json(tmp_path / name / "link.json")["every"]
-    assert found["whole"] == 1
-    assert found["quick"] == 3
-    assert found["limit"] > 3
+        found[name] = read_json(tmp_path / name / "link.json")["learned_from"]
+    assert found["whole"] == 41
+    assert found["quick"] == 20
+    assert found["limit"] < 20
 
 
 @pytest.mark.slow
@@ -237,7 +299,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
             b"",
             b"{}",
             b"[]",
-            kept[record].replace(b'"every": 1', b'"every": 0'),
+            kept[record].replace(b'"learned_from": 41', b'"learned_from": 0'),
             kept[record].replace(b'"1"', b"{"),
         ],
     }

@@ -10,7 +10,7 @@ from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
 from nmtalign import align_files
-from nmtalign.alignment.aligning import force
+from nmtalign.alignment.forced_decoding import force
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.core.numerics import fast_dropout

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlencode, urlsplit
 
+from nmtalign.alignment.word_aligner import load_aligner
+from nmtalign.files import is_aligner
 from nmtalign.serving.application import bind, make_application, make_server, url_of
 from nmtalign.serving.served_models import ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
@@ -72,11 +74,12 @@ class Client:
 
 @contextlib.contextmanager
 def serving(*folders: Path, translators=(), notes: list[str] | None = None, **settings: Any) -> Iterator[Client]:
-    """Serves models on a free port of this machine until the end of the block."""
-    loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders)]
+    """Serves models and word aligners on a free port of this machine until the end of the block."""
+    loaded = [*translators, *(Translator.load(folder, device="cpu") for folder in folders if not is_aligner(folder))]
+    aligners = list(map(load_aligner, filter(is_aligner, folders)))
     config = ServeConfig(port=0, **settings)
     with bind(config) as bound:
-        note, models = (notes if notes is not None else []).append, ServedModels(loaded, AlignConfig())
+        note, models = (notes if notes is not None else []).append, ServedModels(loaded, AlignConfig(), aligners)
         server = make_server(make_application(models, config, note), config)
         thread = threading.Thread(target=server.run, args=([bound],))
         thread.start()

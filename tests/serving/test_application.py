@@ -12,7 +12,9 @@ import pytest
 from helpers.command_line import run_nmtalign
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
+import nmtalign
 from nmtalign import application
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
@@ -194,6 +196,46 @@ def test_settings_of_a_request_are_those_of_the_command(client, translate, query
 
 
 PAIRS = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red boat", "un bateau rouge"), ("", "le")]
+
+
+@pytest.fixture(scope="module")
+def aligner(tmp_path_factory):
+    """A word aligner of `nmtalign link`, English to French."""
+    folder = tmp_path_factory.mktemp("linked")
+    for side, name in enumerate(("train.en", "train.fr")):
+        pairs = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red fox", "un renard rouge")] * 5
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", threads=1)
+    return folder / "aligner"
+
+
+def test_a_word_aligner_aligns_and_does_not_translate(aligner):
+    pairs = [("a red boat", "un bateau rouge"), ("the fox", "le renard"), ("", "un")]
+    with serving(aligner) as client:
+        status, found, _ = client.ask("align", [{"source": one, "target": other} for one, other in pairs])
+        assert status == 200
+        for own, record in zip(found, nmtalign.align(aligner, pairs), strict=True):
+            assert [tuple(link) for link in own["links"]] == record.links()
+            assert (tuple(own["source"]), tuple(own["target"])) == (record.source, record.target)
+            assert own.get("scores", []) == [round(score, 4) for score in record.link_scores or ()]
+        assert found[0]["links"] == [[0, 0], [2, 1], [1, 2]]
+        query = {"source": "en", "target": "fr"}
+        one = client.ask("align", {"source": "the fox", "target": "le renard"}, **query, threshold=0.99)
+        assert (one[0], one[1]["source"]) == (200, ["the", "fox"])
+        assert client.ask("health")[1]["models"][0]["source"] == "en"
+        assert client.ask("languages")[1] == client.ask("detect", {"q": "the"})[1] == []
+        for path, body in (("translate", {"q": "a", **query}), ("translate/json", {"text": "a"})):
+            status, refused, _ = client.ask(path, body)
+            assert (status, "only word aligners (en-fr)" in refused["error"]) == (400, True)
+
+
+def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
+    with serving(english, aligner) as client:
+        assert client.ask("translate", {"q": "a fox", "source": "en", "target": "fr"})[0] == 200
+        found = client.ask("align", {"source": "a red boat", "target": "un bateau rouge"})[1]
+        assert found["links"] == [[0, 0], [2, 1], [1, 2]]
+    with pytest.raises(UsageError, match="another word aligner has the same languages"):
+        ServedModels([], AlignConfig(), [load_aligner(aligner)] * 2)
 
 
 @pytest.mark.parametrize("options", [{}, {"reading": "posterior", "links": "threshold", "alignment_type": "float32"}])
