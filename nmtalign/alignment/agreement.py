@@ -23,7 +23,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward
+from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
 
 LONGEST = 100  # words of a side of a training pair
@@ -240,7 +240,7 @@ class AgreeingModels:
         agree = self.done >= MODEL_1
         cells = [np.zeros(len(self.model.keys) + 1) for _ in range(1 if agree else 2)]  # the last one is of padding
         null = [np.zeros(len(self.model.names[1]) + 1), np.zeros(len(self.model.names[0]) + 1)]
-        jumps = [np.ones(len(one)) for one in self.jumps]
+        jumps = [np.zeros(len(one)) for one in self.jumps]
         expect = partial(self._expect, tables=self._tables(), agree=agree)
         own_parts = np.split(self._own, np.cumsum([batch.places.size for batch in self._batches]))[:-1]
         seen = 0
@@ -259,7 +259,7 @@ class AgreeingModels:
             progress(seen / self.cells)
         self.model.count([own[:-1] for own in (cells * 2)[:2]], [own[:-1] for own in null])
         if agree:
-            self.jumps = [own / own.sum() for own in jumps]
+            self.jumps = list(map(jump_weights, jumps))
         self.done += 1
 
     def _expect(self, item: tuple[CellBatch, NDArray[Any]], tables: tuple[Table, Table], agree: bool) -> _Expected:

@@ -33,7 +33,6 @@ T = TypeVar("T")
 
 _WINDOW = 20  # batches that are read together and sorted by length
 Models = Sequence[LoadedModel] | WordAligner
-ALIGNER_THRESHOLD = 0.35  # of a word aligner with the method "product", chosen on the dev set of the gold links
 
 
 def window_size(config: AlignConfig) -> int:
@@ -120,9 +119,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
             raise UsageError(f"--reading {config.reading}: {models.folder} has no attention weights; leave it out")
-        config = replace(config, reading="posterior", symmetrize=config.symmetrize or "product")
-        if config.symmetrize == "product":
-            config = replace(config, threshold=config.threshold or ALIGNER_THRESHOLD)
+        config = replace(config, reading="posterior", symmetrize=config.symmetrize or "mean")
     elif len(models) == 1:
         config = replace(config, symmetrize=None, reading="current" if config.reading == "auto" else config.reading)
     else:

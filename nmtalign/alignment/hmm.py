@@ -7,7 +7,8 @@ depends on the distance from the source word that was chosen before, which NULL 
     p(a_j = k | a_1 .. a_{j-1}) = (1 - NULL_SHARE) * c(k - i) / sum over the source words k' of c(k' - i)
 
 Here i is the last choice that was not NULL; at the beginning it is -1, the place before the first source word.
-`jumps` (2 R + 1,) are the weights c of the distances -R to R; longer distances have the weight of the nearest one.
+`jumps` (2 R + 1,) are the weights c of the distances -R to R; longer distances have the weight of the nearest one. Long
+distances are rare, so the weight of each is the mean over distances that are about as long (`jump_weights`).
 """
 
 from typing import NamedTuple
@@ -16,8 +17,9 @@ import numpy as np
 
 from nmtalign.alignment.lexical import Counts, Floats, Numbers
 
-FARTHEST = 8  # R: distances beyond it have one weight
-NULL_SHARE = 0.2  # the probability that a target word comes from no source word; chosen on gold links of a dev set
+FARTHEST = 100  # R: distances beyond it have one weight
+_ALIKE = 1.3  # distances are about as long if none is more than this number of times as long as the other
+NULL_SHARE = 0.1  # the probability that a target word comes from no source word; chosen on gold links of a dev set
 
 
 class Posteriors(NamedTuple):
@@ -32,6 +34,19 @@ class Posteriors(NamedTuple):
 def even_jumps() -> Counts:
     """Returns the weights of distances before training: all equal (2 R + 1,)."""
     return np.ones(2 * FARTHEST + 1)
+
+
+def jump_weights(expected: Counts) -> Counts:
+    """Returns the weights of distances (2 R + 1,), whose sum is 1, given how often each is expected."""
+    lengths = np.arange(1, FARTHEST + 1)
+    first, last = np.ceil(lengths / _ALIKE).astype(int), np.minimum(lengths * _ALIKE, FARTHEST).astype(int)
+    means = []
+    for one in (expected[:FARTHEST][::-1], expected[FARTHEST + 1 :]):  # to the left, to the right
+        sums = np.append(0, one.cumsum())
+        means.append((sums[last] - sums[first - 1]) / (last - first + 1))
+    weights = np.concatenate((means[0][::-1], expected[[FARTHEST]], means[1]))
+    weights += 1e-6 * weights.sum() + 1e-3  # no distance is impossible
+    return np.asarray(weights / weights.sum())
 
 
 def forward_backward(

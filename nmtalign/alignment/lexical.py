@@ -3,11 +3,13 @@
 Rare words have few counts, so a translation probability is a mixture of three sources:
 
     t(f | e) = (count(e, f) + BACK_OFF * b(f | e)) / (count(e) + BACK_OFF)
-    b(f | e) = (1 - COGNATES - REST) * p(stem of f | stem of e) * p(f | stem of f)
-               + COGNATES * [f is a cognate of e] / number of the cognates of e + REST / number of words
+    b(f | e) = (1 - COGNATES) * (count'(stem of e, stem of f) * p(f | stem of f) + EVEN / number of words)
+                              / (count'(stem of e) + EVEN)
+               + COGNATES * [f is a cognate of e] / number of the cognates of e
 
-The stem of a word is its beginning. Two words are cognates if they are equal, or long and with the same beginning;
-only words that occur in the same sentence pair are counted. Names, numbers and technical terms are often cognates.
+The stem of a word is its beginning, and count' is the count of the other words with the same stems: a rare word does not
+confirm itself. Two words are cognates if they are equal, or long and with the same beginning; only words that occur in
+the same sentence pair are counted. Names, numbers and technical terms are often cognates.
 """
 
 import re
@@ -21,9 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 # All values were chosen on the gold links of a development set (tests/bench/README.md).
-BACK_OFF = 10.0  # the counts that the spelling is worth
-COGNATES, REST = 0.3, 0.1  # the shares of cognates and of all words in what the spelling says
-STEM = 5  # characters of a stem
+BACK_OFF = 5.0  # the counts that the spelling is worth
+COGNATES = 0.3  # the share of cognates in what the spelling says
+EVEN = 2.0  # the counts of a stem that all words share evenly
+STEM = 4  # characters of a stem; an ideograph is one by itself
 BEGINNING = 4  # characters that longer cognates have in common
 _NULL_COUNT = 0.1  # added to the counts of NULL
 
@@ -152,15 +155,17 @@ class LexicalCounts:
     def _table(self, direction: int, cells: Cells, words: Sequence[Words]) -> "Table":
         given, other = words[direction], words[1 - direction]
         ids, others = cells[direction], cells[1 - direction]
+        counts, totals = self.counts[direction][cells.places], self.totals[direction][given.numbers]
         share = other.occurrences / self._stem_occurrences[1 - direction][other.stems]
-        spelled = self.stem_counts[direction][cells.stem_places]
-        spelled /= np.maximum(self._stem_totals[direction], 1e-9)[given.stems][ids]
-        spelled *= (1 - COGNATES - REST) * share[others]
+        # Without the counts of the pair itself; rounding of stored counts may leave less than nothing.
+        spelled = np.maximum(self.stem_counts[direction][cells.stem_places] - counts, 0)
+        spelled *= share[others]
+        spelled += EVEN / max(self.sizes[1 - direction], 1)
+        spelled *= (1 - COGNATES) / (np.maximum(self._stem_totals[direction][given.stems][ids] - counts, 0) + EVEN)
         spelled += COGNATES * _alike(words, cells) / self.cognates[direction][given.numbers][ids]
-        spelled += REST / max(self.sizes[1 - direction], 1)
         return Table.of(
-            self.counts[direction][cells.places] + BACK_OFF * spelled,
-            self.totals[direction][given.numbers] + BACK_OFF,
+            counts + BACK_OFF * spelled,
+            totals + BACK_OFF,
             (self.null_counts[direction][other.numbers] + _NULL_COUNT) / self._null_totals[direction],
         )
 
@@ -185,7 +190,7 @@ class LexicalModel(LexicalCounts):
 
     def __init__(self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], keys: Numbers) -> None:
         self.names = names
-        stems = [_numbered(name[:STEM] for name in side) for side in names]
+        stems = [_numbered(name[: stem_size(name)] for name in side) for side in names]
         numbers = [np.arange(len(side), dtype=np.int32) for side in names]
         self.words = words_of(names, numbers, occurrences, stems)
         source, target = (ids.astype(np.int32) for ids in np.divmod(keys, max(len(names[1]), 1)))
@@ -208,6 +213,11 @@ class LexicalModel(LexicalCounts):
             stem_counts.append(_sums(self.cells.stem_places, own, len(self.stem_keys)))
         ends = [[np.append(own, 0) for own in part] for part in (counts, null_counts)]
         self.take(ends[0], stem_counts, totals, ends[1])
+
+
+def stem_size(word: str) -> int:
+    """Returns the characters of a stem that begins as a word does."""
+    return 1 if "\N{CJK UNIFIED IDEOGRAPH-4E00}" <= word[:1] <= "\N{CJK UNIFIED IDEOGRAPH-9FFF}" else STEM
 
 
 def words_of(

@@ -26,7 +26,6 @@ from nmtalign.alignment.agreement import (
 )
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import (
-    STEM,
     Counts,
     Ids,
     LexicalCounts,
@@ -34,6 +33,7 @@ from nmtalign.alignment.lexical import (
     Words,
     pieces_of,
     spelled,
+    stem_size,
     words_of,
 )
 from nmtalign.alignment.links import (
@@ -236,9 +236,10 @@ class StoredWords(Mapping[str, int]):
         number, found = self._first(word)
         if found == _utf8(word):
             return number, int(self._stems[number])
-        stem = word[:STEM]
+        size = stem_size(word)
+        stem = word[:size]
         first, found = self._first(stem)  # the words with this stem follow each other
-        return -1, int(self._stems[first]) if len(stem) == STEM and found.startswith(_utf8(stem)) else -1
+        return -1, int(self._stems[first]) if len(stem) == size and found.startswith(_utf8(stem)) else -1
 
     def _first(self, beginning: str) -> tuple[int, bytes]:
         """Returns the first word that is not before `beginning`, b"" if there is none, and its number."""

@@ -27,7 +27,7 @@ Reading = Literal["auto", "current", "shifted", "posterior"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "agreement"]
+SoftSymmetrization = Literal["product", "mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
@@ -303,9 +303,9 @@ class AlignConfig(Settings, section="align"):
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, agreement (of weights).",
+        "grow-diag-final-and (of links), product, mean, agreement (of weights).",
         metavar="METHOD",
-        unset="agreement; product with a word aligner",
+        unset="agreement; mean with a word aligner",
         server_only=True,
     )
     batch_size: int = setting(80, "Pairs per batch.", at_least=1, affects="machine")
