@@ -182,7 +182,7 @@ def _opened(path: Path, state: object) -> "WordAligner":
         counted = _array(arrays, "counts", np.float32, len(keys) + 1)
         stem_counts = _array(arrays, "stem_counts", np.float64, len(stem_keys) + 1)
         jumps = _array(arrays, "jumps", np.float64, 2, np.finfo(np.float64).tiny)
-        if any(own.max() >= len(own) for own in stems) or jumps.shape[1:] != (2 * FARTHEST + 1,):
+        if any(own.max() >= len(own) for own in stems) or jumps.shape[1:] != (2 * FARTHEST + 1,) or jumps.max() > 1:
             raise ValueError
         counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates)
         counts.take([counted] * 2, [stem_counts] * 2, totals, null[::-1])
@@ -371,10 +371,11 @@ class WordAligner:
         sizes = len(window.words[0]), len(window.words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
         cells = self._counts.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
-        tables = self._counts.tables(cells, window.words)
-        for table, ids in zip(tables, cells[:2], strict=True):
-            if not (table.counts[:-1] <= _MOST * table.totals[ids]).all():  # only a stranger's file has such numbers
-                raise _damaged(self.weights_file)
+        with np.errstate(all="ignore"):  # only a stranger's file has numbers that overflow
+            tables = self._counts.tables(cells, window.words)
+            for table, ids in zip(tables, cells[:2], strict=True):
+                if not (table.counts[:-1] <= _MOST * table.totals[ids]).all():
+                    raise _damaged(self.weights_file)
         return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
 
 

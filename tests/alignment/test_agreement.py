@@ -252,9 +252,10 @@ def test_a_strangers_file_is_refused_or_harmless(
         {"counts": tensors["counts"][1:]},
         {"counts": tensors["counts"] + np.float32(1e6)},
         {"counts": tensors["counts"] + np.float32(np.nan)},
-        {"stem_counts": tensors["stem_counts"] + 1e30},
+        {"stem_counts": tensors["stem_counts"] + 1e300},
         {"jumps": tensors["jumps"][:, 1:]},
         {"jumps": tensors["jumps"] * 0},
+        {"jumps": tensors["jumps"] * 1e300},
         {"source.words": np.zeros_like(tensors["source.words"]) + np.uint8(0xFF)},
         {"target.words": tensors["target.words"][tensors["target.words"].tolist().index(ord("\n")) + 1 :]},
         {"source.null": tensors["target.null"]},
@@ -268,7 +269,7 @@ def test_a_strangers_file_is_refused_or_harmless(
     ]
     for change in changes:
         save_tensors(tmp_path / ALIGNER, {**tensors, **change}, facts)
-        with np.errstate(all="ignore"), pytest.raises(FormatError, match="damaged"):
+        with pytest.raises(FormatError, match="damaged"):
             list(align(load_aligner(tmp_path), pairs))
     for change in ({"keys": tensors["keys"][::-1]}, {"stem_keys": tensors["stem_keys"] + 10**15}):
         save_tensors(tmp_path / ALIGNER, {**tensors, **change}, facts)
