@@ -7,7 +7,7 @@ Rare words have few counts, so a translation probability is a mixture of three s
                               / (count'(stem of e) + EVEN)
                + COGNATES * [f is a cognate of e] / number of the cognates of e
 
-The stem of a word is its beginning, and count' is the count of the other words with the same stems: a rare word does not
+The stem of a word is its beginning, and count' is the count of the stem without that of e and f: a rare word does not
 confirm itself. Two words are cognates if they are equal, or long and with the same beginning; only words that occur in
 the same sentence pair are counted. Names, numbers and technical terms are often cognates.
 """

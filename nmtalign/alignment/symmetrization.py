@@ -110,8 +110,8 @@ def soft_links(
 
     - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
       2006 take the product of posteriors).
-    - "mean": (F[j, i] + B[j, i]) / 2 is at least the threshold: at 0.5 the links that are more probable than not if both
-      models are trusted equally.
+    - "mean": (F[j, i] + B[j, i]) / 2 is at least the threshold: at 0.5 these are the links that are more probable than
+      not, if both models are trusted equally.
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """

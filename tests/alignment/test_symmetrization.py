@@ -136,6 +136,14 @@ def test_the_product_needs_weight_in_both_directions() -> None:
     assert soft_links(FORWARD, BACKWARD, "product", float(means.max()) + 0.01)[0] == []
 
 
+def test_the_mean_needs_half_of_both_directions() -> None:
+    means = (FORWARD + BACKWARD)[:-1, :-1] / 2
+    links, scores = soft_links(FORWARD, BACKWARD, "mean")
+    assert links == [(int(i), int(j)) for j, i in np.argwhere(means >= 0.5)]
+    np.testing.assert_allclose(scores, means)
+    assert soft_links(FORWARD, BACKWARD, "mean", float(means.max()) + 0.01)[0] == []
+
+
 @given(seeds)
 def test_posteriors_are_fractions_and_are_transposed_with_the_matrices(seed: int) -> None:
     forward, backward = matrices(seed)

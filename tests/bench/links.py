@@ -1,7 +1,7 @@
 """`bench links` compares word aligners on texts with gold links: `nmtalign link`, eflomal and fast_align.
 
-A corpus is the files `NAME.train.{A,B}.gz` and `NAME.PART.{A,B,gold}` of a folder. An aligner reads the training text and the
-pairs with gold links, and is evaluated on the latter.
+A corpus is the files `NAME.train.{A,B}.gz` and `NAME.PART.{A,B,gold}` of a folder. An aligner reads the training text
+and the pairs with gold links, and is evaluated on the latter.
 """
 
 import gzip

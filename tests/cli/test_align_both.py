@@ -86,7 +86,7 @@ def both_of(models: tuple[Path, Path], *options: object) -> list[object]:
 def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) -> None:
     ahead = weights_of(run, models[0], ("in.en", "out.fr"))
     back = weights_of(run, models[1], ("out.fr", "in.en"))
-    for method in (*HARD_METHODS, "product", "agreement"):
+    for method in (*HARD_METHODS, "product", "mean", "agreement"):
         code, out, err = run(*both_of(models, "--symmetrize", method, "--pharaoh", "-o", "both.h5"))
         assert code == 0, err
         expected = []
