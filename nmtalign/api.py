@@ -246,13 +246,24 @@ def translate_files(
     output = Path(output) if isinstance(output, str) else output
     with _resolved("translate_files", TranslateConfig, config, settings) as config:
         run: FileTranslation | FileScores
-        if given is None:
+        if config.markup is not None:
+            from nmtalign.translating.documents import DocumentTranslation
+
+            if given or resume or saved or shard or len(paths) > 1:
+                raise UsageError(
+                    "--markup translates one document as a whole; leave out --target, --n-best-list, --resume, "
+                    "--save-alignments, --shard and further files"
+                )
+            run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
+        elif given is None:
             texts = Inputs(paths, config.input_format, shard)
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
         if not run.is_done():
-            wanted = saved is not None or config.alignment != "none"
+            wanted = (
+                saved is not None or config.alignment != "none" or (config.markup is not None and not config.aligner)
+            )
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
             run.run(translator, progress, guard)
     return run
