@@ -14,7 +14,7 @@ import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, pairwise
+from itertools import accumulate, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
@@ -24,17 +24,16 @@ from nmtalign.text.languages import UNSPACED
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import is_word
 
-_DEEPEST = 200  # elements inside each other
+_DEEPEST = 300  # elements inside each other
 _LONGEST = 2000  # characters of a segment, because the memory for its links grows with their square
 _MOST_CUES = 8  # over which one sentence extends
 
-_TAG = (
+_HTML_TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
-    r"|<(/?)([A-Za-z_][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
+    r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
+    r"|<[!?/](?:[^>]*>|[^>]*\Z)",
+    re.DOTALL,
 )
-_HTML_TAG = re.compile(rf"{_TAG}|<[!?/](?:[^>]*>|[^>]*\Z)", re.DOTALL)
-_XML_TAG = re.compile(rf"{_TAG}|<\?.*?\?>", re.DOTALL)
-_ATTRIBUTE = re.compile(r"""([\w:.-]+)\s*=\s*(?:"([^"]*)"|'([^']*)')""")
 # Tags inside text: those of subtitles, and HTML that XLIFF contains as text.
 _TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
@@ -61,18 +60,15 @@ _CUE = re.compile(
     r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
 )
 
-_BLOCKS = frozenset(
-    re.findall(
-        r"\w+",
-        "address article aside base blockquote body br button caption center col colgroup dd details dialog dir div dl "
-        "dt fieldset figcaption figure footer form frame frameset h1 h2 h3 h4 h5 h6 head header hgroup hr html iframe "
-        "legend li link main menu menuitem meta nav noscript ol optgroup option p param pre search section select "
-        "source summary table tbody td template textarea tfoot th thead title tr track ul video audio xmp",
-    )
+_BLOCK = re.compile(
+    "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
+    "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
+    "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
+    "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
-_EMPTY = frozenset(("area", "base", "br", "col", "embed", "frame", "hr", "img", "input", "link", "meta", "wbr"))
-_RAW = frozenset(("script", "style", "textarea", "iframe", "xmp", "noembed", "noframes"))  # they contain no tags
-_VERBATIM = _RAW | {"pre", "code", "kbd", "samp", "var", "tt", "sub", "sup", "svg", "math", "object"}
+_EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
+_RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
+_VERBATIM = re.compile(f"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object")  # not translated
 _UNTRANSLATED = re.compile(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=[^=]*\bnotranslate\b", re.IGNORECASE)
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
@@ -137,7 +133,7 @@ class MarkedText:
 
     def without_placeholders(self) -> "MarkedText":
         """The same segment with an empty mark for each placeholder."""
-        tokens = (_split(token, _PLACEHOLDER, self._encode, lambda found: ("empty", "")) for token in self._tokens)
+        tokens = (_split(token, _PLACEHOLDER, self._encode) for token in self._tokens)
         return MarkedText([part for parts in tokens for part in parts], self._encode)
 
     def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
@@ -277,27 +273,22 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
 
     Raises InputError for text that is not UTF-8, and for what is not XLIFF.
     """
-    encode: Callable[[str], str] = _escaped
+    encode: Callable[[str], str] = str if markup == "srt" else _escaped
+    parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
         tokens = _xliff(data, language)
     else:
+        parts.append("\ufeff" * data.startswith(BOM))
         try:
             text = data.removeprefix(BOM).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8: byte 0x{data[error.start]:02x} at {error.start + 1}; convert it") from None
-        if markup == "html":
-            tokens, encode = _html(text), lambda text: _escaped(text).replace("\xa0", "&nbsp;")
-        else:
-            tokens = _subtitles(text, html.unescape if markup == "vtt" else str)
-            encode = _escaped if markup == "vtt" else str
-    parts, own = list[str | MarkedText](), list[MarkupToken]()
-    if data.startswith(BOM) and markup != "xliff":
-        parts.append("\ufeff")
+        tokens = _html(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
     for token in (*_bounded(tokens, encode), MarkupToken("break", "")):
         if token.kind != "break":
             own.append(token)
             continue
-        segment = MarkedText([part for each in own for part in _split(each, _TEXT_TAG, encode, _text_tag)], encode)
+        segment = MarkedText([part for each in own for part in _split(each, _TEXT_TAG, encode)], encode)
         translated = is_word(_PLACEHOLDER.sub("", segment.text))
         parts += [segment if translated else "".join(each.raw for each in own), token.raw]
         own = []
@@ -321,27 +312,22 @@ def _bounded(tokens: Iterable[MarkupToken], encode: Callable[[str], str]) -> Ite
             yield part
 
 
-def _split(
-    token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str], kind: Callable[[str], tuple[Kind, str]]
-) -> list[MarkupToken]:
-    """Text in parts: what the pattern finds, of a kind and with a name, and what is between."""
+def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
+    """Text in parts: tags and placeholders that the pattern finds, and what is between."""
     parts = pattern.split(token.text) if token.kind == "text" else []
     if len(parts) < 2:
         return [token]
-    return [
-        MarkupToken(kind(part)[0], encode(part), kind(part)[1])
-        if number % 2
-        else MarkupToken("text", encode(part), "", part)
-        for number, part in enumerate(parts)
-        if part
-    ]
+    tags = [_text_tag(part, encode(part)) for part in parts[1::2]]
+    texts = [MarkupToken("text", encode(part), text=part) for part in parts[::2]]
+    return [one for pair in zip_longest(texts, tags) for one in pair if one is not None]
 
 
-def _text_tag(tag: str) -> tuple[Kind, str]:
+def _text_tag(tag: str, raw: str) -> MarkupToken:
+    """A tag in text, or a placeholder."""
     name = "".join(re.findall(r"^</?(\w*)", tag)).lower()
-    if tag[0] != "<" or tag[1].isdigit() or tag.endswith("/>") or name in _EMPTY:
-        return "empty", ""
-    return "close" if tag[1] == "/" else "open", f":<{name}"
+    if tag[0] != "<" or tag[1].isdigit() or tag.endswith("/>") or _EMPTY.fullmatch(name):
+        return MarkupToken("empty", raw)
+    return MarkupToken("close" if tag[1] == "/" else "open", raw, f":<{name}")
 
 
 def _html(text: str) -> Iterator[MarkupToken]:
@@ -355,16 +341,16 @@ def _html(text: str) -> Iterator[MarkupToken]:
             break
         place, name = tag.end(), (tag[2] or "").lower()
         kind: Kind = "close" if tag[1] else "open"
-        if not name or name in _EMPTY or tag[3].endswith("/"):
+        if not name or _EMPTY.fullmatch(name) or tag[3].endswith("/"):
             kind = "empty"
-        elif kind == "open" and (name in _VERBATIM or _UNTRANSLATED.search(tag[3])):
+        elif kind == "open" and (_VERBATIM.fullmatch(name) or _UNTRANSLATED.search(tag[3])):
             kind, place = "empty", _end_of(text, place, name)
-        yield MarkupToken("break" if name in _BLOCKS else kind, text[start:place], name)
+        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
 
 
 def _end_of(text: str, place: int, name: str) -> int:
     """The end of an element that is not translated; one inside a line ends before the next block at the latest."""
-    if name in _RAW:
+    if _RAW.fullmatch(name):
         end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
         return end.end() if end else len(text)
     depth = 1
@@ -372,7 +358,7 @@ def _end_of(text: str, place: int, name: str) -> int:
         other = (found[2] or "").lower()
         if other == name:
             depth += -1 if found[1] else 1
-        elif other in _BLOCKS and (name == "p" or name not in _BLOCKS):
+        elif _BLOCK.fullmatch(other) and (name == "p" or not _BLOCK.fullmatch(name)):
             return found.start()
         if not depth:
             return found.end()
@@ -385,7 +371,7 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
 
     # What reads the file has made UTF-8 of UTF-16.
     data = re.sub(rb"""(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
-    parser = etree.XMLParser(resolve_entities=False, no_network=True, load_dtd=False, strip_cdata=False)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
         root = etree.fromstring(data, parser)
     except etree.XMLSyntaxError as error:
@@ -419,9 +405,7 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
     for literal, source in zip(literals, [*sources, None], strict=True):
         yield MarkupToken("break", literal)
         if source is not None:
-            keeps = _inherited(source, "{http://www.w3.org/XML/1998/namespace}space") == "preserve"
-            content = etree.tostring(source, encoding="unicode", with_tail=False)
-            yield from _inline(re.sub(r"^<[^>]*>|</[^>]*>$", "", content), keeps)
+            yield from _inline(source, _inherited(source, "{http://www.w3.org/XML/1998/namespace}space") == "preserve")
 
 
 def _inherited(element: Any, attribute: str) -> str:
@@ -429,48 +413,31 @@ def _inherited(element: Any, attribute: str) -> str:
     return next((one.get(attribute) for one in (element, *element.iterancestors()) if attribute in one.attrib), "")
 
 
-def _inline(content: str, keeps: bool) -> Iterator[MarkupToken]:
-    """The content of a source of XLIFF; with `keeps` a line break ends a segment."""
-    hidden, depth, place = MarkupToken("empty", ""), 0, 0  # an element whose content is not translated
-    segments = list[bool]()  # whether each open element is a segment
-    for tag in (*_XML_TAG.finditer(content), None):
-        text = content[place : tag.start() if tag else len(content)]
-        raw, name = (tag[0], tag[2] or "") if tag else ("", "")
-        place, single = tag.end() if tag else place, raw.endswith("/>")
-        if depth:
-            hidden = hidden._replace(raw=hidden.raw + text + raw)
-            depth += 0 if name != hidden.text or single else -1 if tag and tag[1] else 1
-            if not depth:
-                yield hidden._replace(text="")
-            continue
-        data = raw.startswith("<![CDATA[")
-        for part in (html.unescape(text), raw[9:-3] if data else ""):
-            for number, piece in enumerate(re.split(r"(\s*\n\s*)", part) if keeps else [part]):
-                kind: Kind = "break" if number % 2 else "text"
-                yield MarkupToken(kind, _escaped(piece), text="" if number % 2 else piece)
-        if tag is None or data:
-            continue
-        if not name:
-            yield MarkupToken("empty", raw)
-        elif tag[1]:
-            yield MarkupToken("break" if segments.pop() else "close", raw, name)
+def _inline(element: Any, keeps: bool) -> Iterator[MarkupToken]:
+    """The content of an element of XLIFF; with `keeps` a line break ends a segment."""
+    from lxml import etree
+
+    def text(content: str | None) -> Iterator[MarkupToken]:
+        for number, part in enumerate(re.split(r"(\s*\n\s*)", content or "") if keeps else [content or ""]):
+            yield MarkupToken("break" if number % 2 else "text", _escaped(part), text="" if number % 2 else part)
+
+    yield from text(element.text)
+    for child in element:
+        raw = etree.tostring(child, encoding="unicode", with_tail=False)
+        for prefix, uri in element.nsmap.items():  # what the elements around it declare
+            raw = raw.replace(f' xmlns{":" if prefix else ""}{prefix or ""}="{uri}"', "", 1)
+        found, name = (child.attrib, etree.QName(child).localname) if isinstance(child.tag, str) else ({}, "")
+        protected = found.get("translate") == "no" or found.get("mtype") == "protected"
+        opening = raw[: raw.index(">") + 1]
+        if not name or name in _CODES or protected or opening == raw:
+            key = next((found[each] for each in ("rid", "startRef", "id") if each in found), "")
+            yield MarkupToken(_CODES.get(name, "empty"), raw, f":{key}")
         else:
-            found = {key: one or other for key, one, other in _ATTRIBUTE.findall(tag[3])}
-            kind = _CODES.get(name.rpartition(":")[2], "empty")
-            if (
-                single
-                or kind != "empty"
-                or name in _CODES
-                or found.get("translate") == "no"
-                or found.get("mtype") == "protected"
-            ):
-                key = ":" + next((found[each] for each in ("rid", "startRef", "id") if each in found), "")
-                hidden, depth = MarkupToken(kind, raw, key, name), int(not single)
-                if single:
-                    yield hidden._replace(text="")
-                continue
-            segments.append(found.get("mtype") == "seg")
-            yield MarkupToken("break" if segments[-1] else "open", raw, name)
+            is_segment = found.get("mtype") == "seg"
+            yield MarkupToken("break" if is_segment else "open", opening, child.tag)
+            yield from _inline(child, keeps)
+            yield MarkupToken("break" if is_segment else "close", raw[raw.rindex("</") :], child.tag)
+        yield from text(child.tail)
 
 
 def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]:
@@ -488,7 +455,7 @@ def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]
             yield MarkupToken("line" if joined else "break", before)
             for odd, line in enumerate(re.split(r"(\r?\n)", part)):
                 token = MarkupToken("line" if odd % 2 else "text", line, text="" if odd % 2 else line)
-                found = _split(token, _CUE_TAG, str, _text_tag)
+                found = _split(token, _CUE_TAG, str)
                 yield from (each._replace(text=decode(each.text)) for each in found)
             size = 0 if not words or _SENTENCE_END.search(words) else size * bool(joined) + 1
     yield MarkupToken("break", text[place:])

@@ -65,13 +65,16 @@ class DocumentTexts:
 
 def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.float32] | None = None) -> str:
     """The text of a translation with the marks of its segment, placed by the attention or by the given weights."""
-    units = units_of(translation.text)
-    if weights is None and segment.marks:
+    text = translation.text or segment.text
+    if not segment.marks:
+        return segment.put_back(text, [])
+    units = units_of(text)
+    if weights is None or len(weights) != len(units):
         weights = unit_weights(translation, segment.units, units)
     glued = [False, *(start == stop for (_, stop), (start, _) in pairwise(units))]
     marks = zip(segment.spans(), segment.marks, strict=True)
     spans = [TagSpan(first, stop, mark.parent, mark.line) for (first, stop), mark in marks]
-    return segment.put_back(translation.text, place(spans, weights, glued) if weights is not None else [])
+    return segment.put_back(text, place(spans, weights, glued))
 
 
 def unit_weights(translation: Translation, source: Sequence[Unit], target: Sequence[Unit]) -> NDArray[np.float32]:
