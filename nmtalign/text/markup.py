@@ -166,8 +166,9 @@ class MarkedText:
             return done + plain(place, high) + gap(high)
 
         done = inside(-1, 0, len(units))
-        # A blank line would end a cue.
-        done = re.sub(rf"(\A|\n) *(?:{_SOFT}\r?\n *)+|{_SOFT}\r?\n *(?=\r?\n|\Z)", r"\1", done).replace(_SOFT, "")
+        if any(mark.line for mark in self.marks):  # a blank line would end a cue
+            blank = rf"(\A|\n) *(?:{_SOFT}\r?\n *)+|{_SOFT}\r?\n *(?=\r?\n|\Z)"
+            done = re.sub(blank, r"\1", done).replace(_SOFT, "")
         return self._encode(self._head or "") + done + self._encode(self._tail)
 
     def _read(self) -> None:
