@@ -238,7 +238,7 @@ def translate_files(
     after each line, and a line is written inside `guard()`. Raises UsageError for a wrong setting, InputError for an
     input that cannot be read, ResourceError if the disk or the memory is full.
     """
-    from nmtalign.translating.file_translation import FileTranslation, Inputs
+    from nmtalign.translating.file_translation import FileTranslation, Inputs, writes_lists
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator, load_models
 
@@ -249,10 +249,11 @@ def translate_files(
         if config.markup is not None:
             from nmtalign.translating.documents import DocumentTranslation
 
-            if given or resume or saved or shard or len(paths) > 1:
+            lists = writes_lists(config) or "json" in (config.format, config.input_format)
+            if lists or given or resume or saved or shard or len(paths) > 1:
                 raise UsageError(
-                    "--markup translates one document as a whole; leave out --target, --n-best-list, --resume, "
-                    "--save-alignments, --shard and further files"
+                    "--markup gives one document for one; leave out n-best lists, JSON, word scores, alignments, "
+                    "--target, --resume, --shard and further files"
                 )
             run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
         elif given is None:

@@ -416,14 +416,15 @@ class _Service:
         self, request: Request, models: Sequence[ServedModel | None], texts: Sequence[str]
     ) -> list[str]:
         """The translations of HTML by the models; without a model a text stays as it is."""
-        parts = [read_markup(text.encode(), "html") if one else [text] for one, text in zip(models, texts, strict=True)]
+        given = list(zip(models, texts, strict=True))
+        parts = await run_in_threadpool(lambda: [read_markup(t.encode(), "html") if one else [t] for one, t in given])
         work = DocumentTexts(parts)
         while lines := work.lines():
             self._check_count(len(lines))
             own = [(model, Line(text)) for number, text in lines if (model := models[number])]
             found = await self._translations(request, own, markup="html")
             work.add([translation for _, translation in found])
-        return await run_in_threadpool(work.documents, next((one.word_aligner for one in models if one), ""))
+        return await run_in_threadpool(work.documents, next((one.aligner for one in models if one), ""))
 
     async def _translations(
         self,

@@ -80,6 +80,7 @@ class ServedModel:
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         self._translator, self._align_config = translator, align_config
         self.source, self.target = translator.loaded.source_language, translator.loaded.target_language
+        self.aligner = translator.config.aligner  # which places tags, if it is given
         self.lines = lru_cache(16)(self._lines)
         self.pairs = lru_cache(16)(self._pairs)
 
@@ -88,7 +89,7 @@ class ServedModel:
         base = self._translator.config
         values = _typed(settings, type(base))
         wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
-        given = {**values, "format": "json" if markup is None else "text", "markup": markup}
+        given = {**values, "format": "json", "markup": markup}
         changed = self._translator.changed(given, _REQUEST, alignments=wanted)
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
@@ -128,11 +129,6 @@ class ServedModel:
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
         _ = self._translator.scorer, self._translator.loaded.hash
-
-    @property
-    def word_aligner(self) -> str:
-        """The folder of the aligner that places tags, or "" for the attention."""
-        return self._translator.config.aligner
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""

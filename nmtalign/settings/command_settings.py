@@ -248,18 +248,7 @@ class TranslateConfig(Settings, section="translate"):
             "needs a lexicon, too (`nmtalign link` makes one)",
             lambda own: own.candidates > 0 and not own.lexicon,
         ),
-        (
-            "markup",
-            "a document has one translation, without links and scores: leave out JSON, n_best and --tokenized",
-            lambda own: own.markup is not None and own.prints_more,
-        ),
     )
-
-    @property
-    def prints_more(self) -> bool:
-        """Whether more than the text of one translation is read or printed."""
-        chosen = self.format, self.input_format, self.alignment, self.n_best, self.word_scores, self.tokenized
-        return chosen != ("text", "text", "none", 1, False, False)
 
 
 class ScoreConfig(Settings, section="score"):

@@ -11,6 +11,7 @@ of Python 3.11 does not. lxml reads XLIFF. No library keeps all of SRT and WebVT
 import html
 import re
 import unicodedata
+from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -120,11 +121,10 @@ class MarkedText:
 
     def spans(self) -> list[tuple[int, int]]:
         """The first unit that each mark encloses, and the one behind the last; both are equal for an empty one."""
-        firsts = (sum(stop <= mark.start for _, stop in self.units) for mark in self.marks)
-        return [
-            (first, max(first, sum(start < mark.stop for start, _ in self.units)) if mark.start < mark.stop else first)
-            for first, mark in zip(firsts, self.marks, strict=True)
-        ]
+        starts, stops = zip(*self.units, strict=True)
+        firsts = (bisect_right(stops, mark.start) for mark in self.marks)
+        lasts = (bisect_left(starts, mark.stop) if mark.start < mark.stop else 0 for mark in self.marks)
+        return [(first, max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
 
     def keeps_placeholders(self, text: str) -> bool:
         """Whether a translation has the placeholders of the text, in their order."""
@@ -188,7 +188,8 @@ class MarkedText:
             else:  # without text inside, or without its other tag
                 first, place = place, max(place, partner)
                 self._head = self._blanks if self._head is None else self._head
-                if self._last is None or merged != (len(self.marks), parents[-1]):
+                is_long = self._last is not None and len(self._last.opening) > _LONGEST
+                if self._last is None or is_long or merged != (len(self.marks), parents[-1]):
                     self._last = Mark("", "", start, start, parents[-1], before=self._blanks[:1] or self.text[-1:])
                     self.marks.append(self._last)
                     self._blanks = ""

@@ -74,15 +74,15 @@ def test_an_aligner_can_place_the_tags(run: Inside, blind_model: Path, inside: I
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("--n-best", "2"), "a document has one translation"),
-        (("--format", "json"), "a document has one translation"),
-        (("--alignment", "hard"), "a document has one translation"),
+        (("--n-best", "2"), "--markup gives one document"),
+        (("--format", "json"), "--markup gives one document"),
+        (("--alignment", "hard"), "--markup gives one document"),
         (("--tokenized",), "give raw text"),
-        (("--set", "word_scores=true"), "a document has one translation"),
-        (("--resume", "-o", "out"), "--markup translates one document"),
-        (("--save-alignments", "a.h5"), "--markup translates one document"),
-        (("page.html", "page.html"), "--markup translates one document"),
-        (("--target", "page.html"), "--markup translates one document"),
+        (("--set", "word_scores=true"), "--markup gives one document"),
+        (("--resume", "-o", "out"), "--markup gives one document"),
+        (("--save-alignments", "a.h5"), "--markup gives one document"),
+        (("page.html", "page.html"), "--markup gives one document"),
+        (("--target", "page.html"), "--markup gives one document"),
     ],
 )
 def test_what_a_document_excludes(arguments: tuple[str, ...], message: str, run: Inside, tmp_path: Path) -> None:
