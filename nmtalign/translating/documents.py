@@ -21,9 +21,7 @@ from nmtalign.translating.file_translation import FileTranslation, InputRequest
 from nmtalign.translating.translator import Translation, Translator
 
 Unit = tuple[int, int]  # where a word begins and ends in a text
-_BYTE = re.compile(
-    r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>"
-)  # a token that is a byte, perhaps not the first of a letter
+_BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
 
 
 class DocumentTexts:
@@ -34,7 +32,7 @@ class DocumentTexts:
 
     def __init__(self, documents: Sequence[Sequence[str | MarkedText]]) -> None:
         self._documents = [list(parts) for parts in documents]
-        self._done: dict[Unit, tuple[MarkedText, Translation]] = {}
+        self._done: dict[tuple[int, int], tuple[MarkedText, Translation]] = {}
         self._waiting = {
             (number, at): part
             for number, parts in enumerate(documents)
@@ -101,12 +99,11 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
 
 def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32] | None]:
     """The weights of a word aligner for the words of each pair; None for a pair that is too long for it."""
-    config = AlignConfig()
     lines = [
         (_words(segment.text, segment.units), _words(translation.text, units_of(translation.text)))
         for segment, translation in pairs
     ]
-    for (source, target), record in zip(lines, align(_aligner(aligner), lines, config), strict=True):
+    for (source, target), record in zip(lines, align(_aligner(aligner), lines), strict=True):
         fits = (len(record.source), len(record.target)) == (source.count(" ") + 1, target.count(" ") + 1)
         yield record.weights[:-1, :-1] if fits else None
 
@@ -117,7 +114,7 @@ def _aligner(folder: str) -> Models:
 
 
 def _words(text: str, units: Sequence[Unit]) -> str:
-    return " ".join(text[start:stop] for start, stop in units)
+    return " ".join("".join(text[start:stop].split()) for start, stop in units)
 
 
 class DocumentTranslation(FileTranslation):
@@ -130,7 +127,9 @@ class DocumentTranslation(FileTranslation):
     def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
         config, path = self._config, self._inputs.paths[0]
         if config.markup is None or not (translator.alignments or config.aligner):
-            raise UsageError("this model has no attention, which places the tags; give --aligner DIR of nmtalign link")
+            raise UsageError(
+                "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
+            )
         with reading(path) as stream:
             data = stream.read()
         try:
