@@ -238,7 +238,7 @@ def translate_files(
     after each line, and a line is written inside `guard()`. Raises UsageError for a wrong setting, InputError for an
     input that cannot be read, ResourceError if the disk or the memory is full.
     """
-    from nmtalign.translating.file_translation import FileTranslation, Inputs
+    from nmtalign.translating.file_translation import FileTranslation, Inputs, writes_lists
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator, load_models
 
@@ -246,13 +246,25 @@ def translate_files(
     output = Path(output) if isinstance(output, str) else output
     with _resolved("translate_files", TranslateConfig, config, settings) as config:
         run: FileTranslation | FileScores
-        if given is None:
+        if config.markup is not None:
+            from nmtalign.translating.documents import DocumentTranslation
+
+            lists = writes_lists(config) or "json" in (config.format, config.input_format)
+            if lists or given or resume or saved or shard or len(paths) > 1:
+                raise UsageError(
+                    "--markup gives one document for one; leave out n-best lists, JSON, word scores, alignments, "
+                    "--target, --resume, --shard and further files"
+                )
+            run = DocumentTranslation(Inputs(paths), output, config, notify=notify)
+        elif given is None:
             texts = Inputs(paths, config.input_format, shard)
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
         if not run.is_done():
-            wanted = saved is not None or config.alignment != "none"
+            wanted = (
+                saved is not None or config.alignment != "none" or (config.markup is not None and not config.aligner)
+            )
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
             run.run(translator, progress, guard)
     return run

@@ -67,6 +67,7 @@ def translate(
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
       nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
+      nmtalign translate --markup html < page.en.html > page.fr.html
       nmtalign translate in.en --target out.fr > scores.txt
       nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """

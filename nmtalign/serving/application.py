@@ -30,8 +30,10 @@ from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
-from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig, host_names
+from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
+from nmtalign.text.markup import read_markup
+from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, one_line, parse_line
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translation, Translator, load_models
@@ -62,8 +64,8 @@ def run_server(
 
     The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
     """
-    if (translate.lexicon or translate.glossary) and len(models) > 1:
-        raise UsageError("a lexicon or glossary is for one direction: serve only one model with it")
+    if (translate.lexicon or translate.glossary or translate.aligner) and len(models) > 1:
+        raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
     with bind(config) as bound:
         aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
         loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
@@ -227,6 +229,8 @@ class _Service:
             raise InputError('"source" and "target" must be languages, such as "en" and "fr"')
         (source, target), count = languages, _count(fields.get("alternatives"))
         models, detected = await self._models_of(request, source, target, texts)
+        if is_html := fields.get("format") == "html":
+            texts, models = await self._documents(request, models, texts), [None] * len(texts)
         own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
             for model, text in zip(models, texts, strict=True)
@@ -236,6 +240,8 @@ class _Service:
         results = [[next(found) for _ in lines] for lines in own]
         best = [_joined(lines, 0) if lines else text for lines, text in zip(results, texts, strict=True)]
         answer: dict[str, Sequence[Any]] = {"translatedText": best}
+        if count and is_html:
+            raise InputError('"alternatives" are for "format": "text"')
         if count:
             others = [dict.fromkeys(_joined(lines, rank) for rank in range(count + 1)) for lines in results]
             answer["alternatives"] = [list(one)[1:] for one in others]
@@ -330,13 +336,14 @@ class _Service:
             raise InputError('the body: not an object; write {"q": "...", "source": "en", "target": "fr"}')
         if "q" not in fields:
             raise InputError('"q" is missing: give the text, or a list of texts (/translate/json reads "text")')
-        if fields.get("format") not in (None, "", "text"):
-            raise InputError('"format" must be "text": markup is not translated')
+        if fields.get("format") not in (None, "", "text", "html"):
+            raise InputError('"format" must be "text" or "html"')
         is_list = isinstance(fields["q"], list)
         given = fields["q"] if is_list else [fields["q"]]
         self._check_count(len(given))
         texts = [checked_text(text, '"q"') for text in given]
-        self._check_count(sum(text.count("\n") + 1 for text in texts))
+        if fields.get("format") != "html":  # whose texts are counted when they are found
+            self._check_count(sum(text.count("\n") + 1 for text in texts))
         return texts, is_list, fields
 
     async def _json_values(self, request: Request, make: Callable[[Any, str], Any]) -> tuple[list[Any], bool]:
@@ -409,8 +416,26 @@ class _Service:
     async def _fits(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[LanguageFit]:
         return await self._done(request, model.fits, texts, list(map(len, texts)))
 
+    async def _documents(
+        self, request: Request, models: Sequence[ServedModel | None], texts: Sequence[str]
+    ) -> list[str]:
+        """The translations of HTML by the models; without a model a text stays as it is."""
+        given = list(zip(models, texts, strict=True))
+        parts = await run_in_threadpool(lambda: [read_markup(t.encode(), "html") if one else [t] for one, t in given])
+        work = DocumentTexts(parts)
+        while lines := work.lines():
+            self._check_count(len(lines))
+            own = [(model, Line(text)) for number, text in lines if (model := models[number])]
+            found = await self._translations(request, own, markup="html")
+            work.add([translation for _, translation in found])
+        return await run_in_threadpool(work.documents, next((one.aligner for one in models if one), ""))
+
     async def _translations(
-        self, request: Request, lines: Sequence[tuple[ServedModel, Line]], alternatives: int = 0
+        self,
+        request: Request,
+        lines: Sequence[tuple[ServedModel, Line]],
+        alternatives: int = 0,
+        markup: Markup | None = None,
     ) -> list[tuple[LineTranslator, Translation]]:
         """The translations of lines by their models."""
         found = dict[int, tuple[LineTranslator, Translation]]()
@@ -418,10 +443,10 @@ class _Service:
             own = [(number, line) for number, (other, line) in enumerate(lines) if other is model]
             settings = _settings(request)
             settings = model.alternatives(settings, alternatives) if alternatives else settings
-            translator = await run_in_threadpool(model.lines, settings)
+            translator = await run_in_threadpool(model.lines, settings, markup)
             self._check(own, translator.work)
             sizes = [len(line.text) for _, line in own]
-            _check_weights(translator.matrices * sum(size * size for size in sizes), _MOST_CELLS)
+            _check_weights(round(translator.matrices * sum(size * size for size in sizes)), _MOST_CELLS)
             work = [round(size * translator.work) for size in sizes]
             done = await self._done(request, translator.translate, own, work)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}

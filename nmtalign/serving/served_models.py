@@ -10,7 +10,7 @@ from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.word_aligner import WordAligner
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.command_settings import AlignConfig, TranslateConfig
+from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
 from nmtalign.translating.file_translation import OutputFormat
@@ -44,7 +44,8 @@ class LineTranslator:
         config = translator.config
         self._translator, self._soft = translator, config.alignment == "soft"
         self.json_line = OutputFormat(config, translator.loaded.tokenizers).json_line  # of a numbered translation
-        self.matrices = config.n_best if translator.alignments else 0  # of weights, per line
+        # The number of matrices of weights per line; those of a document are not printed, and tokens have four letters.
+        self.matrices = (1 / 16 if config.markup else config.n_best) if translator.alignments else 0
         rows, usual = config.n_best if config.sample else config.beam, TranslateConfig().beam
         self.work = max(1.0, rows / max(usual, usual_beam))  # of a search, as a multiple of the usual one
 
@@ -100,20 +101,22 @@ class ServedModel(ServedAligner):
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
         self._translator = translator
+        self.aligner = translator.config.aligner  # which places tags, if it is given
         self.lines = lru_cache(16)(self._lines)
 
-    def _lines(self, settings: Settings) -> LineTranslator:
+    def _lines(self, settings: Settings, markup: Markup | None = None) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be."""
         base = self._translator.config
         values = _typed(settings, type(base))
-        wanted = values.get("alignment", base.alignment) != "none"
-        changed = self._translator.changed({**values, "format": "json"}, _REQUEST, alignments=wanted)
+        wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
+        given = {**values, "format": "json", "markup": markup}
+        changed = self._translator.changed(given, _REQUEST, alignments=wanted)
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
             if getattr(changed.config, name) > most:
                 raise UsageError(f"{_REQUEST}: {name} = {getattr(changed.config, name)}: must be at most {most}")
         if wanted and not changed.alignments:
-            raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment")
+            raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
 
     def _pairs(self, settings: Settings) -> PairAligner:

@@ -24,6 +24,7 @@ Search = Literal["beam", "paper"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior"]
+Markup = Literal["html", "xliff", "srt", "vtt"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
@@ -183,6 +184,19 @@ class TranslateConfig(Settings, section="translate"):
         False, "Translate each sentence of a line separately.", flags="--split-sentences/--whole-lines"
     )
     glossary: str = common("", "Required translations of terms: source, tab, target in each line.", path="FILE")
+    markup: Markup | None = common(
+        None,
+        "The input is one document: translate its text, and keep its tags, placeholders and time codes.",
+        unset="lines of text",
+        server_only=True,
+        since="0.3.0",
+    )
+    aligner: str = setting(
+        "",
+        "Folder of `nmtalign link`, which places the tags; without it the attention does.",
+        path="DIR",
+        since="0.3.0",
+    )
     save_alignments_of: Literal["best", "n-best"] = setting(
         "best",
         "Translations with saved alignments: the best of each line, or all of n_best.",

@@ -348,6 +348,8 @@ IMPLICATIONS = (
     Implication("translate", "search", "paper", defaults={"length_penalty": 0.0, "min_length_ratio": 0.5}),
     # A lexicon restricts the search to its words and the most frequent ones, unless it replaces unknown words.
     Implication("translate", "lexicon", unless="replace_unk", defaults={"candidates": 2000}),
+    # A paragraph of a document has several sentences.
+    Implication("translate", "markup", defaults={"split_sentences": True}),
     Implication("align", "threshold", replaces=lambda one: one.name == "links"),
 )
 """All that settings imply for others."""

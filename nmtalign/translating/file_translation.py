@@ -135,6 +135,8 @@ class FileTranslation:
     the input up to the last translated line, `size` that of all bytes, or None. `str` gives a summary.
     """
 
+    rest = b""  # what is written after the last line
+
     def __init__(
         self,
         inputs: Inputs,
@@ -227,6 +229,8 @@ class FileTranslation:
                         check.add(request.text)
                         progress(self)
                     check.finish(self.words, self.unknown)
+                if self.rest:
+                    write(self.rest)
                 if self._file is not None:
                     with guard():
                         self._file.finish()

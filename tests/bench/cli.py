@@ -15,6 +15,7 @@ COMMANDS = {
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
     "align": "forced decoding; writing, size and reading of alignment files",
     "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
+    "markup": "tags placed in translations by links, beside gold links: how many are exactly right",
     "gpu": "a CUDA device: updates with and without CUDA graphs, and their kernels",
 }
 
@@ -73,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
         added[name].add_argument("--peer-env", type=Path, metavar="DIR", help="for their environments [.venv-peers/]")
     _add_align(added["align"])
     _add_score(added["score"])
+    _add_markup(added["markup"])
     _add_gpu(added["gpu"])
     return parser
 
@@ -141,6 +143,18 @@ def _add_score(parser: argparse.ArgumentParser) -> None:
     _add(parser, trials=(10_000, "trials of randomisation"))
     parser.add_argument("--runs", nargs="+", choices=runs, metavar="NAME", help=f"some of: {'; '.join(runs)} [all]")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the texts")
+
+
+def _add_markup(parser: argparse.ArgumentParser) -> None:
+    _add(parser, pairs=(20_000, "training pairs of the sample corpus"), spans=(20, "spans per sentence"))
+    parser.add_argument(
+        "--gold",
+        nargs=3,
+        action="append",
+        metavar=("PREFIX", "SRC", "TGT"),
+        help="also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train",
+    )
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and aligners, kept [a temporary folder]")
 
 
 def _add_gpu(parser: argparse.ArgumentParser) -> None:

@@ -1,5 +1,6 @@
 """Runs `bench align` and `bench score` at tiny sizes."""
 
+import gzip
 import json
 import sys
 from pathlib import Path
@@ -47,3 +48,22 @@ def test_score_measures_the_commands(tmp_path: Path, capsys: pytest.CaptureFixtu
     same = [sum(map(str.__eq__, (tmp_path / name).read_text().splitlines(), reference)) for name in NOISE]
     assert same == sorted(same, reverse=True)
     assert same[0] > 0
+
+
+def test_markup_compares_with_both_baselines(tmp_path: Path) -> None:
+    for name, ending, text in (
+        ("dev", "en", "the fox sees a boat\n"),
+        ("dev", "fr", "le renard voit un bateau\n"),
+        ("dev", "gold", "0-0 1-1 2-2 3-3 4-4\n"),
+    ):
+        (tmp_path / f"{name}.{ending}").write_text(text)
+    for side in ("en", "fr"):
+        with gzip.open(tmp_path / f"train.{side}.gz", "wt") as stream:
+            stream.write((tmp_path / f"dev.{side}").read_text() * 5)
+    found = tmp_path / "found.json"
+    gold = ["--gold", str(tmp_path / "dev"), "en", "fr"]
+    assert main(["markup", "--pairs", "300", "--spans", "2", *gold, "--json", str(found)]) == 0
+    sets = json.loads(found.read_text())["sets"]
+    assert len(sets) == 2
+    assert sets["sample"]["nmtalign"] > sets["sample"]["proportional"]
+    assert all(counts["spans"] >= max(counts.values()) > 0 for counts in sets.values())

@@ -257,6 +257,20 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
     assert_same([json.loads(line) for line in found.decode().splitlines()], expected)
 
 
+def test_html_is_translated_with_its_tags(client, english, tmp_path):
+    page = "<p title='a'>the <b>fox</b> sees a red boat. The Fox sees.</p>\r\n<pre>the fox</pre> {n}<br>"
+    asked = {"source": "en", "target": "fr", "format": "html"}
+    status, found, _ = client.ask("translate", {"q": page, **asked})
+    assert status == 200
+    expected = run_nmtalign("translate", "-m", english, "-q", "--markup", "html", cwd=tmp_path, stdin=page.encode())
+    assert found == {"translatedText": expected.stdout.decode()}
+    assert client.ask("translate", {"q": [page, "", "<br>"], **asked})[1] == {
+        "translatedText": [found["translatedText"], "", "<br>"]
+    }
+    unchanged = {"q": page, **asked, "source": "fr"}  # it is in the target language already
+    assert client.ask("translate", unchanged)[1] == {"translatedText": page}
+
+
 # What is refused
 
 
@@ -272,7 +286,11 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
         ({"q": ["a", None], "source": "en", "target": "fr"}, '"q" is null'),
         ({"q": {"a": 1}, "source": "en", "target": "fr"}, '"q" is an object'),
         ({"q": "a", "source": ["en"], "target": "fr"}, '"source" is a list'),
-        ({"q": "<b>", "source": "en", "target": "fr", "format": "html"}, '"format" must be "text"'),
+        ({"q": "<b>", "source": "en", "target": "fr", "format": "xml"}, '"format" must be "text" or "html"'),
+        (
+            {"q": "<b>", "source": "en", "target": "fr", "format": "html", "alternatives": 2},
+            '"alternatives" are for "format": "text"',
+        ),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": -1}, '"alternatives" must be a number'),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": True}, '"alternatives" must be a number'),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": 10**6}, "must be at most"),

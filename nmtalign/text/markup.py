@@ -1,0 +1,463 @@
+"""Documents with markup: HTML, XLIFF 1.2 and 2, SRT and WebVTT.
+
+A document is cut into segments of text. All between them stays as it is, character for character. The tags inside a
+segment become marks: an element encloses a part of the text, and an empty mark is at a place of it. When the segment
+has been translated, `MarkedText.put_back` writes each mark once, where the caller places it (`alignment.placement`).
+
+Regular expressions find the tags of HTML by the rules of its standard, in linear time on any text, which html.parser
+of Python 3.11 does not. lxml reads XLIFF. No library keeps all of SRT and WebVTT, whose blocks need none.
+"""
+
+import html
+import re
+import unicodedata
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate, pairwise, zip_longest
+from typing import Any, Literal, NamedTuple, cast
+from uuid import uuid4
+
+from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import Markup
+from nmtalign.text.languages import UNSPACED
+from nmtalign.text.lines import BOM
+from nmtalign.text.tokenizer import is_word
+
+_DEEPEST = 300  # elements inside each other
+_LONGEST = 2000  # characters of a segment, because the memory for its links grows with their square
+_MOST_CUES = 8  # over which one sentence extends
+
+_HTML_TAG = re.compile(
+    r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
+    r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
+    r"|<[!?/](?:[^>]*>|[^>]*\Z)",
+    re.DOTALL,
+)
+# Tags inside text: those of subtitles, and HTML that XLIFF contains as text.
+_TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
+_TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
+_PLACEHOLDER = re.compile(
+    r"(https?://[^\s<>\"]*[^\s<>\"'.,;:!?)\]}»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_]\w*|%%|%[A-Za-z_]\w*%"
+    r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
+    r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
+)
+_SIGNS = r"\x21-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7e¡§«·»¿\u2000-\u206f\u3000-\u3030\uff01-\uff0f\uff1a-\uff20"
+_LETTERS = rf"[^\s{_SIGNS}{UNSPACED}]+"
+_UNIT = re.compile(
+    rf"{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S",
+    re.IGNORECASE,
+)
+_CHUNK = re.compile(r".{1,2000}(?:(?<=[.!?。！？])\s+|\Z)|.{1,2000}\s|.{1,2000}", re.DOTALL)
+_SOFT = "\ue000"  # before the end of a line inside a cue
+_CLOSING = ".,;:!?)]}…。，"
+_SENTENCE_END = re.compile(r"[.!?…。！？♪][\"'”’»)\]]*$")
+_DASH = r"\s*[-‐–—♪]+\s*"  # before what another speaker says
+_CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|\s*♪\s*)")
+_NEW_SPEAKER = re.compile(rf"{_DASH}|\s*[\[(#>]")
+_CUE = re.compile(
+    r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
+)
+
+_BLOCK = re.compile(
+    "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
+    "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
+    "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
+    "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
+)
+_EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
+_RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
+_VERBATIM = re.compile(f"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object")  # not translated
+_UNTRANSLATED = re.compile(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=[^=]*\bnotranslate\b", re.IGNORECASE)
+
+Kind = Literal["text", "open", "close", "empty", "line", "break"]
+_CODES: dict[str, Kind] = {  # of XLIFF, whose content is not translated
+    **dict.fromkeys(("x", "ph", "it", "cp"), "empty"),
+    **dict.fromkeys(("bpt", "bx", "sc", "sm"), "open"),
+    **dict.fromkeys(("ept", "ex", "ec", "em"), "close"),
+}
+
+
+class MarkupToken(NamedTuple):
+    """A part of a document: text, a tag, the end of a line of subtitles, or what is between segments ("break").
+
+    `raw` is how the document writes it. Opening and closing tags with the same `name` belong together.
+    """
+
+    kind: Kind
+    raw: str
+    name: str = ""  # begins with ":" for what is no tag for a parser: tags in text, and codes of XLIFF
+    text: str = ""  # of kind "text"
+
+
+@dataclass
+class Mark:
+    """An element that encloses characters `start` to `stop` of a segment, or an empty mark at `start`."""
+
+    opening: str
+    closing: str
+    start: int
+    stop: int
+    parent: int  # the number of the mark that contains it, or -1
+    line: bool = False
+    before: str = ""  # the characters of the text beside an empty mark
+    after: str = ""
+
+
+class MarkedText:
+    """Text to translate, and its marks; parents come before their children."""
+
+    def __init__(self, tokens: Sequence[MarkupToken], encode: Callable[[str], str]) -> None:
+        self._tokens, self._encode = tokens, encode
+        self.marks: list[Mark] = []
+        self.text = self._blanks = ""  # the blanks since the last word or empty mark
+        self._head: str | None = None
+        self._spaced, self._last = False, cast(Mark | None, None)  # since the last word: blanks, and an empty mark
+        self._read()
+        self._tail = self._blanks
+        self.units = units_of(self.text)
+
+    def spans(self) -> list[tuple[int, int]]:
+        """The first unit that each mark encloses, and the one behind the last; both are equal for an empty one."""
+        starts, stops = zip(*self.units, strict=True)
+        firsts = (bisect_right(stops, mark.start) for mark in self.marks)
+        lasts = (bisect_left(starts, mark.stop) if mark.start < mark.stop else 0 for mark in self.marks)
+        return [(first, max(first, last)) for first, last in zip(firsts, lasts, strict=True)]
+
+    def keeps_placeholders(self, text: str) -> bool:
+        """Whether a translation has the placeholders of the text, in their order."""
+        own = _PLACEHOLDER.findall(self.text)
+        return not own or own == _PLACEHOLDER.findall(text)
+
+    def without_placeholders(self) -> "MarkedText":
+        """The same segment with an empty mark for each placeholder."""
+        tokens = (_split(token, _PLACEHOLDER, self._encode) for token in self._tokens)
+        return MarkedText([part for parts in tokens for part in parts], self._encode)
+
+    def put_back(self, text: str, ranges: Sequence[tuple[int, int]]) -> str:
+        """A translation with the marks, of which each encloses these units of the translation."""
+        units, children = units_of(text), dict[int, list[int]]()
+        for number, mark in enumerate(self.marks):
+            children.setdefault(mark.parent, []).append(number)
+
+        def inside(parent: int, low: int, high: int) -> str:
+            done, place, waiting = "", low, list[tuple[Mark, str]]()
+
+            def gap(place: int) -> str:
+                between = text[units[place - 1][1] : units[place][0]] if low < place < high else ""
+                marks = list(waiting)
+                waiting.clear()
+                return _spaced(marks, between, place > low, place < high) if marks else between
+
+            def plain(place: int, stop: int) -> str:
+                return gap(place) + self._encode(text[units[place][0] : units[stop - 1][1]]) if place < stop else ""
+
+            for number in sorted(children.get(parent, ()), key=lambda number: (*ranges[number], number)):
+                mark, (first, last) = self.marks[number], ranges[number]
+                done += plain(place, first)
+                content = mark.opening + inside(number, first, last) + mark.closing
+                if first < last:
+                    done += gap(first) + content
+                else:
+                    waiting.append((mark, content))
+                place = last
+            return done + plain(place, high) + gap(high)
+
+        done = inside(-1, 0, len(units))
+        if any(mark.line for mark in self.marks):  # a blank line would end a cue
+            blank = rf"(\A|\n) *(?:{_SOFT}\r?\n *)+|{_SOFT}\r?\n *(?=\r?\n|\Z)"
+            done = re.sub(blank, r"\1", done).replace(_SOFT, "")
+        return self._encode(self._head or "") + done + self._encode(self._tail)
+
+    def _read(self) -> None:
+        """Makes the text and the marks of the tokens."""
+        tokens, partners = self._tokens, _partners(self._tokens)
+        words = [0, *accumulate(len(token.text.split()) for token in tokens)]
+        parents, place, merged = [-1], 0, (0, -1)  # the number of marks and the parent, for the next empty mark
+        while place < len(tokens):
+            token, partner, start = tokens[place], partners.get(place, -1), len(self.text)
+            if token.kind == "text":
+                self._add(token.text)
+            elif partner > place and words[partner] > words[place]:
+                self.marks.append(Mark(token.raw, tokens[partner].raw, start, start, parents[-1]))
+                parents.append(len(self.marks) - 1)
+            elif 0 <= partner < place:
+                self.marks[parents.pop()].stop = start
+            else:  # without text inside, or without its other tag
+                first, place = place, max(place, partner)
+                self._head = self._blanks if self._head is None else self._head
+                is_long = self._last is not None and len(self._last.opening) > _LONGEST
+                if self._last is None or is_long or merged != (len(self.marks), parents[-1]):
+                    self._last = Mark("", "", start, start, parents[-1], before=self._blanks[:1] or self.text[-1:])
+                    self.marks.append(self._last)
+                    self._blanks = ""
+                raw = "".join(each.raw for each in tokens[first : place + 1])
+                raw = _SOFT + raw if token.kind == "line" and raw.isspace() else raw
+                self._last.opening += self._encode(self._blanks) + raw
+                self._last.line |= token.kind == "line"
+                self._blanks, self._spaced = "", self._spaced or self._last.line
+                merged = len(self.marks), parents[-1]
+            place += 1
+
+    def _add(self, text: str) -> None:
+        """Adds text with one space for each run of blanks."""
+        words = " ".join(text.split())
+        self._add_blanks(text[: len(text) - len(text.lstrip())])
+        if words:
+            # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it.
+            last = None if self._last is None or self._last.after or self._last.line else self._last
+            if last is not None:
+                last.after = words[0]
+            touches = last is not None and self.text[-1:].isalnum() and words[0].isalnum()
+            spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
+            self._head = self._blanks if self._head is None else self._head
+            self.text += (" " if self.text and (spaced or touches) else "") + words
+            self._blanks, self._spaced, self._last = "", False, None
+            self._add_blanks(text[len(text.rstrip()) :])
+
+    def _add_blanks(self, blanks: str) -> None:
+        self._blanks += blanks
+        self._spaced |= blanks != ""
+        if self._last is not None:
+            self._last.after = self._last.after or blanks[:1]
+
+
+def units_of(text: str) -> list[tuple[int, int]]:
+    """Where the words and signs of a text begin and end; a letter of Chinese or another unspaced script is a word."""
+    units: list[tuple[int, int]] = []
+    for found in _UNIT.finditer(text):
+        if units and units[-1][1] == found.start() and unicodedata.category(found[0][0])[0] == "M":
+            units[-1] = units[-1][0], found.end()
+        else:
+            units.append(found.span())
+    return units
+
+
+def _spaced(marks: Sequence[tuple[Mark, str]], between: str, low: bool, high: bool) -> str:
+    """Empty marks at one place, with blanks around them as in the source; `low` and `high`: text is on this side."""
+    done = marks[0][1]
+    for (one, _), (other, text) in pairwise(marks):
+        done += (" " if one.after.isspace() or other.before.isspace() else "") + text
+    before, after = marks[0][0].before, marks[-1][0].after
+    if any(mark.line for mark, _ in marks):
+        return done
+    left = (" " if before.isspace() else "" if before.isalnum() else between) if low else ""
+    if low and high:
+        return left + done + ("" if left and after.isalnum() else between)
+    return left + done + (" " if high and after and not after.isalnum() else "")
+
+
+def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
+    """The places of opening tags and of the closing tags that belong to them, both ways.
+
+    What is no tag for a parser does not belong to anything outside a tag that is still open.
+    """
+    partners, stack, names = dict[int, int](), list[int](), Counter[str]()
+    for place, token in enumerate(tokens):
+        if token.kind == "open" and len(stack) < _DEEPEST:
+            stack.append(place)
+            names[token.name] += 1
+        elif token.kind == "close" and names[token.name]:
+            depth = len(stack) - 1
+            while (other := tokens[stack[depth]].name) != token.name and (token.name[0] != ":" or other[0] == ":"):
+                depth -= 1
+            if other == token.name:
+                partners |= {place: stack[depth], stack[depth]: place}
+                names.subtract(tokens[number].name for number in stack[depth:])
+                del stack[depth:]
+    return partners
+
+
+def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | MarkedText]:
+    """The segments of a document, and what is between them; `language` is that of the translation, which XLIFF states.
+
+    Raises InputError for text that is not UTF-8, and for what is not XLIFF.
+    """
+    encode: Callable[[str], str] = str if markup == "srt" else _escaped
+    parts, own = list[str | MarkedText](), list[MarkupToken]()
+    if markup == "xliff":
+        tokens = _xliff(data, language)
+    else:
+        parts.append("\ufeff" * data.startswith(BOM))
+        try:
+            text = data.removeprefix(BOM).decode("utf-8")
+        except UnicodeDecodeError as error:
+            raise InputError(f"not UTF-8: byte 0x{data[error.start]:02x} at {error.start + 1}; convert it") from None
+        tokens = _html(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
+    for token in (*_bounded(tokens, encode), MarkupToken("break", "")):
+        if token.kind != "break":
+            own.append(token)
+            continue
+        segment = MarkedText([part for each in own for part in _split(each, _TEXT_TAG, encode)], encode)
+        translated = is_word(_PLACEHOLDER.sub("", segment.text))
+        parts += [segment if translated else "".join(each.raw for each in own), token.raw]
+        own = []
+    return parts
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False)
+
+
+def _bounded(tokens: Iterable[MarkupToken], encode: Callable[[str], str]) -> Iterator[MarkupToken]:
+    """Ends a segment that would become too long, after a sentence if there is one."""
+    size = 0
+    for token in tokens:
+        chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
+        for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
+            size = 0 if part.kind == "break" else size + len(part.text)
+            if size > _LONGEST:
+                yield MarkupToken("break", "")
+                size = len(part.text)
+            yield part
+
+
+def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
+    """Text in parts: tags and placeholders that the pattern finds, and what is between."""
+    parts = pattern.split(token.text) if token.kind == "text" else []
+    if len(parts) < 2:
+        return [token]
+    tags = [_text_tag(part, encode(part)) for part in parts[1::2]]
+    texts = [MarkupToken("text", encode(part), text=part) for part in parts[::2]]
+    return [one for pair in zip_longest(texts, tags) for one in pair if one is not None]
+
+
+def _text_tag(tag: str, raw: str) -> MarkupToken:
+    """A tag in text, or a placeholder."""
+    name = "".join(re.findall(r"^</?(\w*)", tag)).lower()
+    if tag[0] != "<" or tag[1].isdigit() or tag.endswith("/>") or _EMPTY.fullmatch(name):
+        return MarkupToken("empty", raw)
+    return MarkupToken("close" if tag[1] == "/" else "open", raw, f":<{name}")
+
+
+def _html(text: str) -> Iterator[MarkupToken]:
+    place = 0
+    while place < len(text):
+        tag = _HTML_TAG.search(text, place)
+        start = tag.start() if tag else len(text)
+        if start > place:
+            yield MarkupToken("text", text[place:start], text=html.unescape(text[place:start]))
+        if tag is None:
+            break
+        place, name = tag.end(), (tag[2] or "").lower()
+        kind: Kind = "close" if tag[1] else "open"
+        if not name or _EMPTY.fullmatch(name) or tag[3].endswith("/"):
+            kind = "empty"
+        elif kind == "open" and (_VERBATIM.fullmatch(name) or _UNTRANSLATED.search(tag[3])):
+            kind, place = "empty", _end_of(text, place, name)
+        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
+
+
+def _end_of(text: str, place: int, name: str) -> int:
+    """The end of an element that is not translated; one inside a line ends before the next block at the latest."""
+    if _RAW.fullmatch(name):
+        end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
+        return end.end() if end else len(text)
+    depth = 1
+    for found in _HTML_TAG.finditer(text, place):
+        other = (found[2] or "").lower()
+        if other == name:
+            depth += -1 if found[1] else 1
+        elif _BLOCK.fullmatch(other) and (name == "p" or not _BLOCK.fullmatch(name)):
+            return found.start()
+        if not depth:
+            return found.end()
+    return len(text)
+
+
+def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
+    """The document with a translation of each source, unless its target has text already."""
+    from lxml import etree
+
+    # What reads the file has made UTF-8 of UTF-16.
+    data = re.sub(rb"""(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
+    parser = etree.XMLParser(resolve_entities=False, no_network=True)
+    try:
+        root = etree.fromstring(data, parser)
+    except etree.XMLSyntaxError as error:
+        raise InputError(f"not XML: {error}") from None
+    entities = root.getroottree().docinfo.internalDTD
+    if etree.QName(root).localname != "xliff" or (entities is not None and any(True for _ in entities.iterentities())):
+        raise InputError("not XLIFF 1.2 or 2, or it defines entities, which are not read")
+    for one in root.iter("{*}xliff", "{*}file"):
+        for own, other in (("srcLang", "trgLang"), ("source-language", "target-language")):
+            if own in one.attrib and other not in one.attrib and language:
+                one.set(other, language)
+    hole, sources = uuid4().hex, []
+    for source in list(root.iter("{*}source")):
+        unit = source.getparent()
+        target, name = unit.find("{*}target"), etree.QName(unit).localname
+        filled = target is not None and (len(target) or (target.text or "").strip())
+        if name not in ("trans-unit", "segment") or filled or _inherited(source, "translate") == "no":
+            continue
+        segmented = unit.find("{*}seg-source")
+        source = source if segmented is None else segmented
+        if target is None:
+            target = etree.SubElement(unit, etree.QName(etree.QName(source).namespace, "target"))
+            source.addnext(target)
+            source.tail, target.tail = unit.text, source.tail
+        (unit if name == "segment" else target).set("state", "translated")
+        if name != "segment":
+            target.set("state-qualifier", "mt-suggestion")
+        target.text = hole
+        sources.append(source)
+    literals = etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True).decode().split(hole)
+    for literal, source in zip(literals, [*sources, None], strict=True):
+        yield MarkupToken("break", literal)
+        if source is not None:
+            yield from _inline(source, _inherited(source, "{http://www.w3.org/XML/1998/namespace}space") == "preserve")
+
+
+def _inherited(element: Any, attribute: str) -> str:
+    """The value of an attribute of an element, or else of the nearest one around it."""
+    return next((one.get(attribute) for one in (element, *element.iterancestors()) if attribute in one.attrib), "")
+
+
+def _inline(element: Any, keeps: bool) -> Iterator[MarkupToken]:
+    """The content of an element of XLIFF; with `keeps` a line break ends a segment."""
+    from lxml import etree
+
+    def text(content: str | None) -> Iterator[MarkupToken]:
+        for number, part in enumerate(re.split(r"(\s*\n\s*)", content or "") if keeps else [content or ""]):
+            yield MarkupToken("break" if number % 2 else "text", _escaped(part), text="" if number % 2 else part)
+
+    yield from text(element.text)
+    for child in element:
+        raw = etree.tostring(child, encoding="unicode", with_tail=False)
+        for prefix, uri in element.nsmap.items():  # what the elements around it declare
+            raw = raw.replace(f' xmlns{":" if prefix else ""}{prefix or ""}="{uri}"', "", 1)
+        found, name = (child.attrib, etree.QName(child).localname) if isinstance(child.tag, str) else ({}, "")
+        protected = found.get("translate") == "no" or found.get("mtype") == "protected"
+        opening = raw[: raw.index(">") + 1]
+        if not name or name in _CODES or protected or opening == raw:
+            key = next((found[each] for each in ("rid", "startRef", "id") if each in found), "")
+            yield MarkupToken(_CODES.get(name, "empty"), raw, f":{key}")
+        else:
+            is_segment = found.get("mtype") == "seg"
+            yield MarkupToken("break" if is_segment else "open", opening, child.tag)
+            yield from _inline(child, keeps)
+            yield MarkupToken("break" if is_segment else "close", raw[raw.rindex("</") :], child.tag)
+        yield from text(child.tail)
+
+
+def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]:
+    """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
+    place = size = 0
+    for cue in _CUE.finditer(text):
+        payload = cue[1].rstrip("\r\n")
+        before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
+        for number, part in enumerate(re.split(rf"(\r?\n)(?={_DASH})", payload)):
+            if number % 2:
+                before, size = part, 0
+                continue
+            words = _TEXT_TAG.sub("", part).strip()
+            joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
+            yield MarkupToken("line" if joined else "break", before)
+            for odd, line in enumerate(re.split(r"(\r?\n)", part)):
+                token = MarkupToken("line" if odd % 2 else "text", line, text="" if odd % 2 else line)
+                found = _split(token, _CUE_TAG, str)
+                yield from (each._replace(text=decode(each.text)) for each in found)
+            size = 0 if not words or _SENTENCE_END.search(words) else size * bool(joined) + 1
+    yield MarkupToken("break", text[place:])

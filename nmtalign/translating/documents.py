@@ -1,0 +1,149 @@
+"""Translating documents with markup: their segments are translated, and links place the tags in the translations."""
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from nmtalign.alignment.aligning import Models, align, load_models
+from nmtalign.alignment.placement import TagSpan, place
+from nmtalign.errors import InputError, UsageError
+from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.text.lines import reading, shown
+from nmtalign.text.markup import MarkedText, read_markup, units_of
+from nmtalign.text.tokenizer import WORD_START
+from nmtalign.translating.file_translation import FileTranslation, InputRequest
+from nmtalign.translating.translator import Translation, Translator
+
+Unit = tuple[int, int]  # where a word begins and ends in a text
+_BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
+
+
+class DocumentTexts:
+    """The texts of documents: `while lines := work.lines(): work.add(translations of them)`, then `work.documents()`.
+
+    A translation that changes a placeholder is replaced by one of the text without placeholders, which the links place.
+    """
+
+    def __init__(self, documents: Sequence[Sequence[str | MarkedText]]) -> None:
+        self._documents = [list(parts) for parts in documents]
+        self._done: dict[tuple[int, int], tuple[MarkedText, Translation]] = {}
+        self._waiting = {
+            (number, at): part
+            for number, parts in enumerate(documents)
+            for at, part in enumerate(parts)
+            if isinstance(part, MarkedText)
+        }
+
+    def lines(self) -> list[tuple[int, str]]:
+        """The texts that are to be translated, each with the number of its document."""
+        return [(number, segment.text) for (number, _), segment in self._waiting.items()]
+
+    def add(self, translations: Sequence[Translation]) -> None:
+        """Adds the translations of `lines`, in their order."""
+        for (key, segment), translation in zip(list(self._waiting.items()), translations, strict=True):
+            if segment.keeps_placeholders(translation.text):
+                self._done[key] = self._waiting.pop(key), translation
+            else:
+                self._waiting[key] = segment.without_placeholders()
+
+    def documents(self, aligner: str = "") -> list[str]:
+        """The translated documents; `aligner` is a folder of `nmtalign link`, else the attention gives the links."""
+        marked = {key: own for key, own in self._done.items() if own[0].marks}
+        linked = dict(zip(marked, _aligned(list(marked.values()), aligner), strict=True)) if aligner else {}
+        for (number, at), (segment, translation) in self._done.items():
+            self._documents[number][at] = put_back(segment, translation, linked.get((number, at)))
+        return ["".join(cast(list[str], parts)) for parts in self._documents]
+
+
+def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.float32] | None = None) -> str:
+    """The text of a translation with the marks of its segment, placed by the attention or by the given weights."""
+    text = translation.text or segment.text
+    if not segment.marks:
+        return segment.put_back(text, [])
+    units = units_of(text)
+    if weights is None or len(weights) != len(units):
+        weights = unit_weights(translation, segment.units, units)
+    glued = [False, *(start == stop for (_, stop), (start, _) in pairwise(units))]
+    marks = zip(segment.spans(), segment.marks, strict=True)
+    spans = [TagSpan(first, stop, mark.parent, mark.line) for (first, stop), mark in marks]
+    return segment.put_back(text, place(spans, weights, glued))
+
+
+def unit_weights(translation: Translation, source: Sequence[Unit], target: Sequence[Unit]) -> NDArray[np.float32]:
+    """The attention weights between the words of both texts, (target, source), from those between tokens."""
+    if translation.alignment is None:
+        return np.zeros((len(target), len(source)), np.float32)
+    rows, columns = _overlap(translation.tokens, target), _overlap(translation.source_tokens, source)
+    rows /= np.maximum(rows.sum(1, keepdims=True), 1e-9)  # the mean over the tokens of a target word
+    columns /= np.maximum(columns.sum(0), 1e-9)  # the sum over the tokens of a source word
+    return np.asarray(rows @ translation.alignment[:-1, :-1] @ columns.T, np.float32)
+
+
+def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64]:
+    """The number of characters that each word has in common with each token (words, tokens)."""
+    bytes_of = (_BYTE.fullmatch(token) for token in tokens)
+    sizes = [
+        len(token.lstrip(WORD_START)) if not byte else int(not byte[1])
+        for token, byte in zip(tokens, bytes_of, strict=True)
+    ]
+    ends, own = np.cumsum([0, *sizes]), np.cumsum([0, *(stop - start for start, stop in units)])
+    ends = ends * (own[-1] / max(ends[-1], 1))  # a tokeniser may write some characters differently
+    return np.asarray(np.maximum(np.minimum(own[1:, None], ends[1:]) - np.maximum(own[:-1, None], ends[:-1]), 0.0))
+
+
+def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32] | None]:
+    """The weights of a word aligner for the words of each pair; None for a pair that is too long for it."""
+    lines = [
+        (_words(segment.text, segment.units), _words(translation.text, units_of(translation.text)))
+        for segment, translation in pairs
+    ]
+    for (source, target), record in zip(lines, align(_aligner(aligner), lines), strict=True):
+        fits = (len(record.source), len(record.target)) == (source.count(" ") + 1, target.count(" ") + 1)
+        yield record.weights[:-1, :-1] if fits else None
+
+
+@lru_cache(1)
+def _aligner(folder: str) -> Models:
+    return load_models([Path(folder)], AlignConfig())
+
+
+def _words(text: str, units: Sequence[Unit]) -> str:
+    return " ".join("".join(text[start:stop].split()) for start, stop in units)
+
+
+class DocumentTranslation(FileTranslation):
+    """Translates one document with markup; its lines are the texts in it."""
+
+    def left(self) -> str:
+        """Nothing: an interrupted document is translated again."""
+        return ""
+
+    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+        config, path = self._config, self._inputs.paths[0]
+        if config.markup is None or not (translator.alignments or config.aligner):
+            raise UsageError(
+                "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
+            )
+        with reading(path) as stream:
+            data = stream.read()
+        try:
+            work = DocumentTexts([read_markup(data, config.markup, translator.loaded.target_language)])
+        except InputError as error:
+            raise InputError(f"{shown(path)}: {error}") from None
+        while lines := work.lines():
+            size, done = len(data) // len(lines), list[Translation]()
+            requests = (
+                InputRequest(text=text, place=shown(path), index=number, end=(number + 1) * size, valid=True)
+                for number, (_, text) in enumerate(lines)
+            )
+            for translation in translator.translate_numbered(requests, available=True):
+                done.append(translation)
+                yield cast(InputRequest, translation.request), translation, b""
+            work.add(done)
+        self.rest = work.documents(config.aligner)[0].encode()

@@ -1,0 +1,101 @@
+"""`nmtalign translate --markup`: one document in, one document out."""
+
+import gzip
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from nmtalign.api import link
+
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+HTML = b"<h1>The <b>fox</b> sees</h1>\n<p title='the'>a red <i>boat</i>. The fox sees {name}.<br>\n<!-- fox -->"
+
+
+@pytest.fixture
+def run(random_model: Path, inside: Inside) -> Inside:
+    return lambda *arguments, text=HTML: inside("-m", random_model, *arguments, text=text)
+
+
+def test_html_keeps_all_but_its_text(run: Inside) -> None:
+    done = run("--markup", "html")
+    assert done.returncode == 0, done.stderr
+    pattern = rb"<[^>]*>|\{name\}"
+    assert sorted(re.findall(pattern, done.stdout)) == sorted(re.findall(pattern, HTML))
+    assert re.findall(rb"^<h1>|</h1>\n<p title='the'>|<br>\n<!-- fox -->$", done.stdout) == [
+        b"<h1>",
+        b"</h1>\n<p title='the'>",
+        b"<br>\n<!-- fox -->",
+    ]
+    assert b"sees" not in done.stdout
+    assert done.stderr.startswith(b"nmtalign: ")
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize("text", [b"", b"<p></p>\r\n", b"\xef\xbb\xbf<!doctype html>\n<p>42</p>"])
+def test_a_document_without_text_is_copied(text: bytes, run: Inside) -> None:
+    assert run("--markup", "html", text=text).stdout == text
+
+
+def test_other_formats(run: Inside) -> None:
+    srt = b"1\n00:00:01,000 --> 00:00:02,000\nThe fox\n\n2\n00:00:02,000 --> 00:00:03,000\nsees a boat.\n"
+    found = run("--markup", "srt", text=srt).stdout
+    assert re.findall(rb"(?m)^\d.*", found) == re.findall(rb"(?m)^\d.*", srt)
+    assert b"fox" not in found
+    vtt = b"WEBVTT\n\n00:01.000 --> 00:02.000\nThe <i>fox</i>\n"
+    assert run("--markup", "vtt", text=vtt).stdout.startswith(b"WEBVTT\n\n00:01.000 --> 00:02.000\n")
+    xliff = b'<xliff version="1.2"><file><trans-unit><source>The fox</source></trans-unit></file></xliff>'
+    assert b"</source><target state=" in run("--markup", "xliff", text=xliff).stdout
+
+
+def test_a_file_is_written_when_it_is_complete(run: Inside, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(HTML)
+    assert run("--markup", "html", "page.html", "-o", "out.html.gz", "-q", text=None).returncode == 0
+    with gzip.open(tmp_path / "out.html.gz") as stream:
+        assert stream.read() == run("--markup", "html").stdout
+    assert sorted(path.name for path in tmp_path.glob("out*")) == ["out.html.gz"]
+
+
+def test_an_aligner_can_place_the_tags(run: Inside, blind_model: Path, inside: Inside, tmp_path: Path) -> None:
+    for name, line in (("en", "the fox sees a red boat .\n"), ("fr", "le renard voit un bateau rouge .\n")):
+        (tmp_path / f"train.{name}").write_text(line * 20)
+    link(tmp_path / "train.en", tmp_path / "train.fr", tmp_path / "aligner")
+    done = inside("-m", blind_model, "--markup", "html", "--set", "aligner=aligner", text=HTML)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count(b"<b>") == done.stdout.count(b"<i>") == done.stdout.count(b"{name}") == 1
+    done = inside("-m", blind_model, "--markup", "html", text=HTML)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert b"this model has no attention" in done.stderr
+    assert b"aligner" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--n-best", "2"), "--markup gives one document"),
+        (("--format", "json"), "--markup gives one document"),
+        (("--alignment", "hard"), "--markup gives one document"),
+        (("--tokenized",), "give raw text"),
+        (("--set", "word_scores=true"), "--markup gives one document"),
+        (("--resume", "-o", "out"), "--markup gives one document"),
+        (("--save-alignments", "a.h5"), "--markup gives one document"),
+        (("page.html", "page.html"), "--markup gives one document"),
+        (("--target", "page.html"), "--markup gives one document"),
+    ],
+)
+def test_what_a_document_excludes(arguments: tuple[str, ...], message: str, run: Inside, tmp_path: Path) -> None:
+    (tmp_path / "page.html").write_bytes(HTML)
+    done = run("--markup", "html", *arguments)
+    assert (done.returncode, done.stdout) == (2, b"")
+    assert message in done.stderr.decode()
+    assert done.stderr.count(b"\n") == 1
+
+
+@pytest.mark.parametrize(("markup", "message"), [("xliff", "not XML"), ("html", "not UTF-8")])
+def test_a_wrong_document_is_named(markup: str, message: str, run: Inside, tmp_path: Path) -> None:
+    (tmp_path / "page").write_bytes(b"<p>caf\xe9")
+    done = run("--markup", markup, "page", text=None)
+    assert (done.returncode, done.stdout) == (3, b"")
+    assert done.stderr.decode().startswith(f"nmtalign: error: page: {message}")

@@ -1,0 +1,248 @@
+"""Documents with markup: what is a segment, what stays as it is, and where the marks of a text go back."""
+
+import time
+
+import pytest
+from lxml import etree
+
+from nmtalign.errors import InputError
+from nmtalign.text.markup import MarkedText, read_markup, units_of
+
+HTML = """<!doctype html>
+<html lang=en><head><title>A page</title><style>p > b { x: "</p>" }</style>
+<script>if (a<b && c) { write("<p>no</p>") }</script></head>
+<body class='x > y'><!-- <p>no</p> -->
+<h1> The <em>big</em>  fox &amp; boat</h1>
+<ul><li>One <a href="?a=1&amp;b=2" title='it > "is"'>the <b>fox</b></a>, here<li>Two &lt;b&gt;</ul>
+<p>See <code>x &lt; 1</code> or <kbd>Ctrl</kbd>.<br/>Next <img src=a.png alt="fox"> line<p translate=no>not <b>it</b>
+<pre> the   fox </pre><textarea>the fox</textarea><span class="a notranslate">the</span> fox sees
+<input type=text><svg><text>the</text></svg></body></html>
+"""
+SRT = (
+    "1\r\n00:00:01,000 --> 00:00:02,000 X1:5\r\n{\\an8}The <i>fox\r\nsees</i> a\r\n\r\n"
+    "2\r\n00:00:02,000 --> 00:00:03,000\r\nboat.\r\n\r\n3\r\n00:00:03,000 --> 00:00:04,000\r\n- Who?\r\n- <b>Me</b>\r\n"
+)
+VTT = """WEBVTT - the title
+
+NOTE the fox
+
+STYLE
+::cue { color: red }
+
+intro
+00:01.000 --> 00:02.000 align:left
+<v Bob>The &amp; <c.red>fox</c> <00:01.500>sees &lt;3.
+
+00:02.000 --> 00:03.000
+
+00:03.000 --> 00:04.000
+a boat"""
+
+
+def segments(text, markup):
+    return [part for part in read_markup(text.encode(), markup) if isinstance(part, MarkedText)]
+
+
+def texts(text, markup):
+    return [segment.text for segment in segments(text, markup)]
+
+
+def unchanged(text, markup):
+    """The document with each text put back as its own translation."""
+    parts = read_markup(text.encode(), markup)
+    return "".join(part.put_back(part.text, part.spans()) if isinstance(part, MarkedText) else part for part in parts)
+
+
+@pytest.mark.parametrize(
+    ("text", "markup"),
+    [
+        (HTML.replace("&lt;b&gt;", "").replace("  fox", " fox").replace("sees\n", "sees "), "html"),
+        (SRT, "srt"),
+        (VTT, "vtt"),
+        ("", "html"),
+        ("", "srt"),
+        ("<p></p><br>", "html"),
+        ("\ufeff<p>the fox</p>", "html"),
+        ("\ufeffthe fox", "html"),
+        ("\r\n<b>the fox</b>\r\n", "html"),
+        ("no markup &amp; 5 < 6 > 4", "html"),
+        ("<p>the<fox", "html"),
+        ("<p>the fox</", "html"),
+        ("<!-- the fox", "html"),
+        ("<![CDATA[ the ]]> fox", "html"),
+        ("<p>שלום <b>עולם</b> 5</p>", "html"),
+        ("<p>猫が<b>好き</b>です。</p>", "html"),
+        ("1\n00:00:01,000 --> 00:00:02,000\n", "srt"),
+        ("the fox", "srt"),
+    ],
+)
+def test_a_document_that_is_its_own_translation_stays_the_same(text, markup):
+    found = unchanged(text, markup)
+    assert found.replace("&gt;", ">") if "5 <" in text else found == text
+
+
+def test_blocks_of_html_are_segments_and_other_tags_are_marks():
+    found = texts(HTML, "html")
+    assert found == [
+        "A page",
+        "The big fox & boat",
+        "One the fox, here",
+        "Two",
+        "See or.",
+        "Next line",
+        "fox sees",
+    ]
+    marks = segments(HTML, "html")[2].marks
+    assert [(mark.opening, mark.parent) for mark in marks] == [
+        ("""<a href="?a=1&amp;b=2" title='it > "is"'>""", -1),
+        ("<b>", 0),
+    ]
+
+
+def test_a_sentence_over_several_cues_is_one_text():
+    assert texts(SRT, "srt") == ["The fox sees a boat.", "Who?", "Me"]
+    assert texts(VTT, "vtt") == ["The & fox sees <3.", "a boat"]
+    long = "".join(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\nthe fox\n\n" for n in range(40))
+    assert len(texts(long, "srt")) > 1
+
+
+def test_cues_of_a_translation_get_its_words_in_order():
+    (segment, *_) = segments("1\n00:00:01,000 --> 00:00:02,000\nthe\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n", "srt")
+    assert segment.put_back("le gros renard", [(2, 2)]) == "le gros\n\n2\n00:00:02,000 --> 00:00:03,000\nrenard"
+    assert segment.put_back("", [(0, 0)]) == "\n\n2\n00:00:02,000 --> 00:00:03,000\n"
+
+
+def test_lines_of_a_cue_are_never_blank():
+    (segment,) = segments("00:01.000 --> 00:02.000\nthe fox\nsees a boat\n", "vtt")
+    assert segment.put_back("le renard voit", [(2, 2)]) == "le renard\nvoit"
+    assert segment.put_back("voit", [(0, 0)]) == segment.put_back("voit", [(1, 1)]) == "voit"
+
+
+XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><file source-language="en"><body>
+<trans-unit id="1">
+  <source>The <g id="1">big</g> <bpt id="2">&lt;b></bpt>fox<ept id="2">&lt;/b></ept></source></trans-unit>
+<trans-unit id="2"><source>a boat</source><target>un bateau</target></trans-unit>
+<trans-unit id="3"><source>a boat</source><target state="new"/>
+  <alt-trans><source>x</source><target/></alt-trans></trans-unit>
+<trans-unit id="4" translate="no"><source>a boat</source></trans-unit>
+<trans-unit id="5" xml:space="preserve"><source>one
+  two</source></trans-unit>
+<trans-unit id="6"><source>One. Two.</source>
+  <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
+<trans-unit id="7"><source><![CDATA[<p>the <b>fox</b> & boat</p>]]></source></trans-unit>
+</body></file></xliff>"""
+
+
+def targets(text, markup="xliff"):
+    root = etree.fromstring(unchanged(text, markup).encode())
+    return root, [etree.tostring(one, encoding="unicode", with_tail=False) for one in root.iter("{*}target")]
+
+
+def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
+    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "the fox & boat"]
+    _, found = targets(XLIFF)
+    assert 'state="translated"' in found[0]
+    assert '<g id="1">big</g> <bpt id="2">&lt;b&gt;</bpt>fox<ept id="2">&lt;/b&gt;</ept></target>' in found[0]
+    assert found[1].endswith(">un bateau</target>")
+    assert "un bateau" not in found[2]
+    assert found[2].count("state=") == 1
+    assert ">one\n  two<" in found[4]
+    assert '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>' in found[5]
+    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[6]
+
+
+def test_xliff_2_has_the_state_at_the_segment():
+    text = (
+        '<x:xliff xmlns:x="urn:oasis:names:tc:xliff:document:2.0" version="2.0" srcLang="en" trgLang="de">'
+        '<x:file id="f"><x:unit id="1"><x:segment state="initial"><x:source>the <x:sc id="1"/>fox<x:ec startRef="1"/>'
+        "</x:source></x:segment></x:unit></x:file></x:xliff>"
+    )
+    root, found = targets(text)
+    assert root.get("trgLang") == "de"  # it was given
+    assert root.find(".//{*}segment").get("state") == "translated"
+    assert found[0].endswith('>the <x:sc id="1"/>fox<x:ec startRef="1"/></x:target>')
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"", "not XML"),
+        (b"<xliff><file></xliff>", "not XML"),
+        (b"<html/>", "not XLIFF"),
+        (b'<!DOCTYPE xliff [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><xliff><source>&b;</source></xliff>', "entities"),
+        (b'<!DOCTYPE xliff [<!ENTITY a SYSTEM "/etc/passwd">]><xliff><source>&a;</source></xliff>', "entities"),
+        (b"<g>" * 100_000, "not XML"),
+    ],
+)
+def test_what_is_no_xliff_is_refused(data, message):
+    with pytest.raises(InputError, match=message):
+        read_markup(data, "xliff")
+
+
+def test_xliff_may_have_another_encoding():
+    text = XLIFF.replace("un bateau", "à vélo")
+    for encoding in ("iso-8859-1", "utf-8"):
+        data = f'<?xml version="1.0" encoding="{encoding}"?>{text}'.encode(encoding)
+        assert "à vélo" in "".join(part for part in read_markup(data, "xliff") if isinstance(part, str))
+    wide = f'<?xml version="1.0" encoding="UTF-16"?>{text}'.encode()  # as files are read
+    assert "à vélo" in "".join(part for part in read_markup(wide, "xliff") if isinstance(part, str))
+
+
+def test_text_that_is_not_utf_8_is_refused():
+    with pytest.raises(InputError, match="not UTF-8: byte 0xe9"):
+        read_markup(b"caf\xe9", "html")
+
+
+@pytest.mark.parametrize(
+    "piece", ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "x@", "{{", "<p>a", "%"]
+)
+def test_megabytes_of_broken_html_take_seconds(piece):
+    began = time.process_time()
+    text = piece * (500_000 // len(piece))
+    assert unchanged(text, "html").replace("&lt;", "<").replace("&amp;", "&") == text
+    assert time.process_time() - began < 60
+
+
+PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "%s", "%1$d", "%(name)s", "%5.2f", "$VAR", "${var}", "%{x}", "%%"]
+PLACEHOLDERS += ["&nbsp;", "https://a.org/b?c=d#e", "bob.x@example.org"]
+
+
+@pytest.mark.parametrize("text", PLACEHOLDERS)
+def test_a_placeholder_is_found_and_taken_out(text):
+    (segment,) = segments(f"the {text.replace('&', '&amp;')}, fox", "html")
+    assert not segment.keeps_placeholders("le renard")
+    assert not segment.keeps_placeholders(f"le {text} {text}")
+    assert segment.keeps_placeholders(f"{text} le renard")
+    bare = segment.without_placeholders()
+    assert bare.text == "the, fox"
+    assert bare.put_back("le renard", [(1, 1)]) == f"le {text.replace('&', '&amp;')} renard"
+
+
+def test_words_are_no_placeholders():
+    (segment,) = segments("100% sure, 5%d'accord; A&B, $5 {not one} a@b", "html")
+    assert segment.keeps_placeholders("")
+
+
+def test_only_placeholders_are_not_translated():
+    assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("l'homme d’un.", ["l'", "homme", "d’", "un", "."]),
+        ("don't, 3.5!", ["don't", ",", "3.5", "!"]),
+        ("猫が", ["猫", "が"]),
+        ("हिन्दी में", ["हिन्दी", "में"]),
+        ("{a b} {ab}", ["{", "a", "b", "}", "{ab}"]),
+    ],
+)
+def test_units(text, words):
+    assert [text[start:stop] for start, stop in units_of(text)] == words
+
+
+def test_an_empty_mark_keeps_the_blanks_around_it():
+    (segment,) = segments("<p>Hello {x}! the <img> fox<sup>1</sup></p>", "html")
+    bare = segment.without_placeholders()
+    assert bare.text == "Hello! the fox"
+    assert bare.put_back("Allo! le renard", [(1, 1), (3, 3), (4, 4)]) == "Allo {x}! le <img> renard<sup>1</sup>"

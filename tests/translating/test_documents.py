@@ -1,0 +1,121 @@
+"""Documents with markup after translation: each tag and each placeholder once, and nested as before."""
+
+import re
+from collections import Counter
+
+import numpy as np
+import pytest
+from helpers.marked_documents import TAG, DocumentMaker, ShufflingTranslator, is_nested, translated
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from lxml import etree
+
+from nmtalign.text.markup import units_of
+from nmtalign.translating.documents import unit_weights
+from nmtalign.translating.requests import Request
+from nmtalign.translating.translator import Alternative, Translation
+
+SEEDS = st.integers(0, 2**32)
+PLACEHOLDER = re.compile(r"\{n\d+\}")
+SCRIPT = re.compile(r"<script>.*?</script>|<pre>.*?</pre>|title=\"a > b\"", re.DOTALL)
+
+
+def check_html(seed):
+    maker = DocumentMaker(seed)
+    source = maker.html()
+    found = translated(source.encode(), "html", ShufflingTranslator(maker.chance))
+    for pattern in (TAG, PLACEHOLDER, SCRIPT):
+        assert Counter(pattern.findall(found)) == Counter(pattern.findall(source)), source
+    bare_source, bare_found = (SCRIPT.sub("", text) for text in (source, found))
+    comments = re.compile(r"<!--.*?-->", re.DOTALL)
+    assert is_nested(comments.sub("", bare_source))
+    assert is_nested(comments.sub("", bare_found)), source
+
+
+def check_broken_html(seed):
+    maker = DocumentMaker(seed)
+    source = maker.html()
+    for _ in range(3):
+        places = [match.span() for match in TAG.finditer(source)] or [(0, 0)]
+        start, stop = maker.chance.choice(places)
+        source = source[:start] + maker.chance.choice(["", "</p>", "<b", "<"]) + source[stop:]
+    found = translated(source.encode(), "html", ShufflingTranslator(maker.chance))
+    names = re.compile(r"</?(?:b|i|a|em|span|p|div|li|td|img|br|wbr|hr|section|code|pre|script)\b")
+    assert Counter(names.findall(found)) == Counter(names.findall(source)), source
+
+
+def check_xliff(seed):
+    maker = DocumentMaker(seed)
+    source = maker.xliff()
+    found = translated(source.encode(), "xliff", ShufflingTranslator(maker.chance))
+    root = etree.fromstring(found.encode())
+    assert root.find("{*}file").get("target-language") == "fr"
+    for unit in root.iter("{*}trans-unit"):
+        sides = (unit.find(f"{{*}}{side}") for side in ("source", "target"))
+        texts = [etree.tostring(side, method="c14n", with_tail=False).decode() for side in sides]
+        before, after = (re.sub(r"</?(source|target)\b[^>]*>", "", text) for text in texts)
+        for pattern in (TAG, PLACEHOLDER, re.compile(r"&lt;/?i&gt;"), re.compile(r"<ph.*?</ph>")):
+            assert Counter(pattern.findall(before)) == Counter(pattern.findall(after)), source
+
+
+def check_cues(seed, markup):
+    maker = DocumentMaker(seed)
+    source = maker.cues(markup)
+    found = translated(source.encode(), markup, ShufflingTranslator(maker.chance))
+    tags = re.compile(r"</?[biv][^>]*>|\{[^{}]*\}")
+    assert Counter(tags.findall(found)) == Counter(tags.findall(source)), source
+    times = re.compile(r"(?:\A|\n)\d+\n\d\d:.*-->.*\n|NOTE the fox\nsees\n|STYLE\n.*\n")
+    assert times.findall(found) == times.findall(source), source
+    blocks = [re.split(r"\n\n+", text.strip("\n")) for text in (source, found)]
+    assert len(blocks[0]) == len(blocks[1]), source  # no blank line has come into a cue
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_html_keeps_its_tags(seed):
+    check_html(seed)
+    check_broken_html(seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS)
+def test_xliff_keeps_its_codes(seed):
+    check_xliff(seed)
+
+
+@settings(max_examples=100, deadline=None)
+@given(SEEDS, st.sampled_from(["srt", "vtt"]))
+def test_subtitles_keep_their_times(seed, markup):
+    check_cues(seed, markup)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", ["html", "broken", "xliff", "srt", "vtt"])
+def test_ten_thousand_documents_of_each_format(check):
+    checks = {"html": check_html, "broken": check_broken_html, "xliff": check_xliff}
+    for seed in range(10_000):
+        checks[check](seed) if check in checks else check_cues(seed, check)
+
+
+def test_attention_between_tokens_becomes_attention_between_words():
+    tokens, source = (
+        (
+            "▁l",
+            "'",
+            "homme",
+            ".",
+        ),
+        ("▁the", "▁m", "an", "."),
+    )
+    weights = np.array([[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0.3, 0.7, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]])
+    best = Alternative("l'homme.", tokens, 0.0, 0.0, (0.0,), weights.astype(np.float32))
+    found = Translation(Request("the man."), source, 0, (best,))
+    words = [units_of(text) for text in ("the man.", "l'homme.")]
+    np.testing.assert_allclose(unit_weights(found, *words), [[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], atol=1e-6)
+
+
+def test_bytes_become_words():
+    tokens = ("▁", "<C3>", "<A9>", "a", "▁", "b")
+    best = Alternative("éa b", tokens, 0.0, 0.0, (0.0,), np.eye(7, 4, dtype=np.float32))
+    found = Translation(Request("x y z"), ("▁x", "▁y", "▁z"), 0, (best,))
+    assert unit_weights(found, units_of("x y z"), units_of("éa b")).shape == (2, 3)
