@@ -175,7 +175,7 @@ class AlignmentRun:
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
     Iterate only once, and to the end: the file appears when the block ends without an error; otherwise FILE.h5.partial
     keeps the records, and `left()` returns how many. With `resume` only the rest is aligned and counted, with a `shard`
-    only its block of the pairs. The first `done` pairs are left out, because the caller has their records.
+    only its block of the pairs.
 
     `models` and `config` are those of `align`, `notify` is called with warnings. Raises also InputError for texts of
     unequal length and gold links that do not fit, ResourceError if the disk is full, and UsageError if the file was
@@ -194,7 +194,6 @@ class AlignmentRun:
         gold: GoldFile | None = None,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
-        done: int = 0,
     ) -> None:
         if resume and gold is not None:
             raise UsageError("a resumed run would compare only the rest with the gold links: compare the complete file")
@@ -210,7 +209,7 @@ class AlignmentRun:
                 notify(notice)
         if self.config.symmetrize is not None:
             self._check_languages()
-        self.summary = AlignmentSummary(done_before=done)
+        self.summary = AlignmentSummary()
         self._writer: AlignmentWriter | None = None
         if output is not None:
             attributes = self._attributes()

@@ -29,9 +29,9 @@ from nmtalign.alignment.agreement import (
     is_chosen,
     usable,
 )
-from nmtalign.alignment.aligning import AlignmentRun
+from nmtalign.alignment.aligning import window_size, windows
 from nmtalign.alignment.lexical import LexicalModel
-from nmtalign.alignment.links import SIDES
+from nmtalign.alignment.links import SIDES, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import WordIndex
 from nmtalign.errors import FormatError, InputError, UsageError
@@ -50,7 +50,7 @@ _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
-_ALIGNING = 7.0  # the time of aligning all pairs, in iterations over them
+_ALIGNING = 4.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
 _LONGEST = 200  # words of a side of a pair that is learned from
 _TRIAL_PAIRS = 2_000  # with which a time limit is planned
@@ -293,20 +293,21 @@ class LinkRun:
 
     def _align(self) -> None:
         with self._part(3, "aligning all pairs"):
-            config = AlignConfig(threads=self.config.threads)
-            aligner, partial = load_aligner(self.folder), files.PartialFile(self.links)
+            aligner, partial, config = load_aligner(self.folder), files.PartialFile(self.links), AlignConfig()
             partial.open()
             try:
                 with partial.partial.open("rb") as stream:
                     sizes = [len(line) for line in stream if line.endswith(b"\n")]  # without an incomplete last line
                 partial.cut(sum(sizes))
-                # The texts are those of the aligner, so that warnings on their languages would say nothing.
-                run = AlignmentRun(aligner, *self._texts, config, done=len(sizes))
+                # A window that is done in part is aligned again, as before.
+                first = len(sizes) // window_size(config) * window_size(config)
+                texts = islice(read_pairs(*self._texts), first, None)
+                found = aligner.links(windows(aligner.read, texts, config, first), self.config.threads)
                 began, pairs = time.monotonic(), self._record["pairs"]
-                for record in run:
-                    partial.write(f"{record.scored_links()}\n".encode())
-                    done = run.summary.done_before + run.summary.pairs
-                    self._tell(done / pairs, (time.monotonic() - began) / run.summary.pairs * (pairs - done))
+                for new, (links, scores) in enumerate(islice(found, len(sizes) - first, None), 1):
+                    partial.write(f"{format_scored(links, scores)}\n".encode())
+                    done = len(sizes) + new
+                    self._tell(done / pairs, (time.monotonic() - began) / new * (pairs - done))
                 partial.rename(self.links)
                 if note := aligner.left_out():
                     self._notify(f"warning: {shown(self._texts[0])}: {note}")

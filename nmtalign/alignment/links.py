@@ -77,7 +77,7 @@ class AlignmentRecord:
         scores = self.link_scores
         if scores is None:
             scores = tuple(float(self.weights[j, i]) for i, j in self.hard_links)
-        return f"{self.pharaoh()}\t{' '.join(f'{min(score, 1.0):.4f}' for score in scores)}"
+        return format_scored(self.hard_links, scores)
 
     def end_mass(self) -> float:
         """Returns the sum over the target words of their weight on the source's `</s>`."""
@@ -171,6 +171,11 @@ def merge_log_probs(log_probs: Sequence[float] | NDArray[Any], target_starts: St
 def format_links(links: Iterable[Link]) -> str:
     """Returns links in Pharaoh's format, source first: "0-0 2-1"."""
     return " ".join(f"{i}-{j}" for i, j in links)
+
+
+def format_scored(links: Iterable[Link], scores: Iterable[float]) -> str:
+    """Returns links in Pharaoh's format, a tab, and the probability of each."""
+    return f"{format_links(links)}\t{' '.join(f'{min(score, 1.0):.4f}' for score in scores)}"
 
 
 @dataclass(frozen=True, slots=True)

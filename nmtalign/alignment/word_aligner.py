@@ -40,12 +40,15 @@ from nmtalign.alignment.links import (
     SIDES,
     AlignmentRecord,
     Lines,
+    Link,
     Matrix,
     ModelPair,
     ModelSide,
     empty_record,
     make_record,
+    merge_pieces,
 )
+from nmtalign.alignment.symmetrization import mean_links
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import map_arrays, save_tensors
@@ -347,22 +350,46 @@ class WordAligner:
         self, windows: Iterable[_Window], config: AlignConfig
     ) -> Iterator[tuple[AlignmentRecord, AlignmentRecord]]:
         """Yields the records of both directions of each pair, in order."""
+        for pair, found in self._posteriors(windows, config.threads):
+            turned = ModelPair(pair.number, pair.target, pair.source)
+            if found is None:
+                yield empty_record(pair), empty_record(turned)
+            else:
+                yield _record(pair, found[0], config), _record(turned, found[1], config)
+
+    def links(self, windows: Iterable[_Window], threads: int) -> Iterator[tuple[list[Link], list[float]]]:
+        """Yields the links of each pair and the probability of each.
+
+        They are those of the records, joined by the method "mean", which takes twice as long.
+        """
+        for pair, found in self._posteriors(windows, threads):
+            if found is None:
+                yield [], []
+                continue
+            rows, columns = len(pair.target.ids), len(pair.source.ids)
+            ahead, back = found[0][0][:rows, :columns], found[1][0][:columns, :rows]
+            source, target = (None if side.starts is None else side.starts[:-1] for side in (pair.source, pair.target))
+            if source is not None or target is not None:
+                ahead, back = merge_pieces(ahead, source, target), merge_pieces(back, target, source)
+            chosen, likely = mean_links(ahead, back.T)
+            yield chosen, [float(likely[j, i]) for i, j in chosen]
+
+    def _posteriors(
+        self, windows: Iterable[_Window], threads: int
+    ) -> Iterator[tuple[ModelPair, tuple[list[Matrix], list[Matrix]] | None]]:
+        """Yields each pair, in order, with links, NULL and log-probabilities of both models; None for an empty side."""
         sized = (
             (window, [(pair, len(pair.source.ids) * len(pair.target.ids)) for pair in window.pairs])
             for window in windows
         )
         parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
-        for window, aligned in in_order(self._align, parts, config.threads or max(1, int(usable_cores()))):
+        for window, aligned in in_order(self._align, parts, threads or max(1, int(usable_cores()))):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
                 for row, place in enumerate(batch.rows.tolist()):
                     found[place] = [array[row] for array in ahead[:3]], [array[row] for array in back[:3]]
             for place, pair in enumerate(window.pairs):
-                turned = ModelPair(pair.number, pair.target, pair.source)
-                if place in found:
-                    yield _record(pair, found[place][0], config), _record(turned, found[place][1], config)
-                else:
-                    yield empty_record(pair), empty_record(turned)
+                yield pair, found.get(place)
 
     def _align(self, window: _Window) -> tuple[_Window, list[tuple[CellBatch, Posteriors, Posteriors]]]:
         """Returns the posteriors of the pairs that have words on both sides, in batches."""

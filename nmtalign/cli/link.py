@@ -12,6 +12,7 @@ from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import LINKS
+from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.tokenizer import LEXICON
 
@@ -53,6 +54,7 @@ def link(
     """
     common.sleep_beside_others()
     common.bound_caches()
+    keep_memory()
     tell, came = common.notifier(quiet), list[int]()
     before = "already complete: " if (output / LINKS).exists() else ""
 

@@ -17,10 +17,11 @@ from nmtalign.alignment.agreement import (
     translation_probabilities,
     usable,
 )
-from nmtalign.alignment.aligning import align
+from nmtalign.alignment.aligning import align, windows
 from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
 from nmtalign.alignment.link_files import GoldFile
 from nmtalign.alignment.linking import read_sides
+from nmtalign.alignment.links import format_scored
 from nmtalign.alignment.word_aligner import Pieces, StoredWords, WordAligner, in_pieces, load_aligner, save_aligner
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER
@@ -92,6 +93,12 @@ def test_a_pair_has_the_same_links_alone_and_among_others(pairs: list[tuple[str,
         np.testing.assert_allclose(alone.weights, record.weights, atol=2e-4)  # NULL is the root of a small difference
     assert (0, 0) in together[-1].hard_links, "an unknown word that is equal on both sides"
     assert together[-2].hard_links == ()
+
+
+def test_links_without_records_are_those_of_the_records(pairs: list[tuple[str, str]], aligner: WordAligner) -> None:
+    some = [("", "rien"), ("Don't stop, please!", "Ne t'arrête pas, s'il te plaît !"), *pairs[:50]]
+    found = aligner.links(windows(aligner.read, some, AlignConfig(), 0), 1)
+    assert [format_scored(*one) for one in found] == [record.scored_links() for record in align(aligner, some)]
 
 
 def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
