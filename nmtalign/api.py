@@ -453,10 +453,10 @@ def serve(
     """Serves models over HTTP, as `nmtalign serve` does, until SIGINT or SIGTERM; `application` is for other servers.
 
     Each model translates another direction; the folder of `nmtalign link` aligns. `settings` are those of the sections
-    [serve] and [translate], such as
-    port=8080 and beam=5; `config`, `translate` and `align` are the same as objects. `ready` is called with the address
-    and the directions when requests are answered. Raises UsageError for a wrong setting, for two models of one
-    direction, and if Starlette or uvicorn is missing, and ResourceError for a port that is taken.
+    [serve] and [translate], such as port=8080 and beam=5; `config`, `translate` and `align` are the same as objects.
+    `ready` is called with the address and the directions when requests are answered. Raises UsageError for a wrong
+    setting, for two models of one direction, and if Starlette or uvicorn is missing, and ResourceError for a port that
+    is taken.
     """
     layer = _layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)

@@ -34,10 +34,14 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
     disk is that of `folder`. The system's files are read below `root`.
     """
+    named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
     needed, disk = _requirements(), psutil.disk_usage(str(folder))
     versions = {name: _version(name) for name in needed.pop("") or ("torch", "sentencepiece", "sacrebleu", "h5py")}
     facts: dict[str, Any] = {
-        "processor": {"name": _processor_name(root), "instructions": instructions(root)},
+        "processor": {
+            "name": named or platform.processor() or platform.machine(),
+            "instructions": instructions(root),
+        },
         "cores": {"usable": usable_cores(root), "present": psutil.cpu_count() or 1},
         "memory": _memory(root),
         "disk": {"folder": str(folder.resolve())}
@@ -107,13 +111,6 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
         yield _problem(f"{min(names)} limits PyTorch to {threads} of {usable} cores", "unset it, or give --threads")
     elif threads > usable:
         yield _problem(f"PyTorch uses {threads} threads on {usable} usable cores", f"give --threads {usable}")
-
-
-def _processor_name(root: Path) -> str:
-    facts = cpu_facts(root)
-    if name := facts.get("model name") or facts.get("Model"):
-        return name
-    return platform.processor() or platform.machine()
 
 
 def instructions(root: Path = Path("/")) -> str:

@@ -25,20 +25,13 @@ def bf16_is_fast() -> bool:
     return _has({"amx_bf16"}, _WITH_AMX) or (amd and _has({"avx512_bf16"}, _WITH_BF16))
 
 
-def int8_is_fast() -> bool:
-    """Whether the processor has VNNI, instructions that multiply numbers of eight bits and add the products.
-
-    A product takes a quarter of the time of fp32. False if the system does not tell.
-    """
-    return _has({"avx512_vnni", "avx_vnni"}, _WITH_VNNI)
-
-
 def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
     """The precision in which the processor translates and aligns fastest, with its own instructions.
 
-    On AMD's processors with both VNNI and bf16, int8 is the faster one. Small models (`tiny`) may be faster in fp32.
+    VNNI are instructions that multiply numbers of eight bits and add the products, in a quarter of the time of fp32. On
+    AMD's processors with both VNNI and bf16, int8 is the faster one. Small models (`tiny`) may be faster in fp32.
     """
-    if int8_is_fast() and not _has({"amx_bf16"}, _WITH_AMX):
+    if _has({"avx512_vnni", "avx_vnni"}, _WITH_VNNI) and not _has({"amx_bf16"}, _WITH_AMX):
         return "int8"
     return "bf16" if bf16_is_fast() else "fp32"
 

@@ -25,32 +25,28 @@ _OF_TRANSLATE = "set it in section [translate] of nmtalign.toml"
 _OF_TRAIN = "set it in section [train] of nmtalign.toml"
 # What has replaced the options of version 0.2 that are not settings of the same name: options, in which {} is the
 # value, or advice.
+_SETTINGS = """
+prep --keep-duplicates drop_duplicates=false; prep --separate joint=false; train --unidirectional bidirectional=false;
+train --readout-word readout_previous_word=true; train --no-readout-word readout_previous_word=false;
+translate --weights alignment_type={}; align --weights alignment_type={}; score --apart cumulative=false;
+score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links={};
+view --links hard_links=true; view --no-links hard_links=false
+"""
 _OPTIONS: Mapping[str, str] = {
-    "prep --keep-duplicates": f"{SET} drop_duplicates=false",
-    "prep --separate": f"{SET} joint=false",
-    "train --readout-word": f"{SET} readout_previous_word=true",
-    "train --no-readout-word": f"{SET} readout_previous_word=false",
+    **{f"{command} {old}": f"{SET} {new}" for command, old, new in map(str.split, _SETTINGS.split(";"))},
     "train --restart": "--force",
-    "train --unidirectional": f"{SET} bidirectional=false",
     "translate --feature": "the feature in the list is always nmtalign=",
     **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
-    **dict.fromkeys(("translate --weights", "align --weights"), f"{SET} alignment_type={{}}"),
     **dict.fromkeys(("translate --which", "serve --which"), _WHICH),
     "score --all": "give the folders of the models as HYP",
     "score --all-words": "--no-known-words",
-    "score --apart": f"{SET} cumulative=false",
     **dict.fromkeys(("score --beam", "score --device"), _OF_TRANSLATE),
-    "score --cased": f"{SET} lowercase=false",
     "score --data": "--model {}",
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
     "align --backward": "--model {}",
     "align --forward": "--model {}",
     "symmetrize --method": "--symmetrize {}",
-    "aer --keep-links": f"{SET} reverse_links=false",
-    "aer --links-method": f"{SET} links={{}}",
-    "view --links": f"{SET} hard_links=true",
-    "view --no-links": f"{SET} hard_links=false",
     "view --name": "give NAME=FILE",
     "view --sentences": "--sentence {}",
     "reproduce --ablations": "train a model per change, as examples/ablations.sh does, and compare them with `score`",

@@ -285,7 +285,10 @@ def read_segment_scores(
             f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(len(systems), 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
-    return [_numbers(one, aligned) if isinstance(one, Path) else _checked(metric, one, aligned) for one in given]
+    found = [_numbers(one, aligned) if isinstance(one, Path) else one for one in given]
+    if not all(len(scores) == len(aligned.lines) and np.isfinite(scores).all() for scores in found):
+        raise InputError(f"{metric}: give one finite number for each of {counted(len(aligned.lines), 'line')}")
+    return found
 
 
 def _numbers(path: Path, aligned: Text) -> list[float]:
@@ -297,12 +300,6 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
         if not math.isfinite(value):
             raise InputError(f"{text.name}: line {number}: {line[:40]!r} is not a number; give one number per line")
         scores.append(value)
-    return scores
-
-
-def _checked(metric: str, scores: Sequence[float], aligned: Text) -> Sequence[float]:
-    if len(scores) != len(aligned.lines) or not np.isfinite(scores).all():
-        raise InputError(f"{metric}: give one finite number for each of {counted(len(aligned.lines), 'line')}")
     return scores
 
 

@@ -335,11 +335,6 @@ class Implication:
     replaces: Callable[[Setting], bool] = lambda one: False
     excludes: bool = False
 
-    def applies_to(self, values: Mapping[str, Any]) -> bool:
-        """Whether merged settings have the value that implies others."""
-        value = values.get(self.name)
-        return bool(value == self.value if self.value else value) and not values.get(self.unless)
-
 
 IMPLICATIONS = (
     Implication("prep", "vocabulary_from", replaces=lambda one: one.of_vocabulary, excludes=True),
@@ -358,8 +353,10 @@ IMPLICATIONS = (
 def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
     """The layers with all that IMPLICATIONS add to them or remove from them."""
     given = {name: value for _, values in layers for name, value in values.items()}
-    rules = (one for one in IMPLICATIONS if one.section == getattr(cls, "section", "") and one.applies_to(given))
-    for rule in rules:
+    for rule in (one for one in IMPLICATIONS if one.section == getattr(cls, "section", "")):
+        value = given.get(rule.name)
+        if not (value == rule.value if rule.value else value) or given.get(rule.unless):
+            continue
         replaced = select(cls, rule.replaces)
         places = [place - (origin == SET) for place, (origin, _) in enumerate(layers)]  # options and `--set` are alike
         last = max(place for place, (_, values) in zip(places, layers, strict=True) if rule.name in values)

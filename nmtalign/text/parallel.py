@@ -277,7 +277,7 @@ class TmxReader:
         self._parser.StartElementHandler = self._start
         self._parser.EndElementHandler = self._end
         self._parser.StartDoctypeDeclHandler = self._document_type
-        self._parser.SkippedEntityHandler = self._skipped
+        self._parser.SkippedEntityHandler = lambda name, _: self._refuse(f"the entity &{name[:40]}; is not defined")
         blocks = (head[start : start + _BLOCK] for start in range(0, len(head), _BLOCK))
         for block in chain(blocks, iter(lambda: stream.read(_BLOCK), b""), [b""]):
             self._size += len(block)
@@ -353,9 +353,6 @@ class TmxReader:
     def _document_type(self, name: str, system: str | None, public: str | None, declarations: bool) -> None:
         if declarations:
             self._refuse("a document type with declarations (<!DOCTYPE tmx [...]>) is not read, for safety; remove it")
-
-    def _skipped(self, name: str, parameter: bool) -> None:
-        self._refuse(f"the entity &{name[:40]}; is not defined")
 
     def _refuse(self, reason: str) -> NoReturn:
         line = self._parser.CurrentLineNumber

@@ -27,7 +27,7 @@ from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from nmtalign.errors import FormatError, InputError
 from nmtalign.files import (
@@ -127,40 +127,30 @@ def keep(cache: dict[str, Tokens], key: str, tokens: Iterable[str]) -> Tokens:
     return kept
 
 
-class Tokenizer(Protocol):
-    """The interface of all tokenisers; tokens contain neither spaces nor `\\n`."""
+class Tokenizer(ABC):
+    """A tokeniser whose tokens, which contain neither spaces nor `\\n`, are words unless a subclass says otherwise."""
 
-    @property
-    def kind(self) -> str:
-        """The name of the tokeniser in tokenizer.json."""
+    kind: str  # the name of the tokeniser in tokenizer.json
 
+    @abstractmethod
     def tokenize(self, line: str) -> list[str]:
         """The tokens of one line of text."""
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """One line of text."""
+        """One line of text: the words with one space between them."""
+        return " ".join(tokens)
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
         """The 0-based index of the word to which each token belongs."""
-
-    def words(self, tokens: Sequence[str]) -> list[str]:
-        """The words that consist of these tokens, in the order of `word_index`."""
-
-
-class WholeWords:
-    """A tokeniser whose tokens are words."""
-
-    def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """The 0-based index of the word of each token: every token is a word."""
         return list(range(len(tokens)))
 
     def words(self, tokens: Sequence[str]) -> list[str]:
-        """The tokens."""
+        """The words that consist of these tokens, in the order of `word_index`."""
         return list(tokens)
 
-    def detokenize(self, tokens: Sequence[str]) -> str:
-        """The words with one space between them."""
-        return " ".join(tokens)
+
+class WholeWords(Tokenizer):
+    """A tokeniser whose tokens are words."""
 
 
 class SpacedWords(WholeWords):
@@ -173,7 +163,7 @@ class SpacedWords(WholeWords):
         return [word for word in _BLANKS.split(line) if word]
 
 
-class Subwords(Tokenizer, ABC):
+class Subwords(Tokenizer):
     """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word."""
 
     @abstractmethod
@@ -577,7 +567,8 @@ class _Gaps(dict[tuple[str, str], str]):
             self.setdefault(pair, "")
 
     def __missing__(self, pair: tuple[str, str]) -> str:
-        before, after = _wish(self._after, pair[0]), _wish(self._before, pair[1])
+        wishes = zip((self._after, self._before), pair, strict=True)
+        before, after = (next((of[name] for name in _names(role) if name in of), " ") for of, role in wishes)
         gap = self[pair] = "" if "" in (before, after) else max(before, after)
         return gap
 
@@ -591,10 +582,6 @@ def _names(role: str) -> Iterator[str]:
         yield f'"{role[1]}'
     else:
         yield from (name for name in (JOIN, LEFT, RIGHT) if role.startswith(name))
-
-
-def _wish(wishes: Mapping[str, str], role: str) -> str:
-    return next((wishes[name] for name in _names(role) if name in wishes), " ")
 
 
 def _depth(side: tuple[tuple[str, str], object]) -> int:
@@ -633,13 +620,11 @@ def _usual(tally: Counter[str]) -> str:
 @lru_cache(CACHED)
 def _role_by_itself(token: str) -> str:
     """The role of a token without its context."""
-    letters = bare(token)
-    return _role_of_character(letters) if len(letters) == 1 else _role_of_string(letters)
-
-
-def _role_of_string(token: str) -> str:
     from sacremoses.util import is_cjk
 
+    token = bare(token)
+    if len(token) == 1:
+        return _role_of_character(token)
     if token[0].isdecimal() or (token[0] in "-+.," and token[1].isdecimal()):
         return GROUP if _GROUP.fullmatch(token) else NUMBER
     if token[0] == "'" and token[1].isalpha():
@@ -704,7 +689,7 @@ class _LineOfTokens:
         return names + [f"{role}←{left}"] * bool(left) + [f"{role}→{right}"] * alone
 
     def _name(self, place: int) -> str:
-        return "" if not self._is_word(place) else NUMBER if self._is_number(place) else self._token(place).lower()
+        return "" if not self._is_word(place) else NUMBER if self.is_number(place) else self._token(place).lower()
 
     def _token(self, place: int) -> str:
         return self.tokens[place] if 0 <= place < len(self.tokens) else ""
@@ -715,10 +700,12 @@ class _LineOfTokens:
     def _is_word(self, place: int) -> bool:
         return self._is(place, WORD, NUMBER, GROUP, ELISION, CJK)
 
-    def _is_number(self, place: int) -> bool:
+    def is_number(self, place: int) -> bool:
+        """Whether a token of the line is a number."""
         return self._is(place, NUMBER, GROUP)
 
-    def _toggle(self, mark: str) -> str:
+    def toggle(self, mark: str) -> str:
+        """The role of a quotation mark that opens and closes in turn."""
         self._opened ^= {mark}
         return f"{mark}(" if mark in self._opened else f"{mark})"
 
@@ -727,10 +714,10 @@ class _LineOfTokens:
         before, after = self._token(i - 1), self._token(i + 1)
         self._double_quotes -= 1
         if not i or '"' in self._opened or self._double_quotes % 2:
-            return self._toggle('"')
-        if self._is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower()):
+            return self.toggle('"')
+        if self.is_number(i - 1) or after in _CLOSERS or (before in ",." and after[0].islower()):
             return CLOSE_QUOTE  # 7", or the end of a quotation that began in another line
-        return self._toggle('"')
+        return self.toggle('"')
 
     def single_quote(self, i: int) -> str:
         """An apostrophe, feet (`6'`) or a quotation mark; a pair of marks ends what `` begins."""
@@ -738,15 +725,15 @@ class _LineOfTokens:
         if "'" in (before, after):
             return LEFT
         if "'" in self._opened:
-            return self._toggle("'")
+            return self.toggle("'")
         short = before.isalpha() and after.isalpha() and min(len(before), len(after)) <= 2
         if short and self.language not in _SPLIT_AT_APOSTROPHES:
             return JOIN  # German `geht's`
         closed_later = "'" in self.tokens[i + 1 : i + _LONGEST_QUOTATION]
         possessive = self.language == "en" and before.lower().endswith("s") and not closed_later
-        if i and (self._is_number(i - 1) or after in _CLOSERS or possessive):
+        if i and (self.is_number(i - 1) or after in _CLOSERS or possessive):
             return LEFT
-        return self._toggle("'")
+        return self.toggle("'")
 
     def curly_apostrophe(self, i: int) -> str:
         """The mark is both the apostrophe and the end of a single quotation."""
@@ -756,10 +743,6 @@ class _LineOfTokens:
             return JOIN
         return LEFT if i else RIGHT
 
-    def right_curly_quote(self, i: int) -> str:
-        """Finnish and Swedish begin and end a quotation with the same mark."""
-        return self._toggle("”") if self.language in ("fi", "sv") else "”"
-
     def open_parenthesis(self, i: int) -> str:
         """Function calls `f()` and numbered sections `83(1)(b)`; other parentheses follow a space."""
         inner, alone = self._token(i + 1), self._token(i + 2) == ")"
@@ -767,7 +750,7 @@ class _LineOfTokens:
         role = "("
         if self._is_word(i - 1) and inner == ")":
             role = "f("
-        elif numbered and self._is_number(i - 1):
+        elif numbered and self.is_number(i - 1):
             role = "0("
         elif numbered and self._token(i - 1) == ")" and self._numbered:
             role = ")("
@@ -780,16 +763,12 @@ class _LineOfTokens:
         another = self._numbered and self._token(i + 2) == ")" and _ENUMERATOR.fullmatch(self._token(i + 1))
         return ")a)" if another else ")"
 
-    def colon(self, i: int) -> str:
-        """Times and scores: `10:30`."""
-        return "0:0" if self._is_number(i - 1) and self._is_number(i + 1) else ":"
-
     def degree(self, i: int) -> str:
         """Degrees, minutes and seconds: `48°25′N`, `20 °C`, `n° 5`."""
         after = self._token(i + 1).rstrip(".")
         if self.tokens[i] == "°" and after in ("C", "F"):
             return "°C"
-        if self._is_number(i - 1):
+        if self.is_number(i - 1):
             return "0′N" if len(after) == 1 and after in "NSEWO" else "0′"
         return "n°" if self.tokens[i] == "°" and self._token(i - 1) in ("n", "N") else self.tokens[i]
 
@@ -798,10 +777,11 @@ _USES: dict[str, Callable[[_LineOfTokens, int], str]] = {
     '"': _LineOfTokens.double_quote,
     "'": _LineOfTokens.single_quote,
     "’": _LineOfTokens.curly_apostrophe,
-    "”": _LineOfTokens.right_curly_quote,
+    # Finnish and Swedish begin and end a quotation with the same mark.
+    "”": lambda line, i: line.toggle("”") if line.language in ("fi", "sv") else "”",
     "(": _LineOfTokens.open_parenthesis,
     ")": _LineOfTokens.close_parenthesis,
-    ":": _LineOfTokens.colon,
+    ":": lambda line, i: "0:0" if line.is_number(i - 1) and line.is_number(i + 1) else ":",  # `10:30`
     **dict.fromkeys("°′″", _LineOfTokens.degree),
     **dict.fromkeys("׳״´", lambda line, i: line.tokens[i]),  # their use is learned
 }
