@@ -12,7 +12,7 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, zip_longest
@@ -290,32 +290,25 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8: byte 0x{data[error.start]:02x} at {error.start + 1}; convert it") from None
         tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
-    for token in (*_bounded(tokens, encode), MarkupToken("break", "")):
-        if token.kind != "break":
-            own.append(token)
-            continue
-        segment = MarkedText([part for each in own for part in _split(each, _TEXT_TAG, encode)], encode)
-        translated = is_word(_PLACEHOLDER.sub("", segment.text))
-        parts += [segment if translated else "".join(each.raw for each in own), token.raw]
-        own = []
+    size = 0
+    for token in (*tokens, MarkupToken("break", "")):
+        chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
+        for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
+            size += len(part.text)
+            if part.kind == "break" or size > _LONGEST:
+                segment = MarkedText([piece for each in own for piece in _split(each, _TEXT_TAG, encode)], encode)
+                translated = is_word(_PLACEHOLDER.sub("", segment.text))
+                parts.append(segment if translated else "".join(each.raw for each in own))
+                own, size = [], len(part.text)
+            if part.kind == "break":
+                parts.append(part.raw)
+            else:
+                own.append(part)
     return parts
 
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False)
-
-
-def _bounded(tokens: Iterable[MarkupToken], encode: Callable[[str], str]) -> Iterator[MarkupToken]:
-    """Ends a segment that would become too long, after a sentence if there is one."""
-    size = 0
-    for token in tokens:
-        chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
-        for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
-            size = 0 if part.kind == "break" else size + len(part.text)
-            if size > _LONGEST:
-                yield MarkupToken("break", "")
-                size = len(part.text)
-            yield part
 
 
 def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
