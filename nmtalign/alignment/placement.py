@@ -29,11 +29,10 @@ def place(spans: Sequence[TagSpan], weights: NDArray[np.float32], glued: Sequenc
 
     `weights` (Ty, Tx) are the probabilities of links; rows sum to at most 1. An element encloses the contiguous words
     with the largest sum of (probability of a link into its span - probability of a link out of it). If that is hardly
-    above 0, it encloses the one word that is linked nearest. Its children are inside it, and elements beside each other
-    are disjoint: the one with the largest sum is placed first. An empty
-    element is where words with links to the words before it end, and those with links to the words behind it begin.
-    Near words count more, and empty elements of one parent stay in their order. A line does not end before a target
-    word that is `glued` to the one before it, if it can end elsewhere.
+    above 0, it encloses the one word that is linked nearest. Elements beside each other are disjoint: the one with the
+    largest sum is placed first. An empty element is where words with links to the words before it end, and those with
+    links to the words behind it begin; near words count more. A line does not end before a target word that is `glued`
+    to the one before it, if it can end elsewhere.
     """
     found = [(0, len(weights))] * len(spans)
     apart = np.ones(len(weights), bool)

@@ -12,8 +12,8 @@ import html
 import re
 import unicodedata
 from bisect import bisect_left, bisect_right
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from dataclasses import dataclass
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
@@ -25,11 +25,11 @@ from nmtalign.text.languages import UNSPACED
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import is_word
 
-_DEEPEST = 300  # elements inside each other
+_DEEPEST = 100  # elements inside each other
 _LONGEST = 2000  # characters of a segment, because the memory for its links grows with their square
 _MOST_CUES = 8  # over which one sentence extends
 
-_HTML_TAG = re.compile(
+_TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
     r"|<[!?/](?:[^>]*>|[^>]*\Z)",
@@ -54,9 +54,9 @@ _CHUNK = re.compile(r".{1,2000}(?:(?<=[.!?。！？])\s+|\Z)|.{1,2000}\s|.{1,200
 _SOFT = "\ue000"  # before the end of a line inside a cue
 _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(r"[.!?…。！？♪][\"'”’»)\]]*$")
-_DASH = r"\s*[-‐–—♪]+\s*"  # before what another speaker says
-_CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|\s*♪\s*)")
-_NEW_SPEAKER = re.compile(rf"{_DASH}|\s*[\[(#>]")
+_DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
+_CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
+_NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _CUE = re.compile(
     r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
 )
@@ -69,15 +69,21 @@ _BLOCK = re.compile(
 )
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
-_VERBATIM = re.compile(f"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object")  # not translated
-_UNTRANSLATED = re.compile(r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=[^=]*\bnotranslate\b", re.IGNORECASE)
+_VERBATIM = re.compile(
+    rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
+)  # not translated
+_UNTRANSLATED = re.compile(
+    r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=[^=]*\bnotranslate\b|\bmtype=.protected", re.IGNORECASE
+)
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
-_CODES: dict[str, Kind] = {  # of XLIFF, whose content is not translated
-    **dict.fromkeys(("x", "ph", "it", "cp"), "empty"),
+_CODES: dict[str, Kind] = {  # of XLIFF, which are without content, or have one that is not translated
     **dict.fromkeys(("bpt", "bx", "sc", "sm"), "open"),
     **dict.fromkeys(("ept", "ex", "ec", "em"), "close"),
 }
+_CODE_KEY = re.compile(r'(?:.*\s(?:rid|startRef)|.*?\sid)="([^"]*)"')
+_XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
+_LINE_BREAK = re.compile(r"(\s*\n\s*)")
 
 
 class MarkupToken(NamedTuple):
@@ -254,19 +260,17 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
 
     What is no tag for a parser does not belong to anything outside a tag that is still open.
     """
-    partners, stack, names = dict[int, int](), list[int](), Counter[str]()
+    partners, stack = dict[int, int](), list[int]()
     for place, token in enumerate(tokens):
         if token.kind == "open" and len(stack) < _DEEPEST:
             stack.append(place)
-            names[token.name] += 1
-        elif token.kind == "close" and names[token.name]:
-            depth = len(stack) - 1
-            while (other := tokens[stack[depth]].name) != token.name and (token.name[0] != ":" or other[0] == ":"):
-                depth -= 1
+        for depth in reversed(range(len(stack))) if token.kind == "close" else ():
+            other = tokens[stack[depth]].name
             if other == token.name:
                 partners |= {place: stack[depth], stack[depth]: place}
-                names.subtract(tokens[number].name for number in stack[depth:])
                 del stack[depth:]
+            if other == token.name or (token.name[0] == ":" and other[0] != ":"):
+                break
     return partners
 
 
@@ -278,40 +282,33 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
-        tokens = _xliff(data, language)
+        tokens = _xliff(_xliff_root(data, language))
     else:
         parts.append("\ufeff" * data.startswith(BOM))
         try:
             text = data.removeprefix(BOM).decode("utf-8")
         except UnicodeDecodeError as error:
             raise InputError(f"not UTF-8: byte 0x{data[error.start]:02x} at {error.start + 1}; convert it") from None
-        tokens = _html(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
-    for token in (*_bounded(tokens, encode), MarkupToken("break", "")):
-        if token.kind != "break":
-            own.append(token)
-            continue
-        segment = MarkedText([part for each in own for part in _split(each, _TEXT_TAG, encode)], encode)
-        translated = is_word(_PLACEHOLDER.sub("", segment.text))
-        parts += [segment if translated else "".join(each.raw for each in own), token.raw]
-        own = []
+        tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
+    size = 0
+    for token in (*tokens, MarkupToken("break", "")):
+        chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
+        for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
+            size += len(part.text)
+            if part.kind == "break" or size > _LONGEST:
+                segment = MarkedText([piece for each in own for piece in _split(each, _TEXT_TAG, encode)], encode)
+                translated = is_word(_PLACEHOLDER.sub("", segment.text))
+                parts.append(segment if translated else "".join(each.raw for each in own))
+                own, size = [], len(part.text)
+            if part.kind == "break":
+                parts.append(part.raw)
+            else:
+                own.append(part)
     return parts
 
 
 def _escaped(text: str) -> str:
     return html.escape(text, quote=False)
-
-
-def _bounded(tokens: Iterable[MarkupToken], encode: Callable[[str], str]) -> Iterator[MarkupToken]:
-    """Ends a segment that would become too long, after a sentence if there is one."""
-    size = 0
-    for token in tokens:
-        chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
-        for part in [MarkupToken("text", encode(chunk), text=chunk) for chunk in chunks] or [token]:
-            size = 0 if part.kind == "break" else size + len(part.text)
-            if size > _LONGEST:
-                yield MarkupToken("break", "")
-                size = len(part.text)
-            yield part
 
 
 def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
@@ -327,26 +324,32 @@ def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str],
 def _text_tag(tag: str, raw: str) -> MarkupToken:
     """A tag in text, or a placeholder."""
     name = "".join(re.findall(r"^</?(\w*)", tag)).lower()
+    if tag.isspace():
+        return MarkupToken("line", raw)
     if tag[0] != "<" or tag[1].isdigit() or tag.endswith("/>") or _EMPTY.fullmatch(name):
         return MarkupToken("empty", raw)
     return MarkupToken("close" if tag[1] == "/" else "open", raw, f":<{name}")
 
 
-def _html(text: str) -> Iterator[MarkupToken]:
+def _tags(text: str) -> Iterator[MarkupToken]:
+    """The tags of HTML or of the content of an element of XLIFF, and the text between them."""
     place = 0
     while place < len(text):
-        tag = _HTML_TAG.search(text, place)
+        tag = _TAG.search(text, place)
         start = tag.start() if tag else len(text)
         if start > place:
             yield MarkupToken("text", text[place:start], text=html.unescape(text[place:start]))
         if tag is None:
             break
-        place, name = tag.end(), (tag[2] or "").lower()
+        place, name, attributes = tag.end(), (tag[2] or "").lower(), tag[3] or ""
+        code, key = _CODES.get(name.rpartition(":")[2]), _CODE_KEY.match(attributes)
         kind: Kind = "close" if tag[1] else "open"
-        if not name or _EMPTY.fullmatch(name) or tag[3].endswith("/"):
+        if not name or _EMPTY.fullmatch(name) or attributes.endswith("/"):
             kind = "empty"
-        elif kind == "open" and (_VERBATIM.fullmatch(name) or _UNTRANSLATED.search(tag[3])):
+        elif kind == "open" and (_VERBATIM.fullmatch(name) or _UNTRANSLATED.search(attributes)):
             kind, place = "empty", _end_of(text, place, name)
+        if kind == "empty" and code and key:
+            kind, name = code, f":{key[1]}"
         yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
 
 
@@ -356,10 +359,10 @@ def _end_of(text: str, place: int, name: str) -> int:
         end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
         return end.end() if end else len(text)
     depth = 1
-    for found in _HTML_TAG.finditer(text, place):
+    for found in _TAG.finditer(text, place):
         other = (found[2] or "").lower()
         if other == name:
-            depth += -1 if found[1] else 1
+            depth += -1 if found[1] else not found[3].endswith("/")
         elif _BLOCK.fullmatch(other) and (name == "p" or not _BLOCK.fullmatch(name)):
             return found.start()
         if not depth:
@@ -367,79 +370,57 @@ def _end_of(text: str, place: int, name: str) -> int:
     return len(text)
 
 
-def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
-    """The document with a translation of each source, unless its target has text already."""
+def _xliff_root(data: bytes, language: str) -> Any:
+    """The XML of a document, with the language of the translation."""
     from lxml import etree
 
     # What reads the file has made UTF-8 of UTF-16.
     data = re.sub(rb"""(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
-    parser = etree.XMLParser(resolve_entities=False, no_network=True)
     try:
-        root = etree.fromstring(data, parser)
+        root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
     except etree.XMLSyntaxError as error:
         raise InputError(f"not XML: {error}") from None
-    entities = root.getroottree().docinfo.internalDTD
-    if etree.QName(root).localname != "xliff" or (entities is not None and any(True for _ in entities.iterentities())):
+    dtd = root.getroottree().docinfo.internalDTD
+    if etree.QName(root).localname != "xliff" or (dtd is not None and any(True for _ in dtd.iterentities())):
         raise InputError("not XLIFF 1.2 or 2, or it defines entities, which are not read")
     for one in root.iter("{*}xliff", "{*}file"):
         for own, other in (("srcLang", "trgLang"), ("source-language", "target-language")):
-            if own in one.attrib and other not in one.attrib and language:
-                one.set(other, language)
-    hole, sources = uuid4().hex, []
-    for source in list(root.iter("{*}source")):
-        unit = source.getparent()
-        target, name = unit.find("{*}target"), etree.QName(unit).localname
-        filled = target is not None and (len(target) or (target.text or "").strip())
-        if name not in ("trans-unit", "segment") or filled or _inherited(source, "translate") == "no":
-            continue
-        segmented = unit.find("{*}seg-source")
-        source = source if segmented is None else segmented
-        if target is None:
-            target = etree.SubElement(unit, etree.QName(etree.QName(source).namespace, "target"))
-            source.addnext(target)
-            source.tail, target.tail = unit.text, source.tail
-        (unit if name == "segment" else target).set("state", "translated")
-        if name != "segment":
-            target.set("state-qualifier", "mt-suggestion")
-        target.text = hole
-        sources.append(source)
-    literals = etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True).decode().split(hole)
-    for literal, source in zip(literals, [*sources, None], strict=True):
-        yield MarkupToken("break", literal)
-        if source is not None:
-            yield from _inline(source, _inherited(source, "{http://www.w3.org/XML/1998/namespace}space") == "preserve")
+            if own in one.attrib and language:
+                one.set(other, one.get(other, language))
+    return root
 
 
-def _inherited(element: Any, attribute: str) -> str:
-    """The value of an attribute of an element, or else of the nearest one around it."""
-    return next((one.get(attribute) for one in (element, *element.iterancestors()) if attribute in one.attrib), "")
-
-
-def _inline(element: Any, keeps: bool) -> Iterator[MarkupToken]:
-    """The content of an element of XLIFF; with `keeps` a line break ends a segment."""
+def _xliff(root: Any) -> Iterator[MarkupToken]:
+    """The document with a translation of each source, unless its target has text already."""
     from lxml import etree
 
-    def text(content: str | None) -> Iterator[MarkupToken]:
-        for number, part in enumerate(re.split(r"(\s*\n\s*)", content or "") if keeps else [content or ""]):
-            yield MarkupToken("break" if number % 2 else "text", _escaped(part), text="" if number % 2 else part)
-
-    yield from text(element.text)
-    for child in element:
-        raw = etree.tostring(child, encoding="unicode", with_tail=False)
-        for prefix, uri in element.nsmap.items():  # what the elements around it declare
-            raw = raw.replace(f' xmlns{":" if prefix else ""}{prefix or ""}="{uri}"', "", 1)
-        found, name = (child.attrib, etree.QName(child).localname) if isinstance(child.tag, str) else ({}, "")
-        protected = found.get("translate") == "no" or found.get("mtype") == "protected"
-        opening = raw[: raw.index(">") + 1]
-        if not name or name in _CODES or protected or opening == raw:
-            key = next((found[each] for each in ("rid", "startRef", "id") if each in found), "")
-            yield MarkupToken(_CODES.get(name, "empty"), raw, f":{key}")
+    hole, contents = uuid4().hex, list[tuple[str, bool]]()
+    for unit in list(root.iter("{*}trans-unit", "{*}segment")):
+        source, target = unit.find("{*}source"), unit.find("{*}target")
+        filled = target is not None and (len(target) or (target.text or "").strip())
+        if source is None or filled or source.xpath("ancestor-or-self::*/@translate")[-1:] == ["no"]:
+            continue
+        copied = next(unit.iterchildren("{*}seg-source"), source)
+        if target is None:
+            target = etree.SubElement(unit, etree.QName(etree.QName(source).namespace, "target"))
+            copied.addnext(target)
+            copied.tail, target.tail = unit.text, copied.tail
+        if etree.QName(unit).localname == "segment":
+            unit.set("state", "translated")
         else:
-            is_segment = found.get("mtype") == "seg"
-            yield MarkupToken("break" if is_segment else "open", opening, child.tag)
-            yield from _inline(child, keeps)
-            yield MarkupToken("break" if is_segment else "close", raw[raw.rindex("</") :], child.tag)
-        yield from text(child.tail)
+            target.attrib.update({"state": "translated", "state-qualifier": "mt-suggestion"})
+        keeps = source.xpath("ancestor-or-self::*/@xml:space")[-1:] == ["preserve"]
+        target[:], target.text = deepcopy(copied)[:], copied.text
+        for part in target.xpath(_XLIFF_SEGMENTS) or [target]:
+            content = etree.tostring(part, encoding="unicode", with_tail=False)
+            contents.append((content.partition(">")[2].rpartition("</")[0], keeps))
+            part[:], part.text = [], hole
+    literals = etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True).decode().split(hole)
+    for literal, (content, keeps) in zip(literals, [*contents, ("", False)], strict=True):
+        yield MarkupToken("break", literal)
+        for token in _tags(content):
+            for one in _split(token, _LINE_BREAK, _escaped) if keeps else [token]:
+                yield one._replace(kind="break") if one.kind == "line" else one
 
 
 def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]:
@@ -455,9 +436,7 @@ def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]
             words = _TEXT_TAG.sub("", part).strip()
             joined = 0 < size < _MOST_CUES and words and not _NEW_SPEAKER.match(words)
             yield MarkupToken("line" if joined else "break", before)
-            for odd, line in enumerate(re.split(r"(\r?\n)", part)):
-                token = MarkupToken("line" if odd % 2 else "text", line, text="" if odd % 2 else line)
-                found = _split(token, _CUE_TAG, str)
-                yield from (each._replace(text=decode(each.text)) for each in found)
+            for each in _split(MarkupToken("text", part, text=part), _CUE_TAG, str):
+                yield each._replace(text=decode(each.text))
             size = 0 if not words or _SENTENCE_END.search(words) else size * bool(joined) + 1
     yield MarkupToken("break", text[place:])

@@ -33,12 +33,8 @@ class DocumentTexts:
     def __init__(self, documents: Sequence[Sequence[str | MarkedText]]) -> None:
         self._documents = [list(parts) for parts in documents]
         self._done: dict[tuple[int, int], tuple[MarkedText, Translation]] = {}
-        self._waiting = {
-            (number, at): part
-            for number, parts in enumerate(documents)
-            for at, part in enumerate(parts)
-            if isinstance(part, MarkedText)
-        }
+        parts = ((number, at, part) for number, own in enumerate(documents) for at, part in enumerate(own))
+        self._waiting = {(number, at): part for number, at, part in parts if isinstance(part, MarkedText)}
 
     def lines(self) -> list[tuple[int, str]]:
         """The texts that are to be translated, each with the number of its document."""
@@ -87,11 +83,8 @@ def unit_weights(translation: Translation, source: Sequence[Unit], target: Seque
 
 def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64]:
     """The number of characters that each word has in common with each token (words, tokens)."""
-    bytes_of = (_BYTE.fullmatch(token) for token in tokens)
-    sizes = [
-        len(token.lstrip(WORD_START)) if not byte else int(not byte[1])
-        for token, byte in zip(tokens, bytes_of, strict=True)
-    ]
+    found = [(token, _BYTE.fullmatch(token)) for token in tokens]
+    sizes = [int(not byte[1]) if byte else len(token.lstrip(WORD_START)) for token, byte in found]
     ends, own = np.cumsum([0, *sizes]), np.cumsum([0, *(stop - start for start, stop in units)])
     ends = ends * (own[-1] / max(ends[-1], 1))  # a tokeniser may write some characters differently
     return np.asarray(np.maximum(np.minimum(own[1:, None], ends[1:]) - np.maximum(own[:-1, None], ends[:-1]), 0.0))
@@ -99,10 +92,7 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
 
 def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32] | None]:
     """The weights of a word aligner for the words of each pair; None for a pair that is too long for it."""
-    lines = [
-        (_words(segment.text, segment.units), _words(translation.text, units_of(translation.text)))
-        for segment, translation in pairs
-    ]
+    lines = [(_words(segment.text), _words(translation.text)) for segment, translation in pairs]
     for (source, target), record in zip(lines, align(_aligner(aligner), lines), strict=True):
         fits = (len(record.source), len(record.target)) == (source.count(" ") + 1, target.count(" ") + 1)
         yield record.weights[:-1, :-1] if fits else None
@@ -113,8 +103,8 @@ def _aligner(folder: str) -> Models:
     return load_models([Path(folder)], AlignConfig())
 
 
-def _words(text: str, units: Sequence[Unit]) -> str:
-    return " ".join("".join(text[start:stop].split()) for start, stop in units)
+def _words(text: str) -> str:
+    return " ".join("".join(text[start:stop].split()) for start, stop in units_of(text))
 
 
 class DocumentTranslation(FileTranslation):
