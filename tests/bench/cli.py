@@ -14,6 +14,7 @@ COMMANDS = {
     "translate": "translation: nmtalign and a naive decoder",
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
     "align": "forced decoding; writing, size and reading of alignment files",
+    "links": "word aligners on texts with gold links: nmtalign link; with --peers eflomal",
     "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
     "markup": "tags placed in translations by links, beside gold links: how many are exactly right",
     "gpu": "a CUDA device: updates with and without CUDA graphs, and their kernels",
@@ -74,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
         added[name].add_argument("--peer-env", type=Path, metavar="DIR", help="for their environments [.venv-peers/]")
     _add_align(added["align"])
     _add_score(added["score"])
+    _add_links(added["links"])
     _add_markup(added["markup"])
     _add_gpu(added["gpu"])
     return parser
@@ -155,6 +157,18 @@ def _add_markup(parser: argparse.ArgumentParser) -> None:
         help="also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train",
     )
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and aligners, kept [a temporary folder]")
+
+
+def _add_links(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--data", type=Path, nargs="+", required=True, metavar="DIR", help="NAME.train.XX.gz, NAME.PART.gold"
+    )
+    parser.add_argument("--part", default="dev", metavar="PART", help="the gold links: NAME.PART.gold [dev]")
+    parser.add_argument("--methods", action="store_true", help="also join the two directions by each method")
+    parser.add_argument("--peers", default="", metavar="A,B", help="eflomal [none]")
+    parser.add_argument("--peer-env", type=Path, metavar="DIR", help="a virtual environment that has them")
+    parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the files")
+    _add(parser, threads=(1, "threads"))
 
 
 def _add_gpu(parser: argparse.ArgumentParser) -> None:

@@ -1,4 +1,4 @@
-"""`bench links` compares word aligners on texts with gold links: `nmtalign link`, eflomal and fast_align.
+"""`bench links` compares word aligners on texts with gold links: `nmtalign link` and eflomal.
 
 A corpus is the files `NAME.train.{A,B}.gz` and `NAME.PART.{A,B,gold}` of a folder. An aligner reads the training text
 and the pairs with gold links, and is evaluated on the latter.
@@ -23,12 +23,9 @@ from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
 
-SOFT = ("product", "agreement")
-# eflomal and fast_align write the links of both directions as "source-target".
-PEERS = {
-    "eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"],
-    "fast_align": ["python", str(Path(__file__).with_name("fast_align.py")), "{0}", "{1}", "{2}", "{3}"],
-}
+SOFT = ("product", "mean", "agreement")
+# Others write the links of both directions as "source-target".
+PEERS = {"eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"]}
 
 
 @dataclass
@@ -140,7 +137,7 @@ def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) 
     if name not in PEERS:
         raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
     if environments is None:
-        raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal and systran-align")
+        raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal")
     files = [*map(str, corpus.texts), *(str(folder / f"{name}.{side}") for side in ("forward", "backward"))]
     program, *arguments = [part.format(*files) for part in PEERS[name]]
     spent = _timed([str(environments / "bin" / program), *arguments], folder / f"{name}.output")

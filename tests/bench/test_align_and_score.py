@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import shutil
 import sys
 from pathlib import Path
 
@@ -14,6 +15,7 @@ sys.path.insert(0, str(BENCH.parent))
 from bench.align import synthetic  # noqa: E402
 from bench.cli import main  # noqa: E402
 from bench.score import NOISE, write_texts  # noqa: E402
+from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
 
 
 def test_align_measures_all(
@@ -67,3 +69,18 @@ def test_markup_compares_with_both_baselines(tmp_path: Path) -> None:
     assert len(sets) == 2
     assert sets["sample"]["nmtalign"] > sets["sample"]["proportional"]
     assert all(counts["spans"] >= max(counts.values()) > 0 for counts in sets.values())
+
+
+def test_links_compares_aligners_on_gold_links(tmp_path: Path) -> None:
+    write_sample(tmp_path, pairs=200)
+    (tmp_path / "gold").mkdir()
+    for language in ("en", "fr"):
+        text = (tmp_path / f"train.{language}").read_bytes()
+        (tmp_path / "gold" / f"train.{language}.gz").write_bytes(gzip.compress(text))
+        shutil.copy(tmp_path / f"test.tok.{language}", tmp_path / "gold" / f"test.{language}")
+    shutil.copy(tmp_path / "test.align", tmp_path / "gold" / "test.gold")
+    found = tmp_path / "found.json"
+    assert main(["links", "--data", str(tmp_path / "gold"), "--part", "test", "--json", str(found)]) == 0
+    figures = json.loads(found.read_text())["corpora"]["gold"]["nmtalign link"]
+    assert figures["aer"] < 60
+    assert figures["peak_mb"] > 10
