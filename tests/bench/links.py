@@ -39,12 +39,19 @@ class GoldText:
     training: int  # the others
 
     def rate(self, links: Path) -> dict[str, float | None]:
-        """Returns the AER, the precision and the recall in percent of links of all pairs."""
-        own = links.with_suffix(".gold")
-        own.write_text("\n".join(links.read_text().splitlines()[-self.pairs :]) + "\n")
-        figures = compare_links([("", own)], self.gold, AerConfig(links_base=0, gold_base=0)).systems[0].figures
+        """Returns the AER, the precision and the recall in percent of links of which the last have gold links."""
+        figures = (
+            compare_links([("", self.last(links))], self.gold, AerConfig(links_base=0, gold_base=0)).systems[0].figures
+        )
         rates = {"aer": figures.aer, "precision": figures.precision, "recall": figures.recall}
         return {name: value and 100 * value for name, value in rates.items()}
+
+    def last(self, text: Path) -> Path:
+        """Returns a file with the lines of the pairs with gold links, the last ones of the text."""
+        own = text.with_name(f"{text.name}.own")
+        lines = text.read_text(encoding="utf-8").splitlines()[-self.pairs :]
+        own.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        return own
 
 
 def run(given: dict[str, Any]) -> int:
@@ -120,10 +127,7 @@ def _ours(corpus: GoldText, folder: Path, threads: int) -> dict[str, Any]:
 
 def _methods(corpus: GoldText, folder: Path) -> dict[str, dict[str, Any]]:
     """Aligns the pairs with gold links by the aligner of `_ours`, with each method that joins two directions."""
-    found, own = {}, []
-    for text in corpus.texts:
-        own.append(text.with_suffix(f"{text.suffix}.own"))
-        own[-1].write_text("\n".join(text.read_text(encoding="utf-8").splitlines()[-corpus.pairs :]) + "\n")
+    found, own = {}, list(map(corpus.last, corpus.texts))
     for method in (*HARD_METHODS, *SOFT):
         links = folder / "method.links"
         command = [sys.executable, "-m", "nmtalign", "align", *map(str, own), "-m", str(folder / corpus.name)]
@@ -138,12 +142,13 @@ def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) 
         raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
     if environments is None:
         raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal")
-    files = [*map(str, corpus.texts), *(str(folder / f"{name}.{side}") for side in ("forward", "backward"))]
+    files = [*map(str, corpus.texts), *(str(folder / f"{corpus.name}.{name}.{side}") for side in ("forward", "backward"))]
     program, *arguments = [part.format(*files) for part in PEERS[name]]
     spent = _timed([str(environments / "bin" / program), *arguments], folder / f"{name}.output")
     rows, both = {}, folder / f"{name}.both"
+    own = corpus.last(Path(files[2])), corpus.last(Path(files[3]))
     for method in HARD_METHODS:
-        symmetrize_files(Path(files[2]), Path(files[3]), both, method, "source-target")
+        symmetrize_files(*own, both, method, "source-target")
         rows[f"{name}, {method}"] = {**corpus.rate(both), **spent}
     best = min(rows, key=lambda row: rows[row]["aer"])
     return {best: rows[best]}
