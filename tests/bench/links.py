@@ -142,7 +142,7 @@ def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) 
         raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
     if environments is None:
         raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal")
-    files = [*map(str, corpus.texts), *(str(folder / f"{corpus.name}.{name}.{side}") for side in ("forward", "backward"))]
+    files = [*map(str, corpus.texts), *(str(folder / f"{corpus.name}.{name}.{side}") for side in ("ahead", "back"))]
     program, *arguments = [part.format(*files) for part in PEERS[name]]
     spent = _timed([str(environments / "bin" / program), *arguments], folder / f"{name}.output")
     rows, both = {}, folder / f"{name}.both"
