@@ -207,7 +207,7 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign, tmp_path):
         (
             ["-m", random_model, "-m", random_model, "--set", "lexicon=x"],
             2,
-            "a lexicon or glossary is for one direction",
+            "a lexicon, glossary or aligner is for one direction",
         ),
     ):
         result = nmtalign("serve", "--port", 0, *arguments, check=False)
