@@ -302,7 +302,7 @@ class LinkRun:
                 # A window that is done in part is aligned again, as before.
                 first = len(sizes) // window_size(config) * window_size(config)
                 texts = islice(read_pairs(*self._texts), first, None)
-                found = aligner.links(windows(aligner.read, texts, config, first), self.config.threads)
+                found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
                 began, pairs = time.monotonic(), self._record["pairs"]
                 for new, (links, scores) in enumerate(islice(found, len(sizes) - first, None), 1):
                     partial.write(f"{format_scored(links, scores)}\n".encode())

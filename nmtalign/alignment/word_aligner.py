@@ -360,7 +360,7 @@ class WordAligner:
     def links(self, windows: Iterable[_Window], threads: int) -> Iterator[tuple[list[Link], list[float]]]:
         """Yields the links of each pair and the probability of each.
 
-        They are those of the records, joined by the method "mean", which takes twice as long.
+        They are those of the records, joined by the method "mean", but no records are made.
         """
         for pair, found in self._posteriors(windows, threads):
             if found is None:
