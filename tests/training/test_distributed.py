@@ -167,7 +167,7 @@ class Run:
 
     def __init__(self, folder, *arguments, processes=2):
         self.log, self.events = folder / "stderr", folder / "m" / "train.jsonl"
-        with self.log.open("w") as stream:
+        with self.log.open("a") as stream:  # several processes append to it
             command = torchrun("-m", "nmtalign", "train", *arguments, processes=processes)
             self.agent = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
 
@@ -233,7 +233,9 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
     os.kill(pids[1], signal.SIGKILL)
     code, lines = run.end()
     assert code != 0
-    (line,) = [line for line in lines if "error" in line]
+    errors = [line for line in lines if "error" in line]
+    assert len(errors) == 1, run.log.read_text()
+    (line,) = errors
     assert re.match(rf"nmtalign: error: rank 0 \(pid {pids[0]}, host \S+\) lost the connection .* at update \d+", line)
     assert line.endswith("the same command resumes from the last checkpoint")
     assert "rank      : 1 " in run.log.read_text()  # the report of torchrun
