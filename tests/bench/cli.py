@@ -14,7 +14,7 @@ COMMANDS = {
     "translate": "translation: nmtalign and a naive decoder",
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
     "align": "forced decoding; writing, size and reading of alignment files",
-    "links": "word aligners on texts with gold links: nmtalign link; with --peers eflomal",
+    "links": "word aligners on texts with gold links: nmtalign link; with --peers eflomal, fast_align",
     "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
     "markup": "tags placed in translations by links, beside gold links: how many are exactly right",
     "gpu": "a CUDA device: updates with and without CUDA graphs, and their kernels",
@@ -165,7 +165,7 @@ def _add_links(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--part", default="dev", metavar="PART", help="the gold links: NAME.PART.gold [dev]")
     parser.add_argument("--methods", action="store_true", help="also join the two directions by each method")
-    parser.add_argument("--peers", default="", metavar="A,B", help="eflomal [none]")
+    parser.add_argument("--peers", default="", metavar="A,B", help="eflomal,fast_align [none]")
     parser.add_argument("--peer-env", type=Path, metavar="DIR", help="a virtual environment that has them")
     parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the files")
     _add(parser, threads=(1, "threads"))

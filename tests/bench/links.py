@@ -1,4 +1,4 @@
-"""`bench links` compares word aligners on texts with gold links: `nmtalign link` and eflomal.
+"""`bench links` compares word aligners on texts with gold links: `nmtalign link`, eflomal and fast_align.
 
 A corpus is the files `NAME.train.{A,B}.gz` and `NAME.PART.{A,B,gold}` of a folder. An aligner reads the training text
 and the pairs with gold links, and is evaluated on the latter.
@@ -9,7 +9,6 @@ import os
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,8 +23,11 @@ from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
 
 SOFT = ("product", "mean", "agreement")
-# Others write the links of both directions as "source-target".
-PEERS = {"eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"]}
+# Others write the links of both directions as "source-target", or those that they have joined.
+PEERS = {
+    "eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"],
+    "fast_align": ["python", str(Path(__file__).with_name("fast_align.py")), "{0}", "{1}", "{2}"],
+}
 
 
 @dataclass
@@ -104,9 +106,8 @@ def measure(corpus: GoldText, given: dict[str, Any], folder: Path) -> dict[str, 
 
 
 def _timed(command: Sequence[str], output: Path) -> dict[str, float]:
-    """Runs a command with its output in a file; returns seconds and peak MB; raises PeerError if it fails."""
+    """Runs a command with its output in a file; returns processor seconds and peak MB; raises PeerError if it fails."""
     say(" ".join(Path(part).name if os.sep in part else part for part in command))
-    began = time.monotonic()
     with output.open("wb") as stream, tempfile.TemporaryFile() as errors:
         process = subprocess.Popen(command, stdout=stream, stderr=errors, env=environment())
         _, status, usage = os.wait4(process.pid, 0)
@@ -115,7 +116,7 @@ def _timed(command: Sequence[str], output: Path) -> dict[str, float]:
             errors.seek(0)
             lines = errors.read().decode(errors="replace").splitlines() or [""]
             raise PeerError(f"{Path(command[0]).name} ended with {process.returncode}: {lines[-1][:200]}")
-    return {"seconds": time.monotonic() - began, "peak_mb": usage.ru_maxrss / 1024}
+    return {"seconds": usage.ru_utime + usage.ru_stime, "peak_mb": usage.ru_maxrss / 1024}
 
 
 def _ours(corpus: GoldText, folder: Path, threads: int) -> dict[str, Any]:
@@ -141,10 +142,12 @@ def _peer(name: str, corpus: GoldText, environments: Path | None, folder: Path) 
     if name not in PEERS:
         raise UsageError(f"--peers: unknown aligner {name!r}; choose from {', '.join(PEERS)}")
     if environments is None:
-        raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal")
+        raise UsageError("--peers: needs --peer-env, a virtual environment with eflomal and systran-align")
     files = [*map(str, corpus.texts), *(str(folder / f"{corpus.name}.{name}.{side}") for side in ("ahead", "back"))]
     program, *arguments = [part.format(*files) for part in PEERS[name]]
     spent = _timed([str(environments / "bin" / program), *arguments], folder / f"{name}.output")
+    if not Path(files[3]).exists():
+        return {f"{name}, grow-diag-final-and": {**corpus.rate(Path(files[2])), **spent}}
     rows, both = {}, folder / f"{name}.both"
     own = corpus.last(Path(files[2])), corpus.last(Path(files[3]))
     for method in HARD_METHODS:
@@ -161,4 +164,4 @@ def _table(corpus: GoldText, found: dict[str, dict[str, Any]]) -> Table:
         for name, row in found.items()
     ]
     title = f"{corpus.name}: {corpus.training:,} pairs, and {corpus.pairs} with gold links (AER in percent)"
-    return Table(title, ["", "AER", "precision", "recall", "seconds", "peak MB"], rows)
+    return Table(title, ["", "AER", "precision", "recall", "CPU seconds", "peak MB"], rows)
