@@ -153,6 +153,11 @@ def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
     return np.asarray((by_target + by_source) / 2, dtype=np.float32)
 
 
+def kind_of_mean(method: Symmetrization) -> Literal["geometric", "arithmetic"]:
+    """Returns which mean of the weights of both directions a joined record has."""
+    return "geometric" if method in ("product", "agreement") else "arithmetic"
+
+
 def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
     """Returns one matrix of two: the mean of both weights of each link, with rows that sum to 1.
 
@@ -176,9 +181,8 @@ def join(
     """Returns one record of the two directions of a pair, with the log-probabilities of the forward model.
 
     The source of `backward` is the target of the pair. The links are symmetrized by `method`, soft methods using
-    `threshold`. The weights are the mean of both (`combined`): arithmetic for methods of links, geometric for methods
-    of matrices. The score of a link is the probability by which a soft method chose it, else its weight. Raises
-    InputError if the words differ.
+    `threshold`. The weights are the mean of both (`combined`), of the kind that `kind_of_mean` tells. The score of a
+    link is the probability by which a soft method chose it, else its weight. Raises InputError if the words differ.
     """
     for ours, theirs in ((forward.source, backward.target), (forward.target, backward.source)):
         if ours != theirs:
@@ -191,7 +195,7 @@ def join(
     if forward.empty():
         return forward
     weights, turned = forward.weights, backward.weights.T
-    joined = combined(weights, turned, "geometric" if method in SOFT_METHODS else "arithmetic")
+    joined = combined(weights, turned, kind_of_mean(method))
     if method in SOFT_METHODS:
         links, likely = soft_links(weights, turned, method, threshold)
     else:
