@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 Range = tuple[int, int]  # the first word, and the one behind the last
 # Chosen on the sample corpus and the gold links of four language pairs (`bench markup`).
-_NULL = 0.3  # the loss for a word without links in an element
+_NULL = 0.1  # the loss for a word without links in an element
 _LEAST = 0.02  # the smallest sum of an element that has links
 _DECAY = 0.3  # of the weight of a source word with its distance
 _TAKEN = -1e6  # the gain of a word that belongs to another element
