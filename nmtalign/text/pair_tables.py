@@ -5,6 +5,7 @@ pyarrow reads them in batches. Nothing in a folder is executed, and its list of 
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -41,39 +42,27 @@ def text_columns(path: Path) -> Mapping[str, str]:
     """
     with _errors(path):
         schema = next(_batches(path)).schema
-        texts = [column.name for column in schema if str(column.type) in _TEXT]
-        columns = {name.removeprefix(_PAIRS): name for name in texts if name.startswith(_PAIRS)}
-        if not texts:
-            kinds = ", ".join(f"{column.name} ({column.type})" for column in schema)[:200]
-            raise InputError(f"{path}: no column contains text; its columns are {kinds or 'none'}")
-    return columns or {name: name for name in texts}
+    texts = [column.name for column in schema if str(column.type) in _TEXT]
+    if not texts:
+        raise InputError(f"{path}: no column contains text; its columns are {', '.join(schema.names)[:200]}")
+    parts = {name.removeprefix(_PAIRS): name for name in texts if name.startswith(_PAIRS)}
+    return parts or {name: name for name in texts}
 
 
 def column_pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
     """The texts of two columns, by their names in the file.
 
-    Raises InputError naming the row for a missing text or one with a line break, and for a damaged table.
+    Raises InputError naming the row for a missing text or one that is no line, and for a damaged table.
     """
-    row = 0
     with _errors(path):
-        for batch in _batches(path, columns):
-            chosen = batch.select(columns)
-            if wrong := [column for column in chosen.schema if str(column.type) not in _TEXT]:
-                raise InputError(f"{path}: column {wrong[0].name} contains {wrong[0].type}, not text")
-            for pair in zip(*(column.to_pylist() for column in chosen.columns), strict=True):
-                row += 1
-                for name, text in zip(columns, pair, strict=True):
-                    if fault := _fault(text):
-                        raise InputError(f"{path}: row {row}: the text of column {name} {fault}")
-                yield pair
-
-
-def _fault(text: str | None) -> str:
-    if text is None:
-        return "is missing (null); remove the row"
-    if "\n" in text:
-        return "has a line break; replace it by a space"
-    return f"is longer than {LONGEST_LINE:,} characters; split it into sentences" if len(text) > LONGEST_LINE else ""
+        batches = (batch.select(columns).columns for batch in _batches(path, columns))
+        rows = chain.from_iterable(zip(*(column.to_pylist() for column in batch), strict=True) for batch in batches)
+        for row, pair in enumerate(rows, 1):
+            for name, text in zip(columns, pair, strict=True):
+                if not isinstance(text, str) or "\n" in text or len(text) > LONGEST_LINE:
+                    fault = "has a line break, or is too long" if text else "is missing (null)"
+                    raise InputError(f"{path}: row {row}: the text of column {name} {fault}; remove or change the row")
+            yield pair
 
 
 def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
@@ -84,8 +73,8 @@ def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
     for file in _files(path):
         with open_regular(file) as stream:
             if path.is_file():
-                packed = parquet.ParquetFile(stream, buffer_size=_BUFFER)
-                schema, batches = packed.schema_arrow, packed.iter_batches(_ROWS, columns=columns)
+                table = parquet.ParquetFile(stream, buffer_size=_BUFFER)
+                schema, batches = table.schema_arrow, table.iter_batches(_ROWS, columns=columns)
             else:
                 batches = pyarrow.ipc.open_stream(stream)
                 schema = batches.schema
@@ -99,10 +88,8 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     names = [one["filename"] for one in read_json(path / _LIST)["_data_files"]]
-    if not names:
-        raise ValueError(f"{_LIST} names no file")
-    if outside := [name for name in names if Path(name).name != name]:
-        raise ValueError(f"{_LIST} names {outside[0]!r}, which is no file of this folder")
+    if not names or any(Path(name).name != name for name in names):
+        raise ValueError(f"{_LIST} names no files of this folder")
     return [path / name for name in names]
 
 
@@ -112,9 +99,7 @@ def _errors(path: Path) -> Iterator[None]:
     try:
         yield
     except ImportError:
-        raise UsageError(
-            f'{path}: Parquet files and data sets need pyarrow: pip install "nmtalign[datasets]"'
-        ) from None
+        raise UsageError(f'{path}: tables need pyarrow: pip install "nmtalign[datasets]"') from None
     except (OSError, ValueError, LookupError, TypeError, NotImplementedError, MemoryError) as error:
         reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise InputError(f"{path}: cannot be read as a table: {reason}; is it complete?") from None

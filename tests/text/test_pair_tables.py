@@ -83,11 +83,11 @@ def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> 
         ),
         (TEXTS, "en,de", UsageError, "has no column de; it has 2 columns: en, fr"),
         ({**TEXTS, "n": [1, 2, 3]}, "en,n", UsageError, "has no column n"),
-        ({"n": [1], "list": [["x"]]}, "", InputError, r"no column contains text; its columns are n \(int64\), list"),
-        ({"en": ["a", "b"], "fr": ["c", None]}, "", InputError, r"row 2: .* fr is missing \(null\); remove the row"),
+        ({"n": [1], "list": [["x"]]}, "", InputError, "no column contains text; its columns are n, list"),
+        ({"en": ["a", "b"], "fr": ["c", None]}, "", InputError, r"row 2: .* fr is missing \(null\); remove"),
         (translations([("a", "b"), (None, "d")]), "", InputError, "row 2: .*column translation.en is missing"),
-        ({"en": ["a\nb"], "fr": ["c"]}, "", InputError, "row 1: .*column en has a line break; replace it by a space"),
-        ({"en": ["a" * (5 << 20)], "fr": ["c"]}, "", InputError, "row 1: .*column en is longer than"),
+        ({"en": ["a\nb"], "fr": ["c"]}, "", InputError, "row 1: .*column en has a line break"),
+        ({"en": ["a" * (5 << 20)], "fr": ["c"]}, "", InputError, "row 1: .*column en .*is too long"),
     ],
 )
 def test_what_is_refused(tmp_path: Path, table, columns: str, error: type[Exception], message: str) -> None:
