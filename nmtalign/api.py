@@ -533,6 +533,13 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
 
 
+def model_card(model: StrPath) -> str:
+    """The card of a model in Markdown, as `nmtalign info --card` prints it; raises FormatError."""
+    from nmtalign.report.model_card import model_card
+
+    return model_card(Path(model))
+
+
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = texts if isinstance(texts, tuple) else (texts, None)
