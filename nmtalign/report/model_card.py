@@ -14,40 +14,27 @@ from nmtalign.settings.definition import toml
 from nmtalign.viewing.curves import Curves, read_curves
 
 _SCORES = "scores.json"  # in the model directory: the JSON of `nmtalign score`
-_HEADER = """---
-language: {}
-# license: not stated
-# datasets: not stated
-metrics: {}
-pipeline_tag: translation
-tags: [translation, word-alignment, nmtalign]
----
-
-"""
+_HEADER = (
+    "---\nlanguage: {}\n# license: not stated\n# datasets: not stated\nmetrics: {}\npipeline_tag: translation\n"
+    "tags: [translation, word-alignment, nmtalign]\n---\n\n"
+)
 
 
 def model_card(folder: Path) -> str:
-    """The card in Markdown, with the header in YAML that Hugging Face's Hub reads.
-
-    Raises FormatError for a damaged model, and for a log or scores of another form.
-    """
+    """The card in Markdown, with the header in YAML that Hugging Face's Hub reads; raises FormatError."""
     facts, settings = describe_model(folder), read_settings(folder)
     languages = [settings["source_language"], settings["target_language"]]
     log = read_curves(folder) if (folder / LOG).is_file() else Curves(folder)
     start, last, best, scores = log.start, log.last, log.best, _scores(folder / _SCORES)
     bleu = f"{best.bleu:.2f} ({best.signature})" if best and best.signature else None
-    model = {"languages": " to ".join(languages), "license": None, "preset": facts["preset"]}
+    model = {"languages": " to ".join(languages), "licence": None, "preset": facts["preset"]}
     model |= {"parameters": f"{facts['parameters']:,}, stored as {facts['weights']}"}
     model |= {"SHA-256 of the weights": sha256_of(find_weights(folder, "best"))}
-    data = {"texts": None, "license of the texts": None, "training pairs": start.get("pairs")}
+    data = {"texts": None, "licence of the texts": None, "training pairs": start.get("pairs")}
     data |= {"SHA-256 of the prepared corpus": settings.get("corpus")}
-    training: dict[str, Any] = {
-        "updates": f"{last.update:,}",
-        "epochs": f"{last.epoch:.2f}",
-        "hours": f"{last.hours:.3f}",
-    }
-    training = training if last.update else dict.fromkeys(training)  # an exported model has no log
-    training |= {name: start.get(name) for name in ("device", "precision", "processes", "torch", "version")}
+    spent = {"updates": f"{last.update:,}", "epochs": f"{last.epoch:.2f}", "hours": f"{last.hours:.3f}"}
+    training = (spent if last.update else dict.fromkeys(spent)) | {"nmtalign": facts["nmtalign_version"]}
+    training |= {name: start.get(name) for name in ("device", "precision", "processes", "torch")}
     dev = {"BLEU on dev": bleu, "loss on dev, in nats per word": best and f"{best.loss:.4f}"}
     sections: list[tuple[str, Mapping[str, Any], Mapping[str, Any]]] = [
         ("Model", model, settings["model"]),
@@ -74,13 +61,8 @@ def _scores(path: Path) -> list[list[Span]]:
     """The rows of a table: translation, metric, score, signature."""
     try:
         report = read_json(path) if path.is_file() else {"systems": []}
-        return [
-            [
-                Span(str(text))
-                for text in (system["name"], metric, f"{score['value']:.2f}", report["signatures"][metric])
-            ]
-            for system in report["systems"]
-            for metric, score in system["scores"].items()
-        ]
+        scores = [(one["name"], *score) for one in report["systems"] for score in one["scores"].items()]
+        rows = [(name, metric, f"{score['value']:.2f}", report["signatures"][metric]) for name, metric, score in scores]
+        return [[Span(str(text)) for text in row] for row in rows]
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
         raise FormatError(f"{path}: not what `nmtalign score --format json` prints; remove or replace it") from None

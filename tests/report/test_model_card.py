@@ -63,8 +63,8 @@ def test_what_is_not_known_is_not_invented(model):
     (model / "train.jsonl").unlink(missing_ok=True)
     facts = facts_of(model_card(model))
     for name in (
-        "license",
-        "license of the texts",
+        "licence",
+        "licence of the texts",
         "texts",
         "training pairs",
         "hours",
