@@ -51,7 +51,7 @@ def model_card(folder: Path) -> str:
         blocks += [DataTable(("setting", "value"), rows, words=2)] if rows else []
         if title == "Scores" and scores:
             blocks.append(DataTable(("translation", "metric", "score", "signature"), scores, words=2))
-    blocks += [Heading("Use"), Commands(["pip install nmtalign", "nmtalign translate -m MODEL < in.txt > out.txt"])]
+    blocks += [Heading("Use"), Commands(["nmtalign translate -m MODEL < in.txt > out.txt"])]
     metrics = dict.fromkeys([*["bleu"] * (bleu is not None), *(row[1].text.lower().rstrip("2+") for row in scores)])
     title = f"{folder.resolve().name}: {' to '.join(languages)}"
     return _HEADER.format(json.dumps(languages), json.dumps([*metrics])) + to_markdown(Document(title, blocks))

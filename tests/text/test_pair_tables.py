@@ -1,6 +1,7 @@
 """Parquet files and folders of data sets, which nobody has to trust."""
 
 import json
+import sys
 import tracemalloc
 from pathlib import Path
 
@@ -178,7 +179,7 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path: Path) -> None:
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = parquet_file(tmp_path, TEXTS)
-    monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match=r'texts.parquet: .*pip install "nmtalign\[datasets\]"'):
         read(path)
 
