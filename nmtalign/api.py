@@ -66,11 +66,11 @@ def prepare(
 ) -> "Summary":
     """Prepares a corpus from parallel texts, as `nmtalign prep` does, and returns its counts.
 
-    `source` and `target` are files that are aligned line by line; without `target`, `source` is a TSV or TMX file with
-    both languages. `dev` and `test` are (source, target), or one TSV or TMX file. All files may be compressed.
-    `languages` are the codes of the source and the target language, such as ("en", "fr"). `settings` are those of
-    section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with the number of pairs
-    that were read, `notify` with the name of each step.
+    `source` and `target` are files that are aligned line by line; without `target`, `source` is one TSV, TMX or Parquet
+    file with both languages, or the folder of a data set. `dev` and `test` are (source, target), or one such file.
+    Text files may be compressed. `languages` are the codes of the source and the target language, such as ("en", "fr").
+    `settings` are those of section [prep], such as shortlist="30000"; `config` replaces them. `progress` is called with
+    the number of pairs that were read, `notify` with the name of each step.
 
     Raises UsageError for a wrong setting, and if `folder` contains another corpus and `force` is not given. Raises
     InputError for a text that is missing, too short or not UTF-8.
@@ -531,6 +531,13 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
             facts: Mapping[str, Any] = alignments.info()
         return facts
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
+
+
+def model_card(model: StrPath) -> str:
+    """The card of a model in Markdown, as `nmtalign info --card` prints it; raises FormatError."""
+    from nmtalign.report.model_card import model_card
+
+    return model_card(Path(model))
 
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:

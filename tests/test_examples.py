@@ -1,9 +1,14 @@
 """Every script in examples/ is run, on a corpus of 400 pairs and for a few updates."""
 
+import json
 import math
+import os
 import re
+import shlex
+import shutil
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,7 +21,8 @@ from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import Tokenizers
 
 pytestmark = pytest.mark.slow
-EXAMPLES = Path(__file__).parent.parent / "examples"
+ROOT = Path(__file__).parent.parent
+EXAMPLES = ROOT / "examples"
 QUICK = ["--preset", "tiny", "--max-updates", "4"]
 
 
@@ -212,6 +218,49 @@ def test_filter_corpus(shell, workspace, tmp_path):
         assert rows[place][0] == pytest.approx(dual, rel=0.05)  # in other batches, perhaps with bf16
         assert rows[place][1] <= sum(shares) / len(shares) + 0.02
     assert (tmp_path / "model-filtered" / "config.json").is_file()
+
+
+def test_the_image_gets_what_the_package_needs(tmp_path):
+    """The instructions of the Dockerfile that need no Docker: what is copied installs, and its command runs."""
+    text = (EXAMPLES / "Dockerfile").read_text().replace("\\\n", "")
+    steps = [line.split(maxsplit=1) for line in text.splitlines() if not line.startswith("#")]
+    for names in (rest.split() for name, rest in steps if name == "COPY"):
+        for source in names[:-1]:
+            copy = shutil.copytree if (ROOT / source).is_dir() else shutil.copy2
+            copied = tmp_path / names[-1].strip("/")
+            copied.parent.mkdir(exist_ok=True)
+            if copy is shutil.copy2:
+                copied.mkdir(exist_ok=True)
+            copy(ROOT / source, copied)
+    install = next(shlex.split(rest) for name, rest in steps if name == "RUN" and rest.startswith("pip install"))
+    constraints, package = tmp_path / install[install.index("--constraint") + 1].strip("/"), install[-1]
+    assert "torch==" in constraints.read_text()
+    assert set(package.partition("[")[2].strip("]").split(",")) <= extras_of(tmp_path / "src")
+    options = "-q", "--no-deps", "--no-index", "--no-build-isolation", "--target", tmp_path / "installed"
+    folder = tmp_path / package.partition("[")[0].strip("/")
+    subprocess.run([sys.executable, "-m", "pip", "install", *options, folder], check=True, capture_output=True)
+    (command,) = (json.loads(rest) for name, rest in steps if name == "ENTRYPOINT")
+    assert (tmp_path / "installed" / "bin" / command[0]).is_file()
+    assert ["USER", "nmtalign"] in steps
+    assert ["VOLUME", "/work"] in steps
+
+
+@pytest.mark.skipif(
+    shutil.which("docker") is None or subprocess.run(["docker", "info"], capture_output=True).returncode != 0,
+    reason="needs a Docker daemon",
+)
+@pytest.mark.timeout(900)
+def test_the_image_is_built_and_runs(tmp_path):
+    build = ["docker", "build", "-f", EXAMPLES / "Dockerfile", "-t", "nmtalign-test", ROOT]
+    subprocess.run(build, check=True, capture_output=True)
+    user = f"{os.getuid()}:{os.getgid()}"
+    run = ["docker", "run", "--rm", "-v", f"{tmp_path}:/work", "--user", user, "nmtalign-test"]
+    subprocess.run([*run, "sample", "demo", "--pairs", "30"], check=True, capture_output=True)
+    assert (tmp_path / "demo" / "train.en").is_file()
+
+
+def extras_of(folder):
+    return set(tomllib.loads((folder / "pyproject.toml").read_text())["project"]["optional-dependencies"])
 
 
 def test_every_example_has_a_test():

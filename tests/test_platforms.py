@@ -119,12 +119,24 @@ def test_the_packages_install_and_run_outside_the_checkout(tmp_path):
         capture_output=True,
     )
     environment = {**os.environ, "PYTHONPATH": str(place), "PYTHONWARNINGS": "error"}
-    for arguments in (
-        ["sample", "demo", "--pairs", "30"],
-        ["prep", "--config", "demo/nmtalign.toml"],
-        ["docs", "tutorial"],
-    ):
+    demo = tmp_path / "demo"
+
+    def nmtalign(*arguments, cwd=demo):
         program = [place / "bin" / "nmtalign", *arguments]
-        result = subprocess.run(program, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        result = subprocess.run(program, cwd=cwd, env=environment, capture_output=True, text=True, check=False)
         assert result.returncode == 0, result.stderr
-    assert (tmp_path / "demo" / "data" / "corpus.h5").is_file()
+        return result.stdout
+
+    nmtalign("sample", "demo", "--pairs", "60", cwd=tmp_path)
+    nmtalign("prep")
+    nmtalign("train", "--preset", "tiny", "--max-updates", "3", "--epochs", "0")
+    nmtalign("translate", "test.en", "--beam", "1", "-o", "out.fr")
+    nmtalign("link", "train.en", "train.fr", "-o", "aligner")
+    nmtalign("align", "-o", "alignments.h5")
+    nmtalign("view", "alignments.h5", "-o", "page.html")
+    assert "</html>" in (demo / "page.html").read_text()
+    assert nmtalign("info", "--card", "model").startswith("---\nlanguage")
+    assert "nmtalign" in nmtalign("docs", "tutorial")
+    code = "import nmtalign as n; print(n.__file__, n.application([n.Translator.load('model')]))"
+    result = subprocess.run([sys.executable, "-c", code], cwd=demo, env=environment, capture_output=True, text=True)
+    assert result.stdout.startswith(str(place)), result.stderr

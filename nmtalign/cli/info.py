@@ -5,9 +5,9 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from nmtalign.api import describe
+from nmtalign.api import describe, model_card
 from nmtalign.cli.common import escaped, json_text, own_argument, own_option, sleep_beside_others
-from nmtalign.errors import FormatError, ResourceError
+from nmtalign.errors import FormatError, ResourceError, UsageError
 
 
 def info(
@@ -19,6 +19,7 @@ def info(
         ),
     ] = None,
     format: Annotated[Literal["text", "json"], own_option("Format of the description.")] = "text",
+    card: Annotated[bool, own_option("Print a model card in Markdown instead.", names="--card")] = False,
 ) -> None:
     """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 
@@ -28,11 +29,16 @@ def info(
     Examples:
       nmtalign info model/
       nmtalign info data/ --format json
+      nmtalign info model/ --card > model/README.md
       nmtalign info
     """
+    if card and path is None:
+        raise UsageError("--card describes a model; give its folder, such as nmtalign info model/ --card")
     sleep_beside_others()
     facts = describe(path)
-    if format == "json":
+    if path is not None and card:
+        sys.stdout.write(model_card(path))
+    elif format == "json":
         sys.stdout.write(json_text(facts, indent=2) + "\n")
     else:
         problems = {one["problem"]: one["fix"] for one in facts.get("problems", ())} or "none found"

@@ -21,9 +21,11 @@ from nmtalign.text.parallel import languages_of_columns
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
 
-TrainSource = Annotated[Path | None, own_argument("TRAIN_SRC", "Training text, or a TSV or TMX file with both.")]
+TrainSource = Annotated[
+    Path | None, own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet).")
+]
 TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
-Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one TSV or TMX.", "SRC [TGT]", "--dev")]
+Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev")]
 Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
 Output = Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
@@ -57,7 +59,7 @@ def prep(
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
       nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2
       nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
-      nmtalign prep train.en train.fr --subwords
+      nmtalign prep corpus.en-fr.parquet --subwords
       nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
       nmtalign prep
     """

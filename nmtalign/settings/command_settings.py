@@ -95,7 +95,7 @@ class PrepConfig(Settings, section="prep"):
     )
     columns: str = setting(
         "",
-        "Columns of TSV files, by name or number.",
+        "Columns of TSV files and tables, by name or number.",
         form=two_columns,
         metavar="SRC,TGT",
         unset="those that the header names, or the only two",

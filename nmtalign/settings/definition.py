@@ -425,7 +425,7 @@ def interval(name: str, text: str) -> tuple[Literal["updates", "seconds", "epoch
 
 
 FilePair = tuple[Path, Path]  # (source, target)
-PathPair = tuple[Path, Path | None]  # the same, or (a TSV or TMX file, None)
+PathPair = tuple[Path, Path | None]  # the same, or (one file of both languages, None)
 
 FILE_NAME = "nmtalign.toml"
 SUMMARY_FILE = "summary.json"  # the numbers of prep, beside the corpus

@@ -1,4 +1,6 @@
-"""Parallel texts: two files that are aligned line by line, or one file with both languages (TSV or TMX).
+"""Parallel texts: two files that are aligned line by line, or one file with both languages.
+
+That file is TSV, TMX, or a table (`pair_tables`).
 
 TMX, the exchange format of translation memories, is streamed, unit by unit, with no trust in the file. Only the tree of
 one unit is in memory. Nothing outside the file is loaded, and a document type with declarations is refused, so that no
@@ -29,6 +31,7 @@ from nmtalign.text.lines import (
     shown,
     strip_end,
 )
+from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, text_columns
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # columns that a note lists
@@ -69,8 +72,8 @@ _LONGEST_CODE = 40  # characters of the code of a language
 class ParallelText:
     """The pairs of `source` and `target`, or of the file `source` if `target` is None; iterate over it once.
 
-    `languages` find the columns of a TSV file with a header and the segments of a TMX file. `columns` names two columns
-    of a TSV file, by the names of its header or by numbers from 1, as in "en,fr" or "3,4".
+    `languages` find the columns of a table, those of a TSV file with a header, and the segments of a TMX file.
+    `columns` names two columns of a table or a TSV file, by their names or by numbers from 1, as in "en,fr" or "3,4".
     """
 
     def __init__(
@@ -93,6 +96,13 @@ class ParallelText:
         """
         if self.target is not None:
             yield from read_pairs(self.source, self.target)
+            return
+        if is_table(self.source):
+            columns = text_columns(self.source)
+            names = [*columns]
+            chosen = _chosen(self.name, names, self._languages, self._columns, table=True)
+            self.note = f"{self.name}: {chosen.described(names, self._languages)}"
+            yield from column_pairs(self.source, (columns[names[chosen.source]], columns[names[chosen.target]]))
             return
         with reading(self.source) as stream:
             head = stream.readline(LONGEST_LINE + 1)
@@ -131,20 +141,17 @@ class ParallelText:
                 )
 
 
-def is_plain(path: Path) -> bool:
-    """Whether a file is neither TMX nor TSV; False if it is empty, or no regular file."""
-    head = _first_line(path)
-    return bool(head) and b"\t" not in head and not is_tmx(head)
-
-
 def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
-    """The languages that name the two columns of a TSV file, in `columns` or in its first line; ("", "") if none do.
+    """The languages that name the two columns of a TSV file or table, in `columns` or in the file; ("", "") if none do.
 
     Raises UsageError if the file is plain text.
     """
-    if is_plain(path):
+    path = split_folders(path).get("train", path)
+    head = b"" if is_table(path) else _first_line(path)
+    if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
-    names = columns.split(",") if columns else _first_line(path).decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
+    names = columns.split(",") if columns else found
     codes = [name.strip() if known_language(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
@@ -159,7 +166,7 @@ def _first_line(path: Path) -> bytes:
 def _one_text(path: Path) -> UsageError:
     return UsageError(
         f"{shown(path)}: one text is given; give its translation too: SRC TGT, or one TMX or TSV file with both "
-        "languages (tabs between the columns)"
+        "languages (tabs between the columns), or one table (Parquet)"
     )
 
 
@@ -183,23 +190,24 @@ class _Columns(NamedTuple):
         return chosen
 
 
-def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns: str) -> _Columns:
-    """The columns of a TSV file with this first line: those that are named, those of its header, or the only two."""
+def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns: str, table: bool = False) -> _Columns:
+    """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV."""
     named = matched(names, languages)
     source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
     header = source is not None and target is not None and source != target
     if columns:
         wanted = [part.strip() for part in columns.split(",")]
-        header = header or not all(map(str.isdecimal, wanted))
+        header = header or table or not all(map(str.isdecimal, wanted))
         source, target = (_named(name, names, one) for one in wanted)
         return _Columns(source, target, header)
     if source is not None and target is not None and header:
         return _Columns(source, target, header)
     other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
-    if len(names) == 2 and not any(other):  # a header may name only another region
+    if len(names) == 2 and not table and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
+    where = f"its names ({', '.join(names)[:80]}) do not tell" if table else "line 1 does not name"
     raise UsageError(
-        f"{name}: {counted(len(names), 'column')}, and line 1 does not name "
+        f"{name}: {counted(len(names), 'column')}, and {where} "
         f"{' and '.join(filter(None, languages)) or 'two'}; choose two, such as --set columns=1,2"
     )
 
