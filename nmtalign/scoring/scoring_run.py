@@ -18,6 +18,7 @@ from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.report.document import Document, to_text
 from nmtalign.scoring import records
 from nmtalign.scoring.differences import most_different
+from nmtalign.scoring.known_words import read_words, unknown_rates, without_unknown_words
 from nmtalign.scoring.metrics import (
     DEFAULT_METRICS,
     METRICS,
@@ -163,13 +164,8 @@ def run_scoring(
     language = find_language(request)
     options = metric_options(settings, language)
     resampling, tests, intervals = _resampling(settings, several)
-    words = None
-    if settings.known_words:
-        from nmtalign.scoring.known_words import UnknownWords, Vocabularies
-
-        folders = [request.words] if request.words else request.models.values()
-        words = UnknownWords([Vocabularies.load(folder) for folder in folders])
-
+    folders = [request.words] if request.words else request.models.values()
+    words = [read_words(folder) for folder in folders] if settings.known_words else []
     references = [_text(one, f"reference {number}") for number, one in enumerate(request.references, 1)]
     source = None if request.source is None else _text(request.source, "source")
     check_aligned([*references, *([source] if source else [])])
@@ -212,14 +208,14 @@ def run_scoring(
             [*systems],
             tables,
             cut=cut,
-            known=words.without(source.lines, against) if words and source else None,
+            known=without_unknown_words(words, source.lines, against) if words and source else None,
             resampling=resampling,
             tests=tests,
             intervals=intervals,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     if words and source:
-        report = dataclasses.replace(report, unknown=words.rates(source.lines, against, texts))
+        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, texts))
     if settings.differences and several:
         shown_source = source.lines if source else None
         found = most_different(texts, against, settings.differences, source=shown_source, statistics=tables)
