@@ -164,8 +164,9 @@ def run_scoring(
     language = find_language(request)
     options = metric_options(settings, language)
     resampling, tests, intervals = _resampling(settings, several)
-    folders = [request.words] if request.words else request.models.values()
-    words = [read_words(folder) for folder in folders] if settings.known_words else []
+    words = []
+    if settings.known_words:
+        words = [read_words(folder) for folder in ([request.words] if request.words else request.models.values())]
     references = [_text(one, f"reference {number}") for number, one in enumerate(request.references, 1)]
     source = None if request.source is None else _text(request.source, "source")
     check_aligned([*references, *([source] if source else [])])
