@@ -122,14 +122,10 @@ _BYTES = re.compile("[\udc80-\udcff]+")  # how Python represents bytes of a file
 
 
 def say(*messages: str) -> None:
-    """Writes one line per message for the user to stderr.
-
-    If the reader has gone or the disk is full, the line is lost and the command continues.
-    """
-    with contextlib.suppress(OSError):
-        for message in messages:
-            sys.stderr.write(f"nmtalign: {escaped(message)}\n")
-        sys.stderr.flush()
+    """Writes one line per message for the user to stderr."""
+    for message in messages:
+        sys.stderr.write(f"nmtalign: {escaped(message)}\n")
+    sys.stderr.flush()
 
 
 def shows_live() -> bool:
