@@ -127,11 +127,7 @@ class Tokenizer(ABC):
         return list(tokens)
 
 
-class WholeWords(Tokenizer):
-    """A tokeniser whose tokens are words."""
-
-
-class SpacedWords(WholeWords):
+class SpacedWords(Tokenizer):
     """Words between blanks, for text that is already tokenised."""
 
     kind = "spaced"
@@ -289,7 +285,7 @@ def _word_by_word(processor: Any) -> bool:
     )
 
 
-class MosesWords(WholeWords):
+class MosesWords(Tokenizer):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
     `spacing` contains the learned exceptions from the rules of detokenising (see Spacing). Without `joins_marks`, as in
@@ -875,23 +871,17 @@ class Vocabulary:
         self.words = tuple(words)
         if self.words[:2] != _SPECIALS:
             raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a separate line")
-        # The special words are not keys, so their names are unknown words in text.
-        self._ids: Mapping[str, int] = {word: number for number, word in enumerate(self.words[2:], 2)}
-        unusable = not self._ids.keys().isdisjoint(("", *_SPECIALS)) or any("\n" in word for word in self._ids)
-        if unusable or len(self._ids) != len(self.words) - 2:
-            self._raise_fault()
-
-    def _raise_fault(self) -> None:
-        """Raises FormatError for the first word that is unusable."""
-        seen: dict[str, int] = {}
+        ids: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if not word:
                 raise FormatError(f"line {line}: an empty word")
             if "\n" in word:
                 raise FormatError(f"line {line}: {word!r} contains a line feed")
-            if word in seen:
-                raise FormatError(f"line {line}: {word!r} is already on line {seen[word]}")
-            seen[word] = line
+            if word in ids:
+                raise FormatError(f"line {line}: {word!r} is already on line {ids[word] + 1}")
+            ids[word] = line - 1
+        del ids[EOS], ids[UNK]  # their names are unknown words in text
+        self._ids: Mapping[str, int] = ids
 
     def __len__(self) -> int:
         return len(self.words)
