@@ -91,7 +91,7 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
         source, target = (np.array([word.startswith(WORD_START) for word in side]) for side in words)
         begins = source, target
-    longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
+    longest = int(max(train.source.lengths.max(), train.target.lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
     convert: bool | None = None if corpus.tokenizers.kind == MosesWords.kind else False  # as the first pairs tell

@@ -275,7 +275,7 @@ class Reproduction:
             # The mean length of the pairs that are short enough, so that every model reads the same number of words.
             train = corpus.splits["train"]
             longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
-            lengths = train.target_lengths[eligible(train, longest)]
+            lengths = train.target.lengths[eligible(train, longest)]
             words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
             updates = math.ceil(self.budget.amount / words)
         every = max(10, math.ceil(updates / 20))
