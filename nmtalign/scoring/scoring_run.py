@@ -163,7 +163,7 @@ def run_scoring(
     request.check()
     language = find_language(request)
     options = metric_options(settings, language)
-    resampling, tests, intervals = _resampling(settings, several)
+    resampling = _resampling(settings, several)
     words = []
     if settings.known_words:
         words = [read_words(folder) for folder in ([request.words] if request.words else request.models.values())]
@@ -211,8 +211,6 @@ def run_scoring(
             cut=cut,
             known=without_unknown_words(words, source.lines, against) if words and source else None,
             resampling=resampling,
-            tests=tests,
-            intervals=intervals,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     if words and source:
@@ -330,11 +328,10 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
     return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
 
 
-def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None, tuple[Test, ...], bool]:
-    """(how samples are drawn, the tests between systems, whether every figure has its interval).
+def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
+    """What is drawn: tests between systems, and intervals where systems or parts are compared or a setting asks for it.
 
-    Figures have intervals where systems or parts are compared, unless a setting decides. A seed that is not given is
-    sacreBLEU's: $SACREBLEU_SEED, or 12345.
+    A seed that is not given is sacreBLEU's: $SACREBLEU_SEED, or 12345.
     """
     intervals, seed = settings.confidence, settings.seed
     tests: tuple[Test, ...] = ()
@@ -343,13 +340,13 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
     if several and settings.significance != "none":
         tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
     if not intervals and not tests:
-        return None, tests, intervals
+        return None
     if seed is None:
         text = os.environ.get(SEED, str(DEFAULT_SEED))
         if not (text.isascii() and text.isdigit()):
             raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
         seed = int(text)
-    return Resampling(settings.bootstrap, settings.trials, seed), tests, intervals
+    return Resampling(settings.bootstrap, settings.trials, seed, tests=tests, intervals=intervals)
 
 
 def _raw_notes(systems: Iterable[Text], settings: ScoreConfig) -> Iterator[str]:
