@@ -242,7 +242,11 @@ def translation_of(
             lines.append(translation.text)
             if advance is not None:
                 advance(1)
-    InputCheck(translator.loaded.text_fit(0, settings.tokenized), source.name, notify).add_all(source.lines)
+    fit = translator.loaded.text_fit(0, settings.tokenized)
+    check = InputCheck(fit, source.name, notify)
+    for line in source.lines:
+        check.add(line)
+    check.finish(fit.own.words, fit.own.unknown)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 
