@@ -65,9 +65,9 @@ def bar(part: Part, top: float) -> str:
     return "█" * full + "▒" * (shaded - full)
 
 
-def _table(columns: Columns, words: int = 1) -> doc.DataTable:
+def _table(columns: Columns) -> doc.DataTable:
     head, *rows = zip(*columns, strict=True)
-    return doc.DataTable(head, rows, words=words)
+    return doc.DataTable(head, rows)
 
 
 def _names(report: Report, heading: str) -> Columns:
@@ -201,7 +201,7 @@ def _sentence(difference: Difference, names: Sequence[str]) -> doc.SentenceTexts
     for name, segments, score in zip(names, difference.segments, difference.scores, strict=True):
         better = score == max(difference.scores) and first != second
         words = tuple(span for segment in segments for span in _segment(segment))
-        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
+        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better))
     title = (f"Line {difference.line:,} ", doc.Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
     return doc.SentenceTexts(title, texts)
 
