@@ -55,7 +55,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.processor import usable_cores
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.tokenizer import CACHED, EOS, UNK, SpacedWords, Tokenizers, Tokens, Vocabulary, WholeWords, keep
+from nmtalign.text.tokenizer import CACHED, EOS, UNK, SpacedWords, Tokenizer, Tokenizers, Tokens, Vocabulary, keep
 
 _KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
@@ -73,7 +73,7 @@ _BY_WORD = {
 }
 
 
-class Pieces(WholeWords):
+class Pieces(Tokenizer):
     """Words, numbers and marks without upper case; with `tokenized`, all that is between spaces is one word."""
 
     kind = "pieces"

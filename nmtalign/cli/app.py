@@ -236,9 +236,9 @@ def open_streams() -> None:
             io.BufferedWriter(raw), "utf-8", "nmtalign.exact", "\n", os.isatty(1), write_through=unbuffered
         )
     sys.stdin = sys.stdin or open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
-    sys.stderr = sys.stderr or open(2, "w", closefd=False)  # noqa: SIM115
-    if isinstance(sys.stderr, io.TextIOWrapper):
-        sys.stderr.reconfigure(encoding="utf-8", errors="backslashreplace")
+    if sys.stderr is sys.__stderr__:
+        buffer = io.BufferedWriter(_StandardError(2, "w", closefd=False))
+        sys.stderr = io.TextIOWrapper(buffer, "utf-8", "backslashreplace", line_buffering=True)
 
 
 class _StandardOutput(io.FileIO):
@@ -248,6 +248,17 @@ class _StandardOutput(io.FileIO):
         """Writes bytes; raises ResourceError if the system refuses them, BrokenPipeError if the reader has gone."""
         with disk_errors(Path("standard output")):
             return super().write(data)
+
+
+class _StandardError(io.FileIO):
+    """Standard error. What the system refuses is lost, and the command continues: the user may close the terminal."""
+
+    def write(self, data: Any) -> Any:
+        """Writes bytes."""
+        try:
+            return super().write(data)
+        except OSError:
+            return len(data)
 
 
 def _exactly(error: UnicodeError) -> tuple[str | bytes, int]:

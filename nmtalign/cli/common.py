@@ -122,14 +122,10 @@ _BYTES = re.compile("[\udc80-\udcff]+")  # how Python represents bytes of a file
 
 
 def say(*messages: str) -> None:
-    """Writes one line per message for the user to stderr.
-
-    If the reader has gone or the disk is full, the line is lost and the command continues.
-    """
-    with contextlib.suppress(OSError):
-        for message in messages:
-            sys.stderr.write(f"nmtalign: {escaped(message)}\n")
-        sys.stderr.flush()
+    """Writes one line per message for the user to stderr."""
+    for message in messages:
+        sys.stderr.write(f"nmtalign: {escaped(message)}\n")
+    sys.stderr.flush()
 
 
 def shows_live() -> bool:
@@ -367,9 +363,8 @@ def exit_on_signals() -> None:
 
 
 @contextlib.contextmanager
-def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
-    """The first signal calls `stop` with its reason, a second one ends the command at once; yields those that came."""
-    came: list[int] = []
+def stopping(came: list[int], stop: Callable[[str], None]) -> Iterator[None]:
+    """The first signal calls `stop` with its reason, a second one ends the command at once; `came` gets both."""
     began = 0.0
 
     def handle(number: int, _: FrameType | None) -> None:
@@ -383,7 +378,7 @@ def stopping(stop: Callable[[str], None]) -> Iterator[list[int]]:
 
     before = _install(handle)
     try:
-        yield came
+        yield
     finally:
         if "LOCAL_RANK" not in os.environ:
             for number, handler in before.items():

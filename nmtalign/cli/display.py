@@ -2,14 +2,13 @@
 
 import contextlib
 import os
-import sys
 import threading
 import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self, TextIO, cast
+from typing import Any, Self
 
 from rich.console import Console, ConsoleOptions, Group, RenderableType
 from rich.live import Live
@@ -56,7 +55,7 @@ class TrainingDisplay:
         if not self._quiet and shows_live():
             # rich would take an exported COLUMNS for the size of the terminal, also after the terminal is resized.
             variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
-            console = Console(file=cast(TextIO, _Terminal(sys.stderr)), _environ=variables)
+            console = Console(stderr=True, _environ=variables)
             # Until the training begins, nothing remains on the terminal: an error of the start is a single line.
             live = Live(self, console=console, refresh_per_second=2, vertical_overflow="crop", transient=True)
             self._live = self._context.enter_context(live)
@@ -247,22 +246,3 @@ def _patience(event: events.Validated) -> str:
 def _short(value: float) -> str:
     """A number with two decimals, or a very large one with few digits."""
     return f"{value:.2f}" if value < 1e6 else f"{value:.1e}"
-
-
-class _Terminal:
-    """A terminal that the user may close: output that it refuses is lost, and training continues."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream = stream
-
-    def write(self, text: str) -> int:
-        with contextlib.suppress(OSError):
-            self._stream.write(text)
-        return len(text)
-
-    def flush(self) -> None:
-        with contextlib.suppress(OSError):
-            self._stream.flush()
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)

@@ -1,9 +1,8 @@
 """`nmtalign link`: from a bitext to word links, with one command."""
 
-import contextlib
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -57,13 +56,6 @@ def link(
     keep_memory()
     tell, came = common.notifier(quiet), list[int]()
     before = "already complete: " if (output / LINKS).exists() else ""
-
-    @contextlib.contextmanager
-    def noted(stop: Callable[[str], None]) -> Iterator[None]:
-        with common.stopping(stop) as signals:
-            yield
-        came.extend(signals)
-
     with chosen.naming(), common.status_line("loading PyTorch", quiet) as show:
         links = link_texts(
             source,
@@ -71,7 +63,7 @@ def link(
             output,
             show=lambda progress: show(_text(progress)),
             notify=common.say,
-            stopping=noted,
+            stopping=partial(common.stopping, came),
             config=chosen.settings,
         )
     if not links.exists():

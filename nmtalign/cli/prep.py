@@ -15,7 +15,7 @@ from nmtalign.report.document import DataTable
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
-from nmtalign.text.lines import open_bytes, shown
+from nmtalign.text.lines import reading, shown
 from nmtalign.text.parallel import languages_of_columns
 
 if TYPE_CHECKING:
@@ -127,7 +127,8 @@ def _languages(
     for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
         if not language:
             if path.is_file():
-                open_bytes(path).close()  # an archive is the more important error
+                with reading(path):  # an archive is the more important error
+                    pass
             raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
     return str(found[0]), str(found[1])
 

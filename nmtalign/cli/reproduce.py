@@ -40,7 +40,8 @@ def reproduce(
 
     tell = notifier(quiet)
     made = Reproduction(chosen.workspace, chosen.settings, output, tell, silent=quiet)
-    with stopping(made.stop) as came:
+    came: list[int] = []
+    with stopping(came, made.stop):
         try:
             made.run()
         except Halted:

@@ -5,6 +5,7 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,7 +112,7 @@ def train(
                 preset=chosen.preset,
                 force=force,
                 listen=display.take,
-                stopping=common.stopping,
+                stopping=partial(common.stopping, []),
                 layers=chosen.layers,
             )
     finally:

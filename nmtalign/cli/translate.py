@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
 
-_EVERY = 0.1  # seconds between two changes of the progress display
-
 Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
 Output = Annotated[
     Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
@@ -116,18 +114,16 @@ class _Display(ExitStack):
 
     def __init__(self, shown: bool, quiet: bool) -> None:
         super().__init__()
-        self._shown, self._began, self._last = shown, 0.0, 0.0
+        self._shown, self._began = shown, 0.0
         self._update: Callable[..., None] | None = None
         self.enter_context(common.status_line("loading the model", quiet))
 
     def show(self, run: "FileTranslation | FileScores") -> None:
-        """Shows the counts of the run, at most ten times per second."""
-        now = time.monotonic()
+        """Shows the counts of the run."""
         if not self._began:
-            self._began = now
+            self._began = time.monotonic()
             self.close()  # the model is loaded
             self._update = self.enter_context(common.live_line("translating", run.size)) if self._shown else None
-        if self._update is not None and now - self._last > _EVERY:
-            rate = run.tokens / max(now - self._began, _EVERY)
+        if self._update is not None:
+            rate = run.tokens / max(time.monotonic() - self._began, 0.1)
             self._update(completed=run.end, description=f"translating: {run.lines:,} lines, {rate:,.0f} words/s")
-            self._last = now

@@ -39,9 +39,9 @@ class BatchPolicy:
 
 def eligible(pairs: Split, max_length: int) -> Indices:
     """Returns the pairs with no empty side and at most `max_length` tokens per side (0 = no limit), without `</s>`."""
-    keep = np.minimum(pairs.source_lengths, pairs.target_lengths) > 0
+    keep = np.minimum(pairs.source.lengths, pairs.target.lengths) > 0
     if max_length:
-        keep &= np.maximum(pairs.source_lengths, pairs.target_lengths) <= max_length
+        keep &= np.maximum(pairs.source.lengths, pairs.target.lengths) <= max_length
     # int32 halves the memory of several such arrays.
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
@@ -50,7 +50,7 @@ def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -
     """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments."""
     generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
-    source, target = pairs.source_lengths, pairs.target_lengths
+    source, target = pairs.source.lengths, pairs.target.lengths
     longest = np.maximum(source, target) + 1
     pairs_per_batch = policy.size
     if policy.unit == "tokens":

@@ -114,16 +114,6 @@ class Split:
     def __len__(self) -> int:
         return len(self.source)
 
-    @functools.cached_property
-    def source_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens per source sentence, without `</s>`."""
-        return self.source.lengths
-
-    @functools.cached_property
-    def target_lengths(self) -> npt.NDArray[np.int32]:
-        """(N,) tokens per target sentence, without `</s>`."""
-        return self.target.lengths
-
     def pair(self, index: int) -> tuple[Array, Array]:
         """The ids of both sentences, without `</s>`."""
         return self.source.sentence(index), self.target.sentence(index)
@@ -181,8 +171,8 @@ class Corpus:
             "splits": {
                 name: {
                     "pairs": len(split),
-                    "source_tokens": int(split.source_lengths.sum()),
-                    "target_tokens": int(split.target_lengths.sum()),
+                    "source_tokens": int(split.source.lengths.sum()),
+                    "target_tokens": int(split.target.lengths.sum()),
                 }
                 for name, split in self.splits.items()
             },

@@ -18,6 +18,7 @@ import torch
 
 from nmtalign.core.model import Batch
 from nmtalign.data.corpus import Corpus, SplitSide
+from nmtalign.data.pipeline import blocks_of
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SplitLine, SplitPair, converted_note, counts_words, token_links
@@ -25,7 +26,6 @@ from nmtalign.text.tokenizer import WORD_START, MosesWords, Subwords
 
 Numbers = npt.NDArray[np.int64]
 Begins = npt.NDArray[np.bool_] | None
-_BLOCK = 1 << 22  # bytes of the file that are read together
 _LINKS = re.compile(rb"\s*+(?:\d{1,9}-\d{1,9}\s++)*+")
 _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
 _SCORES = re.compile(rb"\t[0-9. ]*(?=\r?\n?$)")  # the second column of `nmtalign link --scores`
@@ -91,12 +91,12 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
         words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
         source, target = (np.array([word.startswith(WORD_START) for word in side]) for side in words)
         begins = source, target
-    longest = int(max(train.source_lengths.max(), train.target_lengths.max()))
+    longest = int(max(train.source.lengths.max(), train.target.lengths.max()))
     dtype = np.dtype(np.uint8 if longest <= 1 << 8 else np.uint16 if longest <= 1 << 16 else np.uint32)
     kept, digest, first = bytearray(), hashlib.sha256(), 0
     convert: bool | None = None if corpus.tokenizers.kind == MosesWords.kind else False  # as the first pairs tell
     offsets = np.zeros(len(train) + 1, dtype=np.int64)
-    for raw in _blocks(path):
+    for raw in blocks_of(_SCORES.sub(b"", line).removesuffix(b"\n") + b"\n" for line in raw_lines(path)):
         # Bounds of another type would convert the complete array.
         low, high = np.searchsorted(train.lines, np.array([first, first + len(raw)], dtype=train.lines.dtype))
         links, pairs = _read(path, raw, first, train.lines[low:high] - first)
@@ -147,19 +147,6 @@ def _by_pair(
             SplitLine.of(tokenizers.target.detokenize(target), target),
         )
         yield [(i, j) for i, j in links[bounds[place] : bounds[place + 1]].tolist()], split
-
-
-def _blocks(path: Path) -> Iterator[list[bytes]]:
-    """The lines of a file, each with its line end, some MB at a time."""
-    lines, size = list[bytes](), 0
-    for line in raw_lines(path):
-        lines.append(_SCORES.sub(b"", line).removesuffix(b"\n") + b"\n")
-        size += len(line)
-        if size >= _BLOCK:
-            yield lines
-            lines, size = [], 0
-    if lines:
-        yield lines
 
 
 def _read(path: Path, raw: Sequence[bytes], first: int, wanted: npt.NDArray[np.int32]) -> tuple[Numbers, Numbers]:

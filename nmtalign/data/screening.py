@@ -269,29 +269,21 @@ class Screening:
         that has one of them is dropped. Raises SettingError if the text has too few different pairs.
         """
         forms, text, seen = OtherSets(self._config), RawText(folder, "all"), (SeenTexts(), SeenTexts())
-        drawn: list[int] = []  # places of pairs of which the number is not known before (reservoir sampling)
-        candidates, size, chance = 0, sum(sizes.values()), random.Random(_SEED)
+        candidates, size = array("i"), sum(sizes.values())  # the places of pairs whose sentences are new
 
         def watched() -> Iterator[Pairs]:
-            nonlocal candidates
             places = itertools.count()
             for block in blocks:
                 firsts = (side.first_time([forms.form(pair[i]) for pair in block]) for i, side in enumerate(seen))
-                for new, here in zip(map(all, zip(*firsts, strict=True)), places, strict=False):
-                    if not new:
-                        continue
-                    candidates += 1
-                    if len(drawn) < size:
-                        drawn.append(here)
-                    elif (slot := chance.randrange(candidates)) < size:
-                        drawn[slot] = here
+                news = zip(map(all, zip(*firsts, strict=True)), places, strict=False)
+                candidates.extend(place for new, place in news if new)
                 yield block
 
         text.write(watched())
-        if candidates <= size:
+        if len(candidates) <= size:
             wanted = {f"{name}_lines": count for name, count in sizes.items()}
-            raise SettingError(f"too large for {candidates:,} different pairs of training text", **wanted)
-        chance.shuffle(drawn)
+            raise SettingError(f"too large for {len(candidates):,} different pairs of training text", **wanted)
+        drawn = random.Random(_SEED).sample(candidates, size)
         sets, start = {}, 0
         for name, count in sizes.items():
             chosen = set(drawn[start : start + count])

@@ -27,8 +27,8 @@ _ON_ONE_LINE = {
     10: 32,
 }
 
-# tag: a remark; right, wrong, odd: words of a translation.
-Style = Literal["", "code", "name", "muted", "tag", "right", "wrong", "odd"]
+# right, wrong, odd: words of a translation.
+Style = Literal["", "code", "name", "muted", "right", "wrong", "odd"]
 _MARKS = {"right": ("{+", "+}", "\x1b[1;32m"), "wrong": ("[-", "-]", "\x1b[1;31m")}  # around words; their colour
 
 
@@ -98,7 +98,6 @@ class Figure:
     file: str
     caption: str  # literal text
     svg: str
-    kind: Literal["plot", "natural"] = "plot"  # natural: never wider than it was drawn
 
 
 @dataclass(frozen=True)
@@ -123,7 +122,6 @@ class NamedText:
     text: Inline
     note: str = ""  # its score
     better: bool = False  # the note is the better one
-    system: bool = False  # a translation
 
 
 @dataclass(frozen=True)
@@ -191,5 +189,5 @@ def _line(text: Inline, colour: bool = False) -> str:
         before, after, code = _MARKS.get(span.style, ("", "", ""))
         if code and words:
             words = f"{code}{words}\x1b[0m" if colour else f"{before}{words}{after}"
-        parts.append(f" ({words})" if span.style == "tag" else words)
+        parts.append(words)
     return "".join(parts)

@@ -17,7 +17,6 @@ _TAGS = {
     "code": ("<code>", "</code>"),
     "name": ("<bdi>", "</bdi>"),
     "muted": ('<span class="quiet">', "</span>"),
-    "tag": ('<span class="tagged">', "</span>"),
 }
 _BAR = re.compile("[\u2588-\u258f\u2592]")  # a bar made of blocks
 
@@ -87,7 +86,7 @@ def _figure(figure: doc.Figure) -> str:
     caption = _text(figure.caption)
     image = f'<img alt="{caption}" src="data:image/svg+xml;base64,{data}">'
     below = f'<figcaption dir="auto">{caption}</figcaption>'
-    return f'<figure class="{figure.kind}"><div class="scroll">{image}</div>{below}</figure>'
+    return f'<figure class="plot"><div class="scroll">{image}</div>{below}</figure>'
 
 
 def _named(text: doc.NamedText) -> str:

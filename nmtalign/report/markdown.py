@@ -39,11 +39,8 @@ def _span(span: doc.Span) -> str:
         runs = [len(run) for run in re.findall("`+", line)]
         fence = "`" * (max(runs, default=0) + 1)
         return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
-    text = _MARKUP.sub(r"\\\1", line)
-    if span.style == "tag":
-        return f" ({text})"
     around = _AROUND.get(span.style, "")
-    return f"{around}{text}{around}"
+    return around + _MARKUP.sub(r"\\\1", line) + around
 
 
 def _block(block: doc.Block) -> Iterator[str]:

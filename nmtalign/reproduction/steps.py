@@ -61,17 +61,9 @@ class Model:
 
     experiment: experiments.Experiment
     seed: int
+    name: str  # of its folder and of its files
+    folder: str
     steps: list[Step]
-
-    @property
-    def name(self) -> str:
-        """The name of its folder and of its files."""
-        return f"{self.experiment.name}.seed-{self.seed}"
-
-    @property
-    def folder(self) -> str:
-        """The model directory."""
-        return f"work/models/{self.name}"
 
 
 class Reproduction:
@@ -172,7 +164,8 @@ class Reproduction:
         self.steps = [*([] if self._is_prepared else [prepare]), *(s for m in models for s in m.steps), *evaluation]
 
     def _model(self, experiment: experiments.Experiment, seed: int, prepare: Step) -> Model:
-        model = Model(experiment, seed, [])
+        name = f"{experiment.name}.seed-{seed}"
+        model = Model(experiment, seed, name, f"work/models/{name}", [])
         command = f"nmtalign train --config settings/{experiment.name}.toml -o {model.folder} --seed {seed}"
         train = Step(command, f"{model.folder}/best.safetensors", [prepare])
         model.steps.append(train)
@@ -275,7 +268,7 @@ class Reproduction:
             # The mean length of the pairs that are short enough, so that every model reads the same number of words.
             train = corpus.splits["train"]
             longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
-            lengths = train.target_lengths[eligible(train, longest)]
+            lengths = train.target.lengths[eligible(train, longest)]
             words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
             updates = math.ceil(self.budget.amount / words)
         every = max(10, math.ceil(updates / 20))

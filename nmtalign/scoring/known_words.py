@@ -13,6 +13,10 @@ from nmtalign.scoring.metrics import Lines
 from nmtalign.scoring.report import Mask
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
 
+SideWords = tuple[Tokenizer, Vocabulary]
+KnownWords = tuple[SideWords, SideWords]
+"""The tokenisers and vocabularies of source and target, of a model or a prepared corpus."""
+
 
 @dataclass(frozen=True)
 class UnknownRates:
@@ -23,62 +27,39 @@ class UnknownRates:
     systems: tuple[float, ...]
 
 
-@dataclass(frozen=True)
-class Vocabularies:
-    """The vocabularies and tokenisers of a model or a prepared corpus, without weights."""
+def read_words(folder: Path) -> KnownWords:
+    """Reads the words of a model folder, a corpus folder or the path of its corpus.h5.
 
-    source: Vocabulary
-    target: Vocabulary
-    tokenizers: Tokenizers
-
-    @classmethod
-    def load(cls, folder: Path) -> "Vocabularies":
-        """Reads them from a model folder, a corpus folder or the path of its corpus.h5.
-
-        Raises FormatError where one of the files is missing, damaged, or not as the model was trained with it.
-        """
-        folder = folder.parent if folder.is_file() else folder
-        for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
-            if not (folder / name).is_file():
-                raise FormatError(f"{folder}: no vocabularies here (no {name}); give a model or a corpus with -m")
-        if (folder / CONFIG).exists():  # a corpus has none
-            check_files(folder, read_settings(folder))  # refuses a vocabulary that was edited after training
-        source = Vocabulary.load(folder / SOURCE_VOCABULARY)
-        target = Vocabulary.load(folder / TARGET_VOCABULARY)
-        return cls(source, target, Tokenizers.load(folder))
+    Raises FormatError where one of the files is missing, damaged, or not as the model was trained with it.
+    """
+    folder = folder.parent if folder.is_file() else folder
+    for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
+        if not (folder / name).is_file():
+            raise FormatError(f"{folder}: no vocabularies here (no {name}); give a model or a corpus with -m")
+    if (folder / CONFIG).exists():  # a corpus has none
+        check_files(folder, read_settings(folder))  # refuses a vocabulary that was edited after training
+    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
+    tokenizers = Tokenizers.load(folder)
+    return (tokenizers.source, source), (tokenizers.target, target)
 
 
-class UnknownWords:
-    """The words that the vocabularies of one or more models lack."""
-
-    def __init__(self, vocabularies: Sequence[Vocabularies]) -> None:
-        self._vocabularies = tuple(vocabularies)
-
-    def without(self, source: Lines, references: Sequence[Lines]) -> Mask:
-        """(N,) True for the sentences whose words are in all vocabularies, in the source and in every reference."""
-        known = np.ones(len(source), dtype=np.bool_)
-        for one in self._vocabularies:
-            known &= _all_known(source, one.tokenizers.source, one.source)
-            for lines in references:
-                known &= _all_known(lines, one.tokenizers.target, one.target)
-        return known
-
-    def rates(self, source: Lines, references: Sequence[Lines], systems: Sequence[Lines]) -> UnknownRates:
-        """The share of the texts' words (pieces where those are subwords) that the first vocabularies do not hold."""
-        one = self._vocabularies[0]
-        target = one.tokenizers.target, one.target
-        every_reference = [line for lines in references for line in lines]
-        return UnknownRates(
-            _share([*source], one.tokenizers.source, one.source),
-            _share(every_reference, *target),
-            tuple(_share(lines, *target) for lines in systems),
-        )
+def without_unknown_words(models: Sequence[KnownWords], source: Lines, references: Sequence[Lines]) -> Mask:
+    """(N,) True for the sentences whose words all models know, in the source and in every reference."""
+    known = np.ones(len(source), dtype=np.bool_)
+    for of_source, of_target in models:
+        for (tokenizer, vocabulary), lines in ((of_source, source), *((of_target, lines) for lines in references)):
+            known &= [all(token in vocabulary for token in tokenizer.tokenize(line)) for line in lines]
+    return known
 
 
-def _all_known(lines: Lines, tokenizer: Tokenizer, vocabulary: Vocabulary) -> Mask:
-    return np.array([all(token in vocabulary for token in tokenizer.tokenize(line)) for line in lines], dtype=np.bool_)
+def unknown_rates(
+    model: KnownWords, source: Lines, references: Sequence[Lines], systems: Sequence[Lines]
+) -> UnknownRates:
+    """The share of the words of the texts (pieces where those are subwords) that the model does not know."""
 
+    def share(side: int, texts: Sequence[Lines]) -> float:
+        tokenizer, vocabulary = model[side]
+        words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
+        return sum(word not in vocabulary for word in words) / max(1, len(words))
 
-def _share(lines: Lines, tokenizer: Tokenizer, vocabulary: Vocabulary) -> float:
-    unknown = [token not in vocabulary for line in lines for token in tokenizer.tokenize(line) if is_word(token)]
-    return sum(unknown) / max(1, len(unknown))
+    return UnknownRates(share(0, [source]), share(1, references), tuple(share(1, [lines]) for lines in systems))

@@ -23,13 +23,13 @@ Record = dict[str, Any]
 def record(report: Report) -> Record:
     """The report as one object."""
     names = [system.name for system in report.systems]
-    drawn, unknown = report.resampling, report.unknown
+    drawn, unknown, of_drawing = report.resampling, report.unknown, ("samples", "trials", "seed", "level")
     return {
         "nmtalign": __version__,
         "sentences": report.systems[0].everything.whole.sentences,
         "metrics": list(report.metrics),
         "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
-        "resampling": dataclasses.asdict(drawn) | {"tests": list(report.tests)} if drawn else None,
+        "resampling": drawn and {name: getattr(drawn, name) for name in of_drawing} | {"tests": list(drawn.tests)},
         "titles": {"length": report.lengths} if report.lengths else {},
         "systems": [
             {

@@ -117,6 +117,8 @@ class Resampling:
     trials: int = 10_000  # trials of the test ar
     seed: int = 12345
     level: float = 0.05  # p-values below it are significant
+    tests: tuple[Test, ...] = ()  # of all systems against the first one
+    intervals: bool = True  # of every figure
 
 
 @dataclass(frozen=True)
@@ -169,7 +171,6 @@ class Report:
     signatures: tuple[str, ...]  # one per metric
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
-    tests: tuple[Test, ...] = ()
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
     comparable: bool = True  # parts contain the same sentences of every system; not so by words of the hypothesis
     unknown: "UnknownRates | None" = None
@@ -183,28 +184,25 @@ def make_report(
     cut: Cut | None = None,
     known: Mask | None = None,
     resampling: Resampling | None = None,
-    tests: Sequence[Test] = (),
-    intervals: bool = True,
     advance: Callable[[float], None] | None = None,
 ) -> Report:
     """Scores every system on all sentences and on every part of `cut`, and again on only its `known` (N,) ones.
 
-    `tables` contains the statistics of each system, metrics in the same order. With `resampling` every figure has its
-    interval (unless `intervals` is False) and the p-values of `tests`, if there are two systems or more. `advance` is
-    called with shares of the work done, which sum to 1.
+    `tables` contains the statistics of each system, metrics in the same order. With `resampling` figures have intervals
+    and, if there are two systems or more, p-values. `advance` is called with shares of the work done, which sum to 1.
     """
-    tests = tuple(tests) if resampling and len(tables) > 1 else ()
-    drawn = resampling if intervals or tests else None
+    drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
+    drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
     share = 1 / (len(subsets) * (1 + (len(cut.labels) if cut else 0)))
 
     def parts(label: str, masks: Sequence[Mask]) -> list[Part]:
         """The parts of all systems; they are tested if they contain the same sentences."""
         if len(masks) == 1:
-            made = _parts(label, tables, masks[0], drawn, tests, intervals)
+            made = _parts(label, tables, masks[0], drawn)
         else:
-            each = zip(tables, masks, strict=True)
-            made = [_parts(label, [table], mask, drawn, (), intervals)[0] for table, mask in each]
+            alone, each = drawn and replace(drawn, tests=()), zip(tables, masks, strict=True)
+            made = [_parts(label, [table], mask, alone)[0] for table, mask in each]
         if advance:
             advance(share)
         return made
@@ -215,12 +213,10 @@ def make_report(
         rows = [parts(*row) for row in _rows(cut, subset)] if cut else []
         return [Section(whole, tuple(row[number] for row in rows)) for number, whole in enumerate(wholes)]
 
-    signatures = [
-        one.signed(drawn.samples if intervals or "bs" in tests else 0, drawn.trials if "ar" in tests else 0, drawn.seed)
-        if drawn
-        else one.signature
-        for one in tables[0]
-    ]
+    signatures = [one.signature for one in tables[0]]
+    if drawn:
+        samples = drawn.samples if drawn.intervals or "bs" in drawn.tests else 0
+        signatures = [one.signed(samples, drawn.trials if "ar" in drawn.tests else 0, drawn.seed) for one in tables[0]]
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
     return Report(
@@ -228,7 +224,6 @@ def make_report(
         tuple(signatures),
         tuple(systems),
         drawn,
-        tests,
         cut.title if cut else "",
         cut is None or len(cut.masks[0]) == 1,
     )
@@ -242,14 +237,7 @@ def _rows(cut: Cut, subset: Mask) -> Iterator[tuple[str, list[Mask]]]:
             yield label, inside
 
 
-def _parts(
-    label: str,
-    tables: Sequence[Sequence[Statistics]],
-    mask: Mask,
-    resampling: Resampling | None,
-    tests: tuple[Test, ...],
-    intervals: bool,
-) -> list[Part]:
+def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:
     """The part of each system: scores, and what is drawn of them."""
     size, nothing = int(mask.sum()), (None,) * len(tables[0])
     parts = [
@@ -261,18 +249,17 @@ def _parts(
         )
         for table in tables
     ]
-    if resampling is None:
+    if plan is None:
         return parts
-    tested = tests if size >= _FEWEST else ()
-    draws = _Draws(tables, mask, resampling, tested, intervals) if size else None
-    marks = draws.marks(resampling.level) if draws and tested else [()] * len(parts)
+    untested = dict.fromkeys(plan.tests, nothing)
+    plan = plan if size >= _FEWEST else replace(plan, tests=())
+    draws = _Draws(tables, mask, plan) if size else None
+    marks = draws.marks() if draws and plan.tests else [()] * len(parts)
     return [
         replace(
             part,
-            intervals=(draws.intervals(number) if draws else nothing) if intervals else (),
-            p_values=(draws.p_values(0, number) if draws and tested else dict.fromkeys(tests, nothing))
-            if number
-            else {},
+            intervals=(draws.intervals(number) if draws else nothing) if plan.intervals else (),
+            p_values=(draws.p_values(number) if draws and plan.tests else untested) if number else {},
             marks=marks[number],
         )
         for number, part in enumerate(parts)
@@ -282,56 +269,51 @@ def _parts(
 class _Draws:
     """The scores of every system and metric in all draws of one subset, which has at least one sentence."""
 
-    def __init__(
-        self,
-        tables: Sequence[Sequence[Statistics]],
-        mask: Mask,
-        plan: Resampling,
-        tests: tuple[Test, ...],
-        intervals: bool,
-    ) -> None:
-        self._tables, self._tests, self._size = tables, tests, int(mask.sum())
+    def __init__(self, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling) -> None:
+        self._tables, self._plan, self._size = tables, plan, int(mask.sum())
         rows = [one.rows[mask] for table in tables for one in table]
         metrics = len(tables[0])
         self._real = [[one.values(one.rows[mask].sum(axis=0)[None])[0] for one in table] for table in tables]
         self._samples: list[list[Scores]] = []
-        if intervals or "bs" in tests:
+        if plan.intervals or "bs" in plan.tests:
             sums = bootstrap(rows, plan.samples, plan.seed)
             self._samples = [
                 [one.values(sums[number * metrics + metric]) for metric, one in enumerate(table)]
                 for number, table in enumerate(tables)
             ]
-        self._picked, self._left = swaps(rows, plan.trials, plan.seed) if "ar" in tests else ([], [])
+        self._picked, self._left = swaps(rows, plan.trials, plan.seed) if "ar" in plan.tests else ([], [])
 
     def intervals(self, system: int) -> tuple[Interval, ...]:
         """One per metric."""
-        return tuple(interval(scores, paired="bs" in self._tests) for scores in self._samples[system])
+        return tuple(interval(scores, paired="bs" in self._plan.tests) for scores in self._samples[system])
 
-    def p_values(self, first: int, second: int) -> Mapping[Test, tuple[float, ...]]:
-        """The p-values of the difference between two systems: for every test one per metric."""
-        metrics = range(len(self._tables[0]))
-        return {test: tuple(self._p_value(test, metric, first, second) for metric in metrics) for test in self._tests}
+    def p_values(self, system: int) -> Mapping[Test, tuple[float, ...]]:
+        """The p-values of the difference between a system and the first one: for every test one per metric."""
+        metrics, tests = range(len(self._tables[0])), self._plan.tests
+        return {test: tuple(self._p_value(test, metric, 0, system) for metric in metrics) for test in tests}
 
-    def marks(self, level: float) -> list[tuple[Mark, ...]]:
-        """For every system one per metric: a winner and ties by the p-values below `level`.
+    def marks(self) -> list[tuple[Mark, ...]]:
+        """For every system one per metric: a winner and ties by the p-values below the level.
 
         N sentences have 2**N swaps, and the real one and its mirror have the greatest difference of all. If 2 / 2**N is
-        not below `level`, no system is called worse, even if the sampled p-value of so few sentences is lower.
+        not below the level, no system is called worse, even if the sampled p-value of so few sentences is lower.
         """
         metrics = range(len(self._tables[0]))
-        if 2.0 ** (1 - self._size) >= level:
+        if 2.0 ** (1 - self._size) >= self._plan.level:
             tie: Mark = "tie"
             return [(tie,) * len(metrics)] * len(self._tables)
-        return list(zip(*(self._marks(metric, level) for metric in metrics), strict=True))
+        return list(zip(*map(self._marks, metrics), strict=True))
 
-    def _marks(self, metric: int, level: float) -> list[Mark]:
+    def _marks(self, metric: int) -> list[Mark]:
         """The marks of every system by one metric."""
         better = -1 if isinstance(self._tables[0][metric].metric, TER) else 1  # TER counts edits
         values = [better * row[metric] for row in self._real]
         best = values.index(max(values))
         worse = [
             value < values[best]
-            and all(self._p_value(test, metric, *sorted((best, system))) < level for test in self._tests)
+            and all(
+                self._p_value(test, metric, *sorted((best, system))) < self._plan.level for test in self._plan.tests
+            )
             for system, value in enumerate(values)
         ]
         marks: list[Mark] = ["" if clearly else "tie" for clearly in worse]

@@ -65,9 +65,9 @@ def bar(part: Part, top: float) -> str:
     return "█" * full + "▒" * (shaded - full)
 
 
-def _table(columns: Columns, words: int = 1) -> doc.DataTable:
+def _table(columns: Columns) -> doc.DataTable:
     head, *rows = zip(*columns, strict=True)
-    return doc.DataTable(head, rows, words=words)
+    return doc.DataTable(head, rows)
 
 
 def _names(report: Report, heading: str) -> Columns:
@@ -83,9 +83,9 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     drawn = report.resampling
     if drawn and any(part.intervals for part in wholes):
         yield doc.Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
-    if drawn and report.tests:
+    if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
-        tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in report.tests)
+        tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
         yield doc.Paragraph(
             (
                 f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
@@ -111,17 +111,14 @@ def _metric(report: Report, metric: int, parts: Sequence[Part]) -> Columns:
     if any(part.intervals for part in parts):
         widths = (0.5 * (one.high - one.low) if one else None for one in (part.interval(metric) for part in parts))
         columns.append(["±", *(figure(width, signature) for width in widths)])
-    return columns + [[_p_name(report, test), *_p_values(test, metric, parts)] for test in report.tests]
+    return columns + [_p_values(test, metric, parts) for test in parts[-1].p_values]
 
 
-def _p_name(report: Report, test: Test) -> str:
-    return "p" if len(report.tests) == 1 else f"p ({test})"
-
-
-def _p_values(test: Test, metric: int, parts: Sequence[Part]) -> Iterator[str]:
-    for part in parts:
-        value = part.p_values[test][metric] if test in part.p_values else None
-        yield doc.NOTHING if value is None else f"{value:.4f}"
+def _p_values(test: Test, metric: int, parts: Sequence[Part]) -> list[doc.Inline]:
+    """A column of p-values; the first system has none."""
+    values = (part.p_values[test][metric] if part.p_values else None for part in parts)
+    cells = (doc.NOTHING if value is None else f"{value:.4f}" for value in values)
+    return ["p" if len(parts[-1].p_values) == 1 else f"p ({test})", *cells]
 
 
 def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
@@ -154,11 +151,12 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
     if len(sections) > 1 and report.comparable:
         yield doc.Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
-        for place, (system, parts) in enumerate(zip(report.systems, rows, strict=True)):
+        for system, parts in zip(report.systems, rows, strict=True):
             scores, *_ = _metric(report, 0, parts)
-            columns.append([doc.Span(system.name, "name"), *scores[1:]])
-            tests = report.tests if place else ()
-            columns += [[_p_name(report, test), *_p_values(test, 0, parts)] for test in tests]
+            columns += [
+                [doc.Span(system.name, "name"), *scores[1:]],
+                *(_p_values(test, 0, parts) for test in parts[-1].p_values),
+            ]
         yield _table(columns)
     shown = [part for parts in rows for part in parts]
     ends = [part.values[0] or 0.0 for part in shown] + [one.high for part in shown if (one := part.interval(0))]
@@ -203,7 +201,7 @@ def _sentence(difference: Difference, names: Sequence[str]) -> doc.SentenceTexts
     for name, segments, score in zip(names, difference.segments, difference.scores, strict=True):
         better = score == max(difference.scores) and first != second
         words = tuple(span for segment in segments for span in _segment(segment))
-        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better, system=True))
+        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better))
     title = (f"Line {difference.line:,} ", doc.Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
     return doc.SentenceTexts(title, texts)
 

@@ -18,6 +18,7 @@ from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.report.document import Document, to_text
 from nmtalign.scoring import records
 from nmtalign.scoring.differences import most_different
+from nmtalign.scoring.known_words import read_words, unknown_rates, without_unknown_words
 from nmtalign.scoring.metrics import (
     DEFAULT_METRICS,
     METRICS,
@@ -162,14 +163,10 @@ def run_scoring(
     request.check()
     language = find_language(request)
     options = metric_options(settings, language)
-    resampling, tests, intervals = _resampling(settings, several)
-    words = None
+    resampling = _resampling(settings, several)
+    words = []
     if settings.known_words:
-        from nmtalign.scoring.known_words import UnknownWords, Vocabularies
-
-        folders = [request.words] if request.words else request.models.values()
-        words = UnknownWords([Vocabularies.load(folder) for folder in folders])
-
+        words = [read_words(folder) for folder in ([request.words] if request.words else request.models.values())]
     references = [_text(one, f"reference {number}") for number, one in enumerate(request.references, 1)]
     source = None if request.source is None else _text(request.source, "source")
     check_aligned([*references, *([source] if source else [])])
@@ -212,14 +209,12 @@ def run_scoring(
             [*systems],
             tables,
             cut=cut,
-            known=words.without(source.lines, against) if words and source else None,
+            known=without_unknown_words(words, source.lines, against) if words and source else None,
             resampling=resampling,
-            tests=tests,
-            intervals=intervals,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     if words and source:
-        report = dataclasses.replace(report, unknown=words.rates(source.lines, against, texts))
+        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, texts))
     if settings.differences and several:
         shown_source = source.lines if source else None
         found = most_different(texts, against, settings.differences, source=shown_source, statistics=tables)
@@ -247,7 +242,11 @@ def translation_of(
             lines.append(translation.text)
             if advance is not None:
                 advance(1)
-    InputCheck(translator.loaded.text_fit(0, settings.tokenized), source.name, notify).add_all(source.lines)
+    fit = translator.loaded.text_fit(0, settings.tokenized)
+    check = InputCheck(fit, source.name, notify)
+    for line in source.lines:
+        check.add(line)
+    check.finish(fit.own.words, fit.own.unknown)
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 
@@ -333,11 +332,10 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
     return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
 
 
-def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None, tuple[Test, ...], bool]:
-    """(how samples are drawn, the tests between systems, whether every figure has its interval).
+def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
+    """What is drawn: tests between systems, and intervals where systems or parts are compared or a setting asks for it.
 
-    Figures have intervals where systems or parts are compared, unless a setting decides. A seed that is not given is
-    sacreBLEU's: $SACREBLEU_SEED, or 12345.
+    A seed that is not given is sacreBLEU's: $SACREBLEU_SEED, or 12345.
     """
     intervals, seed = settings.confidence, settings.seed
     tests: tuple[Test, ...] = ()
@@ -346,13 +344,13 @@ def _resampling(settings: ScoreConfig, several: bool) -> tuple[Resampling | None
     if several and settings.significance != "none":
         tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
     if not intervals and not tests:
-        return None, tests, intervals
+        return None
     if seed is None:
         text = os.environ.get(SEED, str(DEFAULT_SEED))
         if not (text.isascii() and text.isdigit()):
             raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
         seed = int(text)
-    return Resampling(settings.bootstrap, settings.trials, seed), tests, intervals
+    return Resampling(settings.bootstrap, settings.trials, seed, tests=tests, intervals=intervals)
 
 
 def _raw_notes(systems: Iterable[Text], settings: ScoreConfig) -> Iterator[str]:

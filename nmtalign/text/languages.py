@@ -360,14 +360,6 @@ class InputCheck:
             if self._fit.full:
                 self._judge(_ENOUGH)
 
-    def add_all(self, lines: Iterable[str]) -> None:
-        """Judges a text by its first lines, without waiting for their translations."""
-        for line in lines:
-            self.add(line)
-            if self._judged:
-                break
-        self.finish(self._fit.own.words, self._fit.own.unknown)
-
     def finish(self, words: int, unknown: int) -> None:
         """Judges a short text at its end; `words` and `unknown` are counted over all lines."""
         many = unknown > MOST_UNKNOWN * words

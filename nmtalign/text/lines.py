@@ -87,35 +87,29 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]
         yield source, target
 
 
-def open_bytes(path: Path) -> BinaryIO:
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[BinaryIO]:
     """Opens a file for reading as UTF-8; `-` is standard input.
 
-    Raises InputError if the file cannot be opened; reading raises InputError if it is compressed and damaged.
+    Raises InputError if the file cannot be opened or read, or is compressed and damaged.
     """
     if path.suffix == ".h5" and (kind := kind_of(path)) not in ("", "a text file"):
         raise InputError(f"{path}: is {kind}, and not a text; give a text file")
-    try:
-        raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
+    with contextlib.ExitStack() as opened:
         try:
-            return io.BufferedReader(converted(raw, shown(path)), _BUFFER)
-        except BaseException:
-            raw.close()
-            raise
-    except OSError as error:
-        kind = kind_of(path) if path != STDIN and path.is_dir() else ""
-        reason = f"is {kind}" if kind else f"cannot read: {error.strerror}"
-        fix = "give a text file, and the model with -m" if "model" in kind else "give an existing text file"
-        raise InputError(f"{shown(path)}: {reason}; {fix}") from None
-
-
-@contextlib.contextmanager
-def reading(path: Path) -> Iterator[BinaryIO]:
-    """`open_bytes`, and an InputError instead of an error of the operating system while the file is read."""
-    try:
-        with open_bytes(path) as stream:
+            raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
+            text = converted(opened.enter_context(raw), shown(path))
+            stream = opened.enter_context(io.BufferedReader(text, _BUFFER))
+        except OSError as error:
+            kind = kind_of(path) if path != STDIN and path.is_dir() else ""
+            reason = f"is {kind}" if kind else f"cannot read: {error.strerror}"
+            fix = "give a text file, and the model with -m" if "model" in kind else "give an existing text file"
+            raise InputError(f"{shown(path)}: {reason}; {fix}") from None
+        try:
             yield stream
-    except OSError as error:
-        raise InputError(f"{shown(path)}: cannot read on: {error.strerror or error}; is the file complete?") from None
+        except OSError as error:
+            reason = f"cannot read on: {error.strerror or error}; is the file complete?"
+            raise InputError(f"{shown(path)}: {reason}") from None
 
 
 def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[bytes]:

@@ -38,7 +38,7 @@ _NAMED = 10  # columns that a note lists
 Unit = tuple[str, str] | None  # None: one of the languages is missing
 
 _START = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
-_WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `open_bytes` has made UTF-8 of it
+_WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `reading` has made UTF-8 of it
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of other elements, such as `hi`, is part of the sentence.
 _CODES = frozenset(("bpt", "ept", "it", "ph", "ut"))

@@ -24,10 +24,12 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache, partial
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
+
+import regex
 
 from nmtalign.errors import FormatError, InputError
 from nmtalign.files import (
@@ -63,45 +65,21 @@ BYTE_TOKENS = tuple(
 )
 _BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space in English, 7 in German, 13 in Russian
 
-_JOINER = "\u200d"  # zero-width joiner
-_HALF_FLAG = re.compile("[\U0001f1e6-\U0001f1ff]")
-# Vowels and ends of Korean syllables, U+200C and U+200D, skin tones, and the tags of the flags of regions.
-_SECOND = re.compile("[\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]")
+# A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
+# `\X` leaves out some vowel signs of Burmese.
+_LETTER = regex.compile(r"(?:\A[\p{M}\u200c\u200d]+)?(\X)\p{M}*")
 
 
 def letters_of(word: str) -> list[str]:
-    """Splits a word into letters, each with what belongs to it: marks, joiners, the other half of a flag.
-
-    A mark without a letter before it belongs to the letter behind it.
-    """
-    letters: list[str] = []
-    for character in word:
-        if letters and (_belongs(character) or _continues(letters[-1], character)):
-            letters[-1] += character
-        else:
-            letters.append(character)
-    return letters
-
-
-@cache
-def _belongs(character: str) -> bool:
-    """Whether a character is never written without one before it: combining marks and vowels, joiners, skin tones."""
-    return unicodedata.category(character)[0] == "M" or bool(_SECOND.match(character))
-
-
-def _continues(letter: str, character: str) -> bool:
-    """Whether a character that could begin a letter belongs to the one before it, which ends differently."""
-    if letter[-1] == _JOINER:
-        return unicodedata.category(character) == "So"  # as in the emoji of a woman with a computer
-    flag = len(letter) == 1 and bool(_HALF_FLAG.match(letter)) and bool(_HALF_FLAG.match(character))
-    return flag or all(map(_belongs, letter))
+    """Splits a word into letters as Unicode defines them, each with its marks; a flag or a Korean syllable is one."""
+    return [match[0] for match in _LETTER.finditer(word)]
 
 
 def bare(word: str) -> str:
     """The word with one character for each of its letters, without what belongs to them."""
     if word.isascii():
         return word
-    return "".join(next((each for each in letter if not _belongs(each)), letter[0]) for letter in letters_of(word))
+    return "".join(match[1][0] for match in _LETTER.finditer(word))
 
 
 def blanks_to_spaces(line: str) -> str:
@@ -149,11 +127,7 @@ class Tokenizer(ABC):
         return list(tokens)
 
 
-class WholeWords(Tokenizer):
-    """A tokeniser whose tokens are words."""
-
-
-class SpacedWords(WholeWords):
+class SpacedWords(Tokenizer):
     """Words between blanks, for text that is already tokenised."""
 
     kind = "spaced"
@@ -311,7 +285,7 @@ def _word_by_word(processor: Any) -> bool:
     )
 
 
-class MosesWords(WholeWords):
+class MosesWords(Tokenizer):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
     `spacing` contains the learned exceptions from the rules of detokenising (see Spacing). Without `joins_marks`, as in
@@ -897,23 +871,17 @@ class Vocabulary:
         self.words = tuple(words)
         if self.words[:2] != _SPECIALS:
             raise FormatError(f"line 1: a vocabulary starts with {EOS} and {UNK}, each on a separate line")
-        # The special words are not keys, so their names are unknown words in text.
-        self._ids: Mapping[str, int] = {word: number for number, word in enumerate(self.words[2:], 2)}
-        unusable = not self._ids.keys().isdisjoint(("", *_SPECIALS)) or any("\n" in word for word in self._ids)
-        if unusable or len(self._ids) != len(self.words) - 2:
-            self._raise_fault()
-
-    def _raise_fault(self) -> None:
-        """Raises FormatError for the first word that is unusable."""
-        seen: dict[str, int] = {}
+        ids: dict[str, int] = {}
         for line, word in enumerate(self.words, 1):
             if not word:
                 raise FormatError(f"line {line}: an empty word")
             if "\n" in word:
                 raise FormatError(f"line {line}: {word!r} contains a line feed")
-            if word in seen:
-                raise FormatError(f"line {line}: {word!r} is already on line {seen[word]}")
-            seen[word] = line
+            if word in ids:
+                raise FormatError(f"line {line}: {word!r} is already on line {ids[word] + 1}")
+            ids[word] = line - 1
+        del ids[EOS], ids[UNK]  # their names are unknown words in text
+        self._ids: Mapping[str, int] = ids
 
     def __len__(self) -> int:
         return len(self.words)

@@ -23,7 +23,7 @@ _RISEN = 1.01  # times its smallest value, a loss has risen; smaller changes are
 def count_words(corpus: Corpus) -> int:
     """The target words of the training text, `</s>` included."""
     train = corpus.splits["train"]
-    return int(train.target_lengths.sum()) + len(train)
+    return int(train.target.lengths.sum()) + len(train)
 
 
 def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:

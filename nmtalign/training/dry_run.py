@@ -150,7 +150,7 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
     On a processor they are those of the process, on a GPU those of the GPU. `before` is the peak of the process before
     the model was made.
     """
-    source, target = setup.pairs.source_lengths, setup.pairs.target_lengths
+    source, target = setup.pairs.source.lengths, setup.pairs.target.lengths
     by_size = sorted(plan, key=lambda pairs: len(pairs) * int(source[pairs].max() + target[pairs].max() + 2))
     # Memory that is kept from smaller minibatches is too small for larger ones, as in a training, where they alternate.
     for share in (0.5, 0.9, 1.0):  # the second minibatch of a group finds gradients

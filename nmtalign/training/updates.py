@@ -108,7 +108,7 @@ class Updater:
     def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""
         sentences = sum(map(len, group))
-        words = sentences + sum(int(self._pairs.target_lengths[indices].sum()) for indices in group)  # with `</s>`
+        words = sentences + sum(int(self._pairs.target.lengths[indices].sum()) for indices in group)  # with `</s>`
         weight = 1 / {"sentences": sentences, "tokens": words, "sum": 1}[self._config.loss_normalization]
         own = sum(len(indices) > self._world.rank for indices in group)  # minibatches with rows for this process
         minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, own)]

@@ -158,7 +158,7 @@ class Validator:
         """
         corpus, dev, world = self._corpus, self._dev, self._world
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
-        order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
+        order = _by_length(dev, np.flatnonzero(dev.source.lengths[:count]))
         scorer, options = ModelScorer(Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
         own, translated = world.share(order), list[tuple[str, float]]()
         starts = range(0, len(own), BATCH)
@@ -188,5 +188,5 @@ class Validator:
 
 
 def _by_length(dev: Split, indices: Indices) -> Indices:
-    order: Indices = indices[np.argsort(dev.source_lengths[indices], kind="stable")]
+    order: Indices = indices[np.argsort(dev.source.lengths[indices], kind="stable")]
     return order

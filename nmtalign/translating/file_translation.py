@@ -38,7 +38,6 @@ from nmtalign.text.lines import (
     escaped_breaks,
     finite,
     is_converted,
-    open_bytes,
     raw_lines,
     reading,
     shown,
@@ -415,7 +414,7 @@ class ResumableOutput(files.PartialFile):
 
     def count(self) -> int:
         """The number of entries of the complete FILE."""
-        with open_bytes(self.path) as lines:
+        with reading(self.path) as lines:
             count, _ = self._entries(lines)
         return count + (self._lists and self.path.stat().st_size > 0)
 

@@ -103,7 +103,7 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
     longest = 0
     for part in ("train", "dev"):
         split = corpus.splits[part]
-        longest = max(longest, int(split.source_lengths.max()), int(split.target_lengths.max()))
+        longest = max(longest, int(split.source.lengths.max()), int(split.target.lengths.max()))
         for side, (name, vocabulary) in enumerate(zip(SIDES, vocabularies, strict=True)):
             lines = (vocabulary.decode(split.pair(index)[side].tolist()) for index in range(len(split)))
             _write(folder / f"{part}.{name}", (" ".join(tokens) for tokens in lines))
@@ -117,7 +117,7 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
     for name, lines in zip(SIDES, sides, strict=True):
         _write(folder / f"test.{name}", lines)
     train = corpus.splits["train"]
-    words_a_pair = float(train.target_lengths.mean()) + 1
+    words_a_pair = float(train.target.lengths.mean()) + 1
     updates = max(1, round(given["words"] / words_a_pair / given["batch"]))
     words = tuple(list(vocabulary.words[FIRST_WORD:]) for vocabulary in vocabularies)
     training = Training(updates, given["learning_rate"], given["beam"], given["seed"])

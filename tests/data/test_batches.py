@@ -17,20 +17,19 @@ from nmtalign.data.corpus import Split, SplitSide
 
 
 @dataclass
-class Lengths:
-    source_lengths: np.ndarray
-    target_lengths: np.ndarray
+class Side:
+    lengths: np.ndarray
 
-    def __len__(self):
-        return len(self.source_lengths)
 
-    def pair(self, index):
-        return [2] * int(self.source_lengths[index]), [3] * int(self.target_lengths[index])
+@dataclass
+class Sides:
+    source: Side
+    target: Side
 
 
 def corpus(count, seed=0, longest=60):
     generator = np.random.default_rng(seed)
-    return Lengths(generator.integers(0, longest, count), generator.integers(0, longest, count))
+    return Sides(*(Side(generator.integers(0, longest, count)) for _ in range(2)))
 
 
 policies = st.builds(
@@ -51,7 +50,7 @@ def test_every_eligible_pair_is_in_exactly_one_batch(count, policy, epoch):
         return
     plan = plan_epoch(pairs, chosen, policy, epoch)
     assert sorted(np.concatenate(plan).tolist()) == chosen.tolist()
-    longest = np.maximum(pairs.source_lengths, pairs.target_lengths) + 1
+    longest = np.maximum(pairs.source.lengths, pairs.target.lengths) + 1
     for batch in plan:
         if policy.unit == "sentences":
             assert len(batch) <= policy.size
@@ -60,7 +59,7 @@ def test_every_eligible_pair_is_in_exactly_one_batch(count, policy, epoch):
 
 
 def test_pairs_with_a_long_or_an_empty_side_are_not_eligible():
-    pairs = Lengths(np.array([0, 5, 50, 51, 3]), np.array([4, 0, 50, 2, 51]))
+    pairs = Sides(Side(np.array([0, 5, 50, 51, 3])), Side(np.array([4, 0, 50, 2, 51])))
     assert eligible(pairs, 50).tolist() == [2]
     assert eligible(pairs, 0).tolist() == [2, 3, 4]
 
@@ -72,7 +71,7 @@ def test_the_papers_policy_reads_windows_of_one_shuffle_in_order():
     first, again = plan_epoch(pairs, chosen, policy, 0), plan_epoch(pairs, chosen, policy, 7)
     assert all((one == other).all() for one, other in zip(first, again, strict=True))
     order = np.random.default_rng([4, 0]).permutation(chosen)
-    longest = np.maximum(pairs.source_lengths, pairs.target_lengths)
+    longest = np.maximum(pairs.source.lengths, pairs.target.lengths)
     window = np.concatenate(first[:20])
     assert set(window) == set(order[:200])  # 20 minibatches' worth are read at a time
     assert (np.diff(longest[window]) >= 0).all()  # and sorted by the longer side
@@ -129,7 +128,7 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
     generator = np.random.default_rng(0)
     plan = [generator.integers(0, 100, size) for size in (1, 2, 7, 30, 30)]
     plan.append(np.array([99, 98]))  # the end of the file
-    plan.append(np.flatnonzero(pairs.source_lengths == 0)[:2])  # nothing to gather
+    plan.append(np.flatnonzero(pairs.source.lengths == 0)[:2])  # nothing to gather
     for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
         expected = make_batch([pairs.pair(int(index)) for index in indices], indices)
         for name in ("source", "source_mask", "target", "target_mask"):

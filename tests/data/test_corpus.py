@@ -56,7 +56,7 @@ def test_what_was_written_is_read(
             word if word in corpus.source_vocabulary else "<unk>" for word in spaced.tokenize(source)
         ]
         assert corpus.target_vocabulary.encode(spaced.tokenize(target)) == target_ids.tolist()
-        assert (len(source_ids), len(target_ids)) == (split.source_lengths[number], split.target_lengths[number])
+        assert (len(source_ids), len(target_ids)) == (split.source.lengths[number], split.target.lengths[number])
     assert len(corpus.splits["dev"]) == len(pairs)
     for number, pair in enumerate(pairs):
         assert (corpus.splits["dev"].source.text(number), corpus.splits["dev"].target.text(number)) == pair

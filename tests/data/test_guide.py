@@ -93,7 +93,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary):
 
 
 def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
-    monkeypatch.setattr("nmtalign.data.guide._BLOCK", 1)
+    monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 1)
     corpus, path = prepared(tmp_path)
     plain, text = read_guide(path, corpus), path.read_bytes()
     packed, scored = tmp_path / "links.gz", tmp_path / "scored"

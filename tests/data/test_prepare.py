@@ -99,7 +99,7 @@ def test_a_shortlist_counts_all_ids_and_only_kept_pairs(tmp_path: Path) -> None:
     assert train.source.coverage == pytest.approx(5 / 6)
     assert train.target.unknown_rate == pytest.approx(1 / 2)
     assert summary.splits["dev"].kept == 3
-    assert corpus.splits["dev"].source_lengths.tolist() == [2, 0, 60]
+    assert corpus.splits["dev"].source.lengths.tolist() == [2, 0, 60]
     assert summary.splits["dev"].source.unknown_tokens == 1
 
 
@@ -161,7 +161,7 @@ def test_subwords(tmp_path: Path, vocabulary: str) -> None:
     split = corpus.splits["train"]
     assert summary.splits["train"].dropped["empty"] == 1
     assert summary.splits["train"].dropped["too long"] > 0
-    assert max(split.source_lengths.max(), split.target_lengths.max()) <= 20
+    assert max(split.source.lengths.max(), split.target.lengths.max()) <= 20
     tokenizer = corpus.tokenizers.source
     pieces = corpus.source_vocabulary.decode(split.pair(0)[0])
     kept = next(

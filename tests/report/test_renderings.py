@@ -47,10 +47,10 @@ def everything(text: str) -> Document:
     span = Span(text)
     figure = Figure("a.png", text, SVG)
     rows = [(span, span), (text, text), (Span(text, "name"), "–")]
-    sentence = [NamedText(text, (span, Span(text, "wrong", text))), NamedText(text, text, text, True, True)]
+    sentence = [NamedText(text, (span, Span(text, "wrong", text))), NamedText(text, text, text, True)]
     blocks = [
         Heading(span),
-        Paragraph((span, " and ", Span(text, "muted"), Span(text, "tag"), Span(text, "code"))),
+        Paragraph((span, " and ", Span(text, "muted"), Span(text, "odd"), Span(text, "code"))),
         DataTable((text, span), rows, span),
         DataTable((span, text), rows, text, words=2),
         figure,

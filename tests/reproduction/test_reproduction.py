@@ -176,7 +176,7 @@ def test_a_budget_of_words_or_of_hours_on_a_prepared_corpus(workspace):
     reproduction = make(workspace, updates=None, words=20_000, models="RNNsearch-50")
     corpus = Corpus.open(workspace / "data")
     updates = reproduction._training(reproduction.experiments[0], corpus)["max_updates"]
-    words = float(corpus.splits["train"].target_lengths.mean()) + 1
+    words = float(corpus.splits["train"].target.lengths.mean()) + 1
     assert updates == pytest.approx(20_000 / (words * 40), rel=0.1)
     hours = make(workspace, updates=None, hours=0.5, models="RNNsearch-50")
     values = hours._training(hours.experiments[0], corpus)

@@ -29,7 +29,7 @@ def system(name, scores, labels=LABELS, width=1.0, more=0):
 
 
 def report(*systems, lengths="by words of the source", comparable=True):
-    return Report(("BLEU", "chrF2"), SIGNATURES, systems, Resampling(), (), lengths, comparable)
+    return Report(("BLEU", "chrF2"), SIGNATURES, systems, Resampling(), lengths, comparable)
 
 
 TWO = report(system("search", [30, 29, None, 27]), system("$x$ و", [28, 24, 18, 12]))

@@ -8,7 +8,7 @@ import pytest
 from nmtalign.errors import FormatError
 from nmtalign.files import sha256_of
 from nmtalign.model_directory import FORMAT, FORMAT_VERSION
-from nmtalign.scoring.known_words import UnknownRates, UnknownWords, Vocabularies
+from nmtalign.scoring.known_words import UnknownRates, read_words, unknown_rates, without_unknown_words
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 SOURCES = ["the cat sleeps", "the wombat sleeps", "the cat", "", "the </s> sleeps"]
@@ -17,7 +17,7 @@ BY_HAND = [True, False, False, True, False]
 
 
 def without_unknowns(folder, sources, references):
-    return UnknownWords([Vocabularies.load(folder)]).without(sources, references)
+    return without_unknown_words([read_words(folder)], sources, references)
 
 
 @pytest.fixture
@@ -46,14 +46,14 @@ def test_text_is_tokenised_as_the_folder_says(folder: Path) -> None:
 
 def test_the_path_of_the_corpus_file_names_its_folder(folder: Path) -> None:
     (folder / "corpus.h5").write_bytes(b"")
-    assert len(Vocabularies.load(folder / "corpus.h5").source) == 5
+    assert len(read_words(folder / "corpus.h5")[0][1]) == 5
 
 
 @pytest.mark.parametrize("name", ["source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json"])
 def test_a_folder_without_vocabularies_is_named(folder: Path, name: str) -> None:
     (folder / name).unlink()
     with pytest.raises(FormatError, match=rf"no vocabularies here \(no {name}\); give a model"):
-        Vocabularies.load(folder)
+        read_words(folder)
 
 
 def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
@@ -68,30 +68,30 @@ def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
     settings |= {"source_language": "en", "target_language": "fr"}
     settings |= {"files": {name: sha256_of(folder / name) for name in names}}
     (folder / "config.json").write_text(json.dumps(settings))
-    assert len(Vocabularies.load(folder).target) == 5
+    assert len(read_words(folder)[1][1]) == 5
     with (folder / "target.vocabulary.txt").open("a") as stream:
         stream.write("matou\n")
     with pytest.raises(FormatError, match=r"target.vocabulary.txt: was changed after training"):
-        Vocabularies.load(folder)
+        read_words(folder)
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"files": 3}', "[]"])
 def test_a_damaged_model_folder_is_named(folder: Path, content: str) -> None:
     (folder / "config.json").write_text(content)
     with pytest.raises(FormatError, match=r"config.json: (damaged|cannot be read|not a model)"):
-        Vocabularies.load(folder)
+        read_words(folder)
 
 
 def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
-    both = Vocabularies.load(folder)
+    both = read_words(folder)
     Vocabulary(["</s>", "<unk>", "the", "cat", "sleeps", "wombat"]).save(folder / "source.vocabulary.txt")
     Vocabulary(["</s>", "<unk>", "le", "wombat", "dort"]).save(folder / "target.vocabulary.txt")
-    other = Vocabularies.load(folder)
-    assert UnknownWords([other]).without(SOURCES, [REFERENCES]).tolist() == [False, True, False, True, False]
-    assert UnknownWords([both, other]).without(SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
+    other = read_words(folder)
+    assert without_unknown_words([other], SOURCES, [REFERENCES]).tolist() == [False, True, False, True, False]
+    assert without_unknown_words([both, other], SOURCES, [REFERENCES]).tolist() == [False, False, False, True, False]
 
 
 def test_rates_are_shares_of_all_words(folder: Path) -> None:
-    words = UnknownWords([Vocabularies.load(folder)])
-    rates = words.rates(SOURCES, [REFERENCES, ["x"] * 5], [["le chat", "un chat"], [""]])
+    systems = [["le chat", "un chat"], [""]]
+    rates = unknown_rates(read_words(folder), SOURCES, [REFERENCES, ["x"] * 5], systems)
     assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), (0.25, 0.0))

@@ -43,8 +43,7 @@ def full_report() -> Report:
     return report_of(
         SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
         SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
-        resampling=Resampling(),
-        tests=("bs", "ar"),
+        resampling=Resampling(tests=("bs", "ar")),
         lengths="by words of the source",
         unknown=UnknownRates(0.125, 0.25, (0.5, 0.0)),
         differences=(differences,),

@@ -5,6 +5,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -53,7 +54,7 @@ def ours(part: Part, metric: int, test: Test) -> list[str]:
 def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tuple[Test, ...] = ()) -> Report:
     tables = measure_systems(systems, references, METRICS)
     names = [f"system {number}" for number in range(len(systems))]
-    return make_report(names, tables, resampling=QUICK, tests=tests, intervals="ar" not in tests)
+    return make_report(names, tables, resampling=replace(QUICK, tests=tuple(tests), intervals="ar" not in tests))
 
 
 @pytest.mark.parametrize(("sentences", "references"), [(150, 1), (150, 3), (5, 2), (1, 1)])
@@ -91,7 +92,9 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     cut = by_length([texts.source], parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
-    report = make_report("abc", tables, cut=cut, known=known, resampling=QUICK, tests=[test], intervals=bounds)
+    report = make_report(
+        "abc", tables, cut=cut, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
+    )
     place = cut.labels.index("9-12")
     chosen = np.flatnonzero(cut.masks[place][0] & known)
     assert len(chosen) > 20
@@ -144,7 +147,7 @@ def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
         [Statistics("TER", "TER|nrefs:1", np.stack([each, np.full(400, 20)], axis=1).astype(float), TER())]
         for each in (nearly, worse, edits)
     ]
-    report = make_report("abc", tables, resampling=QUICK, tests=["bs"])
+    report = make_report("abc", tables, resampling=replace(QUICK, tests=("bs",)))
     wholes = [system.everything.whole for system in report.systems]
     assert wholes[2].values < wholes[0].values < wholes[1].values
     assert wholes[2].p_values["bs"][0] >= 0.05 > wholes[1].p_values["bs"][0]
@@ -154,7 +157,7 @@ def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
 def test_fewer_than_two_sentences_are_not_tested():
     rows = np.array([[2, 3, 2, 1, 0, 0, 2, 1, 0, 0]], dtype=float)
     tables = [[Statistics("BLEU", "BLEU|nrefs:1", rows, BLEU())]] * 2
-    report = make_report("ab", tables, known=np.array([False]), resampling=QUICK, tests=["bs", "ar"])
+    report = make_report("ab", tables, known=np.array([False]), resampling=replace(QUICK, tests=("bs", "ar")))
     whole, none = report.systems[1].everything.whole, report.systems[1].no_unk.whole
     assert whole.p_values == none.p_values == {"bs": (None,), "ar": (None,)}
     assert whole.marks == none.marks == ()

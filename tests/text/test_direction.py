@@ -177,7 +177,9 @@ def test_a_text_that_is_not_raw_is_noticed_where_the_model_reads_raw_text(folder
     def warnings(lines: list[str], tokenized: bool = False) -> list[str]:
         found: list[str] = []
         check = InputCheck(empty_fit(folder, 0, tokenized), "in.en", found.append)
-        check.add_all(lines)
+        for line in lines:
+            check.add(line)
+        check.finish(1, 0)
         return [one for one in found if "not raw text" in one]
 
     (warning,) = warnings([line.replace("The", "The &quot;").replace(" a", " &quot; a") for line in ENGLISH * 2])

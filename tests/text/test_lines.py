@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_lenient, open_bytes, read_lines, read_pairs
+from nmtalign.text.lines import LONGEST_LINE, bare_name, decode_lenient, read_lines, read_pairs, reading
 
 Pack = Callable[[bytes], bytes]
 PACKS: list[Pack] = [bytes, gzip.compress, bz2.compress, lzma.compress, zstandard.compress]
@@ -209,9 +209,9 @@ def test_without_zstandard_the_error_names_the_extra(tmp_path: Path, monkeypatch
         list(read_lines(path))
 
 
-def test_open_bytes_closes_what_it_opened(tmp_path: Path) -> None:
+def test_reading_closes_what_it_opened(tmp_path: Path) -> None:
     before = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
-    with open_bytes(write(tmp_path / "packed", gzip.compress(b"one\n"))) as stream:
+    with reading(write(tmp_path / "packed", gzip.compress(b"one\n"))) as stream:
         assert stream.read() == b"one\n"
     after = len(os.listdir("/proc/self/fd")) if Path("/proc/self/fd").exists() else 0  # noqa: PTH208
     assert after == before

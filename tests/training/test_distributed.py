@@ -57,7 +57,7 @@ def corpus(tmp_path_factory) -> Corpus:
 
     prepare(write("train", 61), folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), write("dev", 9))
     corpus = Corpus.open(folder / "data")
-    lengths = corpus.splits["train"].source_lengths
+    lengths = corpus.splits["train"].source.lengths
     links = (" ".join(f"{n - 1 - word}-{word}" for word in range(0, n, 2)) for n in lengths)
     (corpus.folder / "links").write_text("".join(f"{line}\n" for line in links))
     return corpus

@@ -30,7 +30,7 @@ CONFIG = trainings.CONFIG
 def links(reversal, tmp_path_factory):
     """The true links of the reversing corpus' training text, some of them left out."""
     path = tmp_path_factory.mktemp("links") / "links"
-    lengths = reversal.splits["train"].source_lengths
+    lengths = reversal.splits["train"].source.lengths
     lines = (" ".join(f"{n - 1 - j}-{j}" for j in range(n) if (j + line) % 4) for line, n in enumerate(lengths))
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
@@ -144,7 +144,7 @@ def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, lin
     right = words = 0
     for index in range(20):
         batch = make_batch([dev.pair(index)])
-        length = int(dev.source_lengths[index])
+        length = int(dev.source.lengths[index])
         reads = model.force(*batch.inputs()).weights[0, :length].argmax(-1).tolist()
         right += sum(read == length - 1 - step for step, read in enumerate(reads))
         words += length

@@ -85,7 +85,7 @@ def report(folder):
         (Span(f"{name}{HOSTILE}", "name"), "1", number) for name, number in (("a", "2.5 *"), ("b", "1,000"), ("c", "–"))
     ]
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300"><style>* { stroke: red }</style></svg>'
-    texts = [NamedText("source", Span("x" * 300)), NamedText("a", (Span("word", "wrong", HOSTILE),), system=True)]
+    texts = [NamedText("source", Span("x" * 300)), NamedText("a", (Span("word", "wrong", HOSTILE),))]
     blocks = [
         Heading("Scores"),
         DataTable(("system", *(["n"] * 12), "BLEU"), [(row[0], *([row[1]] * 12), row[2]) for row in rows]),
