@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -101,35 +101,15 @@ class Session(ABC):
         return list(slices(rows, width, self.part_cells if self.device.type == "cpu" else rows * width))
 
 
-class Scorer(Protocol):
-    """A model or an ensemble of models that can score words."""
-
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
-
-        `copies` (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are
-        scored, and the probabilities of each sentence are normalised over the words that it may use. The candidates of
-        a sentence include all words that the model can copy.
-        """
+# Starts a session over sentences (B, Tx) that end with `</s>` and their mask (B, Tx), True = a real token. `copies`
+# (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are scored, and the
+# probabilities of each sentence are normalised over the words that it may use. The candidates of a sentence include all
+# words that the model can copy.
+Scorer = Callable[[Tensor, Tensor, Candidates | None, Tensor | None], Session]
 
 
-class ModelScorer:
-    """The scores of one model."""
-
-    def __init__(self, inference: Inference) -> None:
-        self.inference = inference
-
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """See `Scorer`."""
-        return _ModelSession(self.inference, source, source_mask, candidates, copies)
-
-
-class _ModelSession(Session):
-    """The steps of one search with one model.
+class ModelSession(Session):
+    """The steps of one search with one model; `partial(ModelSession, inference)` is its scorer.
 
     The logits are products plus a bias: one bias for all rows (1, U), or with candidates one per sentence (B, U).
     """
@@ -280,26 +260,24 @@ class _ReusedBuffers:
         return [self._flat[number * cells : (number + 1) * cells].view(shape) for number in range(count)]
 
 
-class Ensemble:
-    """Several models as one scorer: the mean of their probabilities, or of their log-probabilities, renormalised."""
+class EnsembleSession(Session):
+    """The steps of one search with several models; `partial(EnsembleSession, scorers, average)` is their scorer.
 
-    def __init__(self, scorers: Sequence[Scorer], average: Average = "probability") -> None:
-        self._scorers, self._average = scorers, average
+    The probabilities are the mean of those of the models, or of their log-probabilities, renormalised. The weights are
+    the mean over the models that have attention.
+    """
 
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """See `Scorer`."""
-        sessions = [scorer.start(source, source_mask, candidates, copies) for scorer in self._scorers]
-        return _EnsembleSession(sessions, self._average)
-
-
-class _EnsembleSession(Session):
-    """The steps of one search with several models; the weights are the mean over the models that have attention."""
-
-    def __init__(self, sessions: Sequence[Session], average: Average) -> None:
-        self.device = sessions[0].device
-        self._sessions, self._average = sessions, average
+    def __init__(
+        self,
+        scorers: Sequence[Scorer],
+        average: Average,
+        source: Tensor,
+        mask: Tensor,
+        candidates: Candidates | None,
+        copies: Tensor | None,
+    ) -> None:
+        self.device, self._average = source.device, average
+        self._sessions = [scorer(source, mask, candidates, copies) for scorer in scorers]
 
     def step(self, choice: Choice | None) -> None:
         """See `Session`."""
@@ -348,7 +326,7 @@ def force(
     that the sentences that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the
     sum of the weights of each source word; None without attention.
     """
-    session = scorer.start(source, source_mask, None, copies)
+    session = scorer(source, source_mask, None, copies)
     steps, coverage, choice, before = list[Tensor](), None, None, len(lengths)
     for place in range(lengths[0]):
         rows = sum(length > place for length in lengths)
@@ -545,7 +523,7 @@ def beam_search(
     """
     lengths = source_mask.sum(dim=1).tolist()
     search = BeamSearch(lengths, options, Restrictions(lengths, options, candidates, prefixes))
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    return search.run(scorer(source, source_mask, candidates, copies))
 
 
 class Ending(NamedTuple):

@@ -350,7 +350,7 @@ def phrase_search(
     lengths = source_mask.sum(dim=1).tolist()
     restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in phrases])
     search = _PhraseSearch(lengths, options, restrictions, phrases)
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    return search.run(scorer(source, source_mask, candidates, copies))
 
 
 def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:

@@ -48,7 +48,7 @@ def sample(
     options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
     restrictions = beam_search.Restrictions(lengths, options, candidates, prefixes)
     search = _Sampling(lengths, options, restrictions, draws, numbers)
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    return search.run(scorer(source, source_mask, candidates, copies))
 
 
 class _Sampling(beam_search.BeamSearch):

@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +16,7 @@ from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, SearchOptions, beam_search
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import pair_ids
 from nmtalign.training.checkpoints import Position
@@ -159,7 +160,7 @@ class Validator:
         corpus, dev, world = self._corpus, self._dev, self._world
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
         order = _by_length(dev, np.flatnonzero(dev.source_lengths[:count]))
-        scorer, options = ModelScorer(Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
+        scorer, options = partial(ModelSession, Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
         own, translated = world.share(order), list[tuple[str, float]]()
         starts = range(0, len(own), BATCH)
         for start in self.in_step(starts, len(starts)):

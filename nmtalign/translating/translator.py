@@ -36,9 +36,9 @@ from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
-    Ensemble,
+    EnsembleSession,
     Hypothesis,
-    ModelScorer,
+    ModelSession,
     Scorer,
     Scoring,
     SearchOptions,
@@ -256,8 +256,8 @@ class Translator:
             return self._given_scorer
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
-        scorers = [ModelScorer(Inference(model, dtype)) for model in models]
-        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, self.config.ensemble)
+        scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
+        return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
     def _options(self) -> SearchOptions:

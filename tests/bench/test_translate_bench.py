@@ -3,6 +3,7 @@
 import itertools
 import json
 import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from bench.translate import TITLES  # noqa: E402
 from bench.workload import Size  # noqa: E402
 from nmtalign.core.inference import Inference  # noqa: E402
 from nmtalign.core.model import TranslationModel, make_source  # noqa: E402
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search  # noqa: E402
+from nmtalign.search.beam_search import ModelSession, SearchOptions, beam_search  # noqa: E402
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(
@@ -52,7 +53,7 @@ def random_sentences(*lengths):
 def test_the_naive_decoder_finds_what_nmtalign_finds(cell, order, attention):
     model = random_model(cell, order, attention, rank=7 if cell == "paper" else 0)
     sentences = random_sentences(1, 7, 4, 9, 6)
-    scorer, batch_of_all = ModelScorer(Inference(model)), make_source(sentences)
+    scorer, batch_of_all = partial(ModelSession, Inference(model)), make_source(sentences)
     for beam, ratios in itertools.product((1, 5), ((0.0, 3.0), (1.0, 1.0))):
         options = SearchOptions(beam=beam, min_length_ratio=ratios[0], max_length_ratio=ratios[1])
         found = beam_search(scorer, *batch_of_all, options)

@@ -4,6 +4,7 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,7 @@ from nmtalign.core.attention import FusedAdditivePass
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.core.numerics import product
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, SearchOptions, beam_search
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import PRESETS, preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -85,7 +86,7 @@ def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: s
     found = []
     for model, part in ((ours, batch.to(torch.device(device))), (exact, batch)):
         with torch.inference_mode():
-            scorer = ModelScorer(Inference(model))
+            scorer = partial(ModelSession, Inference(model))
             found.append(beam_search(scorer, part.source, part.source_mask, options, copies=part.copies))
     for ours_found, expected in zip(*found, strict=True):
         assert [each.tokens for each in ours_found] == [each.tokens for each in expected]

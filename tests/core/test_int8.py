@@ -1,6 +1,7 @@
 """Products in eight bits: exact sums, rows that do not depend on others, and models of every kind near float32."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_source
 from nmtalign.core.numerics import Int8Matrix, Int8Weight, in_int8, joined, outputs_of, product, weight_steps
 from nmtalign.errors import ResourceError
-from nmtalign.search.beam_search import ModelScorer, force
+from nmtalign.search.beam_search import ModelSession, force
 
 pytestmark = pytest.mark.usefixtures("int8")
 ERROR = {127: 0.01, 63: 0.018}  # of a product, relative to its norm, by the steps of a weight
@@ -103,7 +104,7 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     products = list[int]()
     multiply = Int8Matrix.product
     monkeypatch.setattr(Int8Matrix, "product", lambda *arguments: products.append(1) or multiply(*arguments))
-    scorer = ModelScorer(Inference(narrow))
+    scorer = partial(ModelSession, Inference(narrow))
     found = tables.search(scorer, sources, copies=copied, beam=3, keep_weights=True)
     assert products
     errors = []

@@ -2,13 +2,14 @@
 
 import itertools
 import re
+from functools import partial
 
 import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel, make_batch, make_source
-from nmtalign.search.beam_search import Choice, ModelScorer, Scoring, SearchOptions, Session, beam_search
+from nmtalign.search.beam_search import Choice, ModelSession, Scoring, SearchOptions, Session, beam_search
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
 from nmtalign.settings.training_settings import ModelConfig
@@ -62,7 +63,7 @@ class TableScorer:
         table[..., 0] += 6
         return cls(table)
 
-    def start(self, source, source_mask, candidates=None, copies=None):
+    def __call__(self, source, source_mask, candidates=None, copies=None):
         return TableSession(self, source[:, 0] % len(self.table), source_mask, candidates)
 
 
@@ -72,9 +73,9 @@ class WatchedScorer:
     def __init__(self, scorer, watch):
         self.scorer, self.watch = scorer, watch
 
-    def start(self, source, source_mask, candidates=None, copies=None):
+    def __call__(self, source, source_mask, candidates=None, copies=None):
         self.watch(source)
-        return self.scorer.start(source, source_mask, candidates, copies)
+        return self.scorer(source, source_mask, candidates, copies)
 
 
 class TableSession(TensorSession):
@@ -126,7 +127,7 @@ def copies_of(model, sentences=SENTENCES):
 
 
 def scorer_of(model, dtype=None):
-    return ModelScorer(Inference(model, dtype))
+    return partial(ModelSession, Inference(model, dtype))
 
 
 def options_of(**options):
@@ -161,7 +162,7 @@ def text_of(word):
 def walk(scorer, source, tokens, candidates=None, copies=None):
     """(log-probabilities, weights) of a translation and its `</s>`, one row, step by step."""
     copies = None if copies is None else make_source([copies])[0]
-    session = scorer.start(*make_source([source]), candidates, copies)
+    session = scorer(*make_source([source]), candidates, copies)
     found, read, choice = [], [], None
     for word in (*tokens, 0):
         session.step(choice)
@@ -204,7 +205,7 @@ def searched_by_hand(scorer, source, beam, prefix=(), candidates=None, shortest=
     """
     most_steps = most_steps or max(len(source), len(prefix)) + 1
     words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
-    session, choice = scorer.start(*make_source([source]), candidates), None
+    session, choice = scorer(*make_source([source]), candidates, None), None
     opened, ended = [(0.0, ())], []
     for step in range(most_steps):
         session.step(choice)
