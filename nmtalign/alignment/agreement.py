@@ -162,23 +162,17 @@ def posteriors(
     `own` (B, T, S) is the part of the counts that each pair itself has contributed, which is left out for this pair.
     """
     lengths = batch.source_lengths, batch.target_lengths
-    probabilities = translation_probabilities(batch, tables, own)
-    null = null_probabilities(batch, tables)
-    return (
-        forward_backward(probabilities[0], null[0], *lengths, jumps[0]),
-        forward_backward(probabilities[1], null[1], *lengths[::-1], jumps[1]),
-    )
+    ahead, back = word_probabilities(batch, tables, own)
+    return forward_backward(*ahead, *lengths, jumps[0]), forward_backward(*back, *lengths[::-1], jumps[1])
 
 
-def null_probabilities(batch: CellBatch, tables: tuple[Table, Table]) -> tuple[Floats, Floats]:
-    """Returns p(target word | NULL) (B, T), and p(source word | NULL) (B, S)."""
-    return tables[0].null[batch.target], tables[1].null[batch.source]
-
-
-def translation_probabilities(
+def word_probabilities(
     batch: CellBatch, tables: tuple[Table, Table], own: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Returns t(target word | source word) (B, T, S), and t(source word | target word) (B, S, T); see `posteriors`."""
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Returns t(target word | source word) (B, T, S) and t(target word | NULL) (B, T), then the same of source words.
+
+    `own` is that of `posteriors`.
+    """
     found = []
     for table, ids, axis in zip(tables, (batch.source, batch.target), (1, 2), strict=True):
         counts = table.counts[batch.places]
@@ -188,14 +182,14 @@ def translation_probabilities(
             totals = totals - own.sum(axis, keepdims=True)
         counts /= totals
         found.append(counts)
-    return found[0], found[1].transpose(0, 2, 1)
+    return (found[0], tables[0].null[batch.target]), (found[1].transpose(0, 2, 1), tables[1].null[batch.source])
 
 
-def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
-    """Yields the results in order, computed by threads that are a few results ahead."""
+def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:
+    """Yields the results in order, computed by threads each of which is `ahead` results ahead."""
     rest = iter(items)
     with ThreadPoolExecutor(threads, "align") as pool:
-        coming = deque(pool.submit(function, item) for item in islice(rest, 3 * threads))
+        coming = deque(pool.submit(function, item) for item in islice(rest, ahead * threads))
         try:
             while coming:
                 done = coming.popleft().result()
@@ -270,10 +264,9 @@ class AgreeingModels:
             forward, backward = posteriors(batch, tables, self.jumps, left_out)
             both = (forward.links * backward.links.transpose(0, 2, 1)).astype(np.float16)
             return [both], [forward.null, backward.null], [forward.jumps, backward.jumps]
-        ahead, back = translation_probabilities(batch, tables)
-        null = null_probabilities(batch, tables)
-        links, absent = equal_choices(ahead, null[0], batch.source_lengths)
-        others, other_absent = equal_choices(back, null[1], batch.target_lengths)
+        ahead, back = word_probabilities(batch, tables)
+        links, absent = equal_choices(*ahead, batch.source_lengths)
+        others, other_absent = equal_choices(*back, batch.target_lengths)
         return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
     def _tables(self) -> tuple[Table, Table]:

@@ -14,8 +14,8 @@ from nmtalign.alignment.agreement import (
     MODEL_1,
     AgreeingModels,
     Sentences,
-    translation_probabilities,
     usable,
+    word_probabilities,
 )
 from nmtalign.alignment.aligning import align, windows
 from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
@@ -175,7 +175,7 @@ def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
     learning = learned(sides_of(pairs), iterations=MODEL_1 + 2)
     (batch,), tables = learning._batches, learning.model.tables(learning.model.cells, learning.model.words)
     own = learning._own.reshape(batch.places.shape).astype(np.float32)
-    forward, _ = translation_probabilities(batch, tables, own)
+    (forward, _), _ = word_probabilities(batch, tables, own)
     for row, (place, word) in itertools.product(range(3), itertools.product(range(2), repeat=2)):
         cell = batch.places[row, place, word]
         count = float(tables[0].counts[cell]) - float(own[row, place, word])
