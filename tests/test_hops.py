@@ -27,7 +27,8 @@ import nmtalign
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
-from nmtalign.search.beam_search import ModelSession, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -128,7 +129,7 @@ def test_one_step_of_beam_search(name, reversal):
     torch.manual_seed(1)
     model, hops = TranslationModel(sizes_of(name, reversal)).eval(), Hops()
     for scorer in (partial(ModelSession, Inference(model)), partial(WatchedSession, hops, Inference(model))):
-        beam_search(scorer, *make_source([[5, 6, 7, 0], [8, 9, 0]]), SearchOptions(beam=3))
+        beam_search(scorer, Sources(*make_source([[5, 6, 7, 0], [8, 9, 0]])), TranslateConfig(beam=3))
     check(hops.counts, BEAM_STEP[name], hops.names)
 
 

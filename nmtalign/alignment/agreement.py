@@ -13,18 +13,16 @@ are in one table; a batch has the place in it (four bytes) of each of its cells.
 """
 
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
+from nmtalign.alignment.links import blocks, in_order
 
 LONGEST = 100  # words of a side of a training pair
 MODEL_1, HMM = 5, 5  # iterations
@@ -33,9 +31,6 @@ BATCH_CELLS = 40_000
 _MOST_PAIRS = 4_000  # of a batch
 _BLOCK_CELLS = 1 << 22  # that are sorted together
 _LEAST_COUNT = 1e-9  # the smallest count without those of the pair itself
-
-In = TypeVar("In")
-Out = TypeVar("Out")
 
 
 class Sentences(NamedTuple):
@@ -117,20 +112,6 @@ def _cut_by_length(source: Numbers, target: Numbers, rows: Numbers) -> list[Numb
     return batches
 
 
-def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
-    """Yields consecutive parts, given with their numbers of cells, that have at most `most` cells together."""
-    block: list[In] = []
-    cells = 0
-    for part, size in parts:
-        if block and cells + size > most:
-            yield block
-            block, cells = [], 0
-        block.append(part)
-        cells += size
-    if block:
-        yield block
-
-
 def _keys(source: Numbers, target: Numbers, sizes: tuple[int, int]) -> Numbers:
     """Returns the keys of the cells (B, T, S); the key of padding is after all others."""
     keys = source[:, None, :] * sizes[1] + target[:, :, None]
@@ -183,20 +164,6 @@ def word_probabilities(
         counts /= totals
         found.append(counts)
     return (found[0], tables[0].null[batch.target]), (found[1].transpose(0, 2, 1), tables[1].null[batch.source])
-
-
-def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:
-    """Yields the results in order, computed by threads each of which is `ahead` results ahead."""
-    rest = iter(items)
-    with ThreadPoolExecutor(threads, "align") as pool:
-        coming = deque(pool.submit(function, item) for item in islice(rest, ahead * threads))
-        try:
-            while coming:
-                done = coming.popleft().result()
-                coming.extend(pool.submit(function, item) for item in islice(rest, 1))
-                yield done
-        finally:
-            pool.shutdown(cancel_futures=True)
 
 
 # Expected counts of a batch: of its cells (once, or by direction), of NULL and of the distances by direction.

@@ -12,11 +12,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from nmtalign.alignment.agreement import in_order
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
-from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more

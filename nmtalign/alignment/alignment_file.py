@@ -33,8 +33,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.agreement import blocks
-from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, row_entropies
+from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes

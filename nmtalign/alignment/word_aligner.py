@@ -19,8 +19,6 @@ from nmtalign.alignment.agreement import (
     AgreeingModels,
     CellBatch,
     Sentences,
-    blocks,
-    in_order,
     make_batches,
     posteriors,
 )
@@ -44,7 +42,9 @@ from nmtalign.alignment.links import (
     Matrix,
     ModelPair,
     ModelSide,
+    blocks,
     empty_record,
+    in_order,
     make_record,
     merge_pieces,
 )

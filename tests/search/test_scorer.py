@@ -109,7 +109,7 @@ def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
     candidates = tables.candidates_of(*({2, *own} for own in copied)) if restricted else None
     with torch.inference_mode():
         copies = tables.make_source(list(copied))[0] if copy else None
-        session = scorer(*tables.make_source(SENTENCES), candidates, copies)
+        session = scorer(tables.Sources(*tables.make_source(SENTENCES), candidates, copies=copies))
         session.step(None)
         found = session.log_probs(slice(0, 6)).clone()
         assert found.dtype == torch.float32
