@@ -144,8 +144,8 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
         "stem_counts": stored.stem_counts[0],
         "jumps": np.stack(learned.jumps),
     }
-    by_word: Sequence[Sequence[NDArray[Any]]]
-    by_word = stored.occurrences, stored.stems, stored.cognates, stored.totals, stored.null_counts[::-1]
+    by_word: list[Sequence[NDArray[Any]]]
+    by_word = [stored.occurrences, stored.stems, stored.cognates, stored.totals, stored.null_counts[::-1]]
     for (what, (kind, _)), sides in zip(_BY_WORD.items(), by_word, strict=True):
         arrays |= {f"{name}.{what}": own.astype(np.dtype(kind)) for name, own in zip(SIDES, sides, strict=True)}
     for name, own in zip(SIDES, names, strict=True):
