@@ -13,6 +13,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.export_formats import text_lines
@@ -31,7 +32,7 @@ def alignments(tmp_path: Path) -> Path:
     with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}) as file:
         for number in range(5):
             weights = np.full((number + 1, 3), 1 / 3, np.float32)
-            file.append(["s", "t"], ["u"] * number, weights, -1.0, links=[(1, j) for j in range(number)])
+            add(file, ["s", "t"], ["u"] * number, weights, -1.0, links=[(1, j) for j in range(number)])
     return path
 
 

@@ -14,6 +14,7 @@ import subprocess
 import sys
 import threading
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -26,7 +27,8 @@ import nmtalign
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -106,35 +108,28 @@ def test_one_update(name, reversal, tmp_path):
     check(hops.counts, UPDATE[name], hops.names)
 
 
-class WatchedScorer(ModelScorer):
-    """A scorer that counts what the search enters from the end of the first step to the end of the next."""
+class WatchedSession(ModelSession):
+    """Counts what the search enters from the end of the first step to the end of the next."""
 
-    def __init__(self, inference, hops):
-        super().__init__(inference)
-        self._hops = hops
+    def __init__(self, hops, *arguments):
+        super().__init__(*arguments)
+        self._hops, self._number = hops, itertools.count()
 
-    def start(self, *arguments):
-        session = super().start(*arguments)
-        step, number = session.step, itertools.count()
-
-        def watched(choice):
-            step(choice)
-            match next(number):
-                case 0:
-                    self._hops.__enter__()
-                case 1:
-                    self._hops.__exit__()
-
-        session.step = watched
-        return session
+    def step(self, choice):
+        super().step(choice)
+        match next(self._number):
+            case 0:
+                self._hops.__enter__()
+            case 1:
+                self._hops.__exit__()
 
 
 @pytest.mark.parametrize("name", BEAM_STEP)
 def test_one_step_of_beam_search(name, reversal):
     torch.manual_seed(1)
     model, hops = TranslationModel(sizes_of(name, reversal)).eval(), Hops()
-    for scorer in (ModelScorer(Inference(model)), WatchedScorer(Inference(model), hops)):
-        beam_search(scorer, *make_source([[5, 6, 7, 0], [8, 9, 0]]), SearchOptions(beam=3))
+    for scorer in (partial(ModelSession, Inference(model)), partial(WatchedSession, hops, Inference(model))):
+        beam_search(scorer, Sources(*make_source([[5, 6, 7, 0], [8, 9, 0]])), TranslateConfig(beam=3))
     check(hops.counts, BEAM_STEP[name], hops.names)
 
 

@@ -13,18 +13,16 @@ are in one table; a batch has the place in it (four bytes) of each of its cells.
 """
 
 import sys
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
+from nmtalign.alignment.links import blocks, in_order
 
 LONGEST = 100  # words of a side of a training pair
 MODEL_1, HMM = 5, 5  # iterations
@@ -33,9 +31,6 @@ BATCH_CELLS = 40_000
 _MOST_PAIRS = 4_000  # of a batch
 _BLOCK_CELLS = 1 << 22  # that are sorted together
 _LEAST_COUNT = 1e-9  # the smallest count without those of the pair itself
-
-In = TypeVar("In")
-Out = TypeVar("Out")
 
 
 class Sentences(NamedTuple):
@@ -117,20 +112,6 @@ def _cut_by_length(source: Numbers, target: Numbers, rows: Numbers) -> list[Numb
     return batches
 
 
-def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
-    """Yields consecutive parts, given with their numbers of cells, that have at most `most` cells together."""
-    block: list[In] = []
-    cells = 0
-    for part, size in parts:
-        if block and cells + size > most:
-            yield block
-            block, cells = [], 0
-        block.append(part)
-        cells += size
-    if block:
-        yield block
-
-
 def _keys(source: Numbers, target: Numbers, sizes: tuple[int, int]) -> Numbers:
     """Returns the keys of the cells (B, T, S); the key of padding is after all others."""
     keys = source[:, None, :] * sizes[1] + target[:, :, None]
@@ -162,23 +143,17 @@ def posteriors(
     `own` (B, T, S) is the part of the counts that each pair itself has contributed, which is left out for this pair.
     """
     lengths = batch.source_lengths, batch.target_lengths
-    probabilities = translation_probabilities(batch, tables, own)
-    null = null_probabilities(batch, tables)
-    return (
-        forward_backward(probabilities[0], null[0], *lengths, jumps[0]),
-        forward_backward(probabilities[1], null[1], *lengths[::-1], jumps[1]),
-    )
+    ahead, back = word_probabilities(batch, tables, own)
+    return forward_backward(*ahead, *lengths, jumps[0]), forward_backward(*back, *lengths[::-1], jumps[1])
 
 
-def null_probabilities(batch: CellBatch, tables: tuple[Table, Table]) -> tuple[Floats, Floats]:
-    """Returns p(target word | NULL) (B, T), and p(source word | NULL) (B, S)."""
-    return tables[0].null[batch.target], tables[1].null[batch.source]
-
-
-def translation_probabilities(
+def word_probabilities(
     batch: CellBatch, tables: tuple[Table, Table], own: Floats | None = None
-) -> tuple[Floats, Floats]:
-    """Returns t(target word | source word) (B, T, S), and t(source word | target word) (B, S, T); see `posteriors`."""
+) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
+    """Returns t(target word | source word) (B, T, S) and t(target word | NULL) (B, T), then the same of source words.
+
+    `own` is that of `posteriors`.
+    """
     found = []
     for table, ids, axis in zip(tables, (batch.source, batch.target), (1, 2), strict=True):
         counts = table.counts[batch.places]
@@ -188,21 +163,7 @@ def translation_probabilities(
             totals = totals - own.sum(axis, keepdims=True)
         counts /= totals
         found.append(counts)
-    return found[0], found[1].transpose(0, 2, 1)
-
-
-def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int) -> Iterator[Out]:
-    """Yields the results in order, computed by threads that are a few results ahead."""
-    rest = iter(items)
-    with ThreadPoolExecutor(threads, "align") as pool:
-        coming = deque(pool.submit(function, item) for item in islice(rest, 3 * threads))
-        try:
-            while coming:
-                done = coming.popleft().result()
-                coming.extend(pool.submit(function, item) for item in islice(rest, 1))
-                yield done
-        finally:
-            pool.shutdown(cancel_futures=True)
+    return (found[0], tables[0].null[batch.target]), (found[1].transpose(0, 2, 1), tables[1].null[batch.source])
 
 
 # Expected counts of a batch: of its cells (once, or by direction), of NULL and of the distances by direction.
@@ -270,10 +231,9 @@ class AgreeingModels:
             forward, backward = posteriors(batch, tables, self.jumps, left_out)
             both = (forward.links * backward.links.transpose(0, 2, 1)).astype(np.float16)
             return [both], [forward.null, backward.null], [forward.jumps, backward.jumps]
-        ahead, back = translation_probabilities(batch, tables)
-        null = null_probabilities(batch, tables)
-        links, absent = equal_choices(ahead, null[0], batch.source_lengths)
-        others, other_absent = equal_choices(back, null[1], batch.target_lengths)
+        ahead, back = word_probabilities(batch, tables)
+        links, absent = equal_choices(*ahead, batch.source_lengths)
+        others, other_absent = equal_choices(*back, batch.target_lengths)
         return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
     def _tables(self) -> tuple[Table, Table]:

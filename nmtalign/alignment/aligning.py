@@ -6,7 +6,6 @@ Only models need PyTorch (`forced_decoding`); a word aligner does without.
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Self, TypeVar
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import ErrorRates, GoldFile
-from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
@@ -43,17 +42,11 @@ def window_size(config: AlignConfig) -> int:
 def windows(
     read: Callable[[Sequence[tuple[int, Lines]]], T], pairs: Iterable[Lines], config: AlignConfig, first: int
 ) -> Iterator[T]:
-    """Yields windows of pairs, read by a thread while the previous window is aligned."""
+    """Returns windows of pairs, read by a thread while the previous window is aligned."""
     numbered = enumerate(pairs, first)
     # Not read ahead as in `load_batches`: a thread would also read the texts, and Ctrl-C would wait for an idle pipe.
-    with ThreadPoolExecutor(1, "tokenise") as thread:
-        coming: Future[T] | None = None
-        while window := list(islice(numbered, window_size(config))):
-            before, coming = coming, thread.submit(read, window)
-            if before is not None:
-                yield before.result()
-        if coming is not None:
-            yield coming.result()
+    cut = iter(lambda: list(islice(numbered, window_size(config))), [])
+    return in_order(read, cut, 1, ahead=1)
 
 
 def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:

@@ -25,7 +25,7 @@ import os
 import struct
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, get_args, overload
 
@@ -33,7 +33,7 @@ import h5py
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.links import SIDES, AlignmentRecord, Link, LinkedPair, argmax_links, row_entropies
+from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
@@ -359,7 +359,7 @@ _Block = tuple[Array, Mapping[str, Array]]
 
 
 class AlignmentWriter:
-    """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.append(...)`.
+    """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.add(record)`.
 
     The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
     killed, FILE.h5 does not change, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`).
@@ -431,35 +431,23 @@ class AlignmentWriter:
             return ""
         return f"; {self.partial} has {self._committed_sentences:,} pairs, and --resume continues after them"
 
-    def append(
-        self,
-        source_tokens: Sequence[str],
-        target_tokens: Sequence[str],
-        weights: Array,
-        log_prob: float,
-        sentence_id: int | None = None,
-        links: Sequence[Link] | None = None,
-        token_log_probs: Sequence[float] | Array | None = None,
-        rank: int = 0,
-    ) -> None:
-        """Adds a record: `weights` (Ty+1, Tx+1) with the row and the column of `</s>`, words without it.
+    def add(self, record: AlignmentRecord) -> None:
+        """Adds a record as `align` makes it and as `AlignmentFile` reads it.
 
-        By default `sentence_id` counts from 0, `links` are the argmax links and `token_log_probs` (Ty+1,) are NaN. The
-        entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not fit,
-        a word with a line feed, a link outside its pair, and ids or ranks out of order.
+        The entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not
+        fit, a word with a line feed, a link outside its pair, and ids or ranks out of order.
         """
-        rows, columns = len(target_tokens) + 1, len(source_tokens) + 1
-        if weights.shape != (rows, columns):
-            raise ValueError(f"weights have the shape {weights.shape}; these words and </s> need {(rows, columns)}")
-        log_probs = np.full(rows, np.nan, np.float32) if token_log_probs is None else np.array(token_log_probs, "<f4")
+        links, sentence_id, rank = record.hard_links, record.sentence_id, record.rank
+        rows, columns = len(record.target) + 1, len(record.source) + 1
+        if record.weights.shape != (rows, columns):
+            shape = record.weights.shape
+            raise ValueError(f"weights have the shape {shape}; these words and </s> need {(rows, columns)}")
+        log_probs = record.token_log_probs
         if log_probs.shape != (rows,):
             raise ValueError(f"log-probabilities have the shape {log_probs.shape}; these words and </s> need ({rows},)")
-        links = argmax_links(weights) if links is None else links
         for i, j in links:
-            if not (0 <= i < len(source_tokens) and 0 <= j < len(target_tokens)):
+            if not (0 <= i < columns - 1 and 0 <= j < rows - 1):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
-        if sentence_id is None:
-            sentence_id = self._last_id if rank else self.sentences
         if rank and not (self.records and sentence_id == self._last_id):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         if self.records and sentence_id < self._last_id:
@@ -468,8 +456,8 @@ class AlignmentWriter:
             self._copy_complete()
         if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
-        stored = np.array(weights, self._types["weights"])
-        texts = _joined(source_tokens), _joined(target_tokens)
+        stored = record.weights.astype(self._types["weights"])
+        texts = _joined(record.source), _joined(record.target)
         values = {
             "weights": stored.reshape(-1),
             "source/text": np.frombuffer(texts[0], np.uint8),
@@ -477,23 +465,17 @@ class AlignmentWriter:
             "links": np.array(links, "<i4").reshape(-1, 2),
             "token_log_prob": log_probs,
             "entropy": row_entropies(stored),
-            "log_prob": [log_prob],
+            "log_prob": [record.log_prob],
             "sentence_id": [sentence_id],
             "rank": [rank],
         }
-        sizes = stored.size, len(links), len(texts[0]), len(texts[1]), len(source_tokens), len(target_tokens)
+        sizes = stored.size, len(links), len(texts[0]), len(texts[1]), columns - 1, rows - 1
         self._waiting.append((sizes, values))
         self._cells += stored.size
         self._sentences_waiting += rank == 0
         self.records += 1
         self.sentences += rank == 0
         self._last_id = sentence_id
-
-    def add(self, record: AlignmentRecord) -> None:
-        """Adds a record as `align` makes it and as `AlignmentFile` reads it."""
-        links, log_probs = record.hard_links, record.token_log_probs
-        words, number = (record.source, record.target), record.sentence_id
-        self.append(*words, record.weights, record.log_prob, number, links, log_probs, record.rank)
 
     def _settings(self) -> dict[str, Any]:
         settings = {**self.attributes, "weights": self._types["weights"].name}
@@ -508,7 +490,7 @@ class AlignmentWriter:
             self._continue()
         elif self._resume and self.path.exists():
             complete = AlignmentFile(self.path)
-            _check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
+            check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
             self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
             if self._at_most is not None and self.sentences > self._at_most:
                 self._copy_complete(self._at_most)
@@ -526,7 +508,7 @@ class AlignmentWriter:
         with self._damaged_journal():
             for payload, place in self._payloads():
                 if not end:
-                    _check_same(self.partial, dict(parse_json(payload)), self._settings())
+                    check_same(self.partial, dict(parse_json(payload)), self._settings())
                 else:
                     values = self._unpacked(payload)[1]
                     sentences = self.sentences + int((values["rank"] == 0).sum())
@@ -623,28 +605,17 @@ class AlignmentWriter:
             totals, records = np.zeros((1, len(OFFSETS)), np.int64), 0
             for name in OFFSETS:
                 _extend(datasets[name], totals[0, :1])
-            for blocks in self._grouped():
-                ends = totals + np.concatenate([sizes for sizes, _ in blocks]).cumsum(0)
+            payloads = islice(self._payloads(), 1, None)  # without the settings
+            found = (self._unpacked(payload) for payload, _ in payloads)
+            for group in blocks(((block, len(block[1]["weights"])) for block in found), _CELLS):
+                ends = totals + np.concatenate([sizes for sizes, _ in group]).cumsum(0)
                 totals, records = ends[-1:], records + len(ends)
                 for place, name in enumerate(OFFSETS):
                     _extend(datasets[name], ends[:, place])
-                for name in blocks[0][1]:
-                    _extend(datasets[name], np.concatenate([values[name] for _, values in blocks]))
+                for name in group[0][1]:
+                    _extend(datasets[name], np.concatenate([values[name] for _, values in group]))
             if records != self._committed:
                 raise ValueError(f"{records} complete records, and {self._committed} were written")
-
-    def _grouped(self) -> Iterator[list[_Block]]:
-        """Yields the blocks of the journal in groups of a limited size."""
-        group: list[_Block] = []
-        payloads = self._payloads()
-        next(payloads)  # the settings
-        for payload, _ in payloads:
-            group.append(self._unpacked(payload))
-            if len(group) == _PAGE // COMMIT or sum(len(values["weights"]) for _, values in group) > _CELLS:
-                yield group
-                group = []
-        if group:
-            yield group
 
     def _copy_complete(self, sentences: int | None = None) -> None:
         """Writes the records of the complete file again, or those of its first `sentences` sentences."""
@@ -685,10 +656,11 @@ def _joined(words: Sequence[str]) -> bytes:
         return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
 
 
-def _check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
+def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises UsageError naming the first setting that differs between this run and the one that began `path`.
 
-    The places of the texts, and options of the machine such as threads, may differ.
+    Objects, also as JSON text, are compared by key. The places of the texts, and options of the machine such as
+    threads, may differ.
     """
     before, after = dict(_flat(begun)), dict(_flat(now))
     for name in {**after, **before}:
@@ -702,12 +674,12 @@ def _check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) ->
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     """Yields (name, value) of the settings that must not change; `name.key` for each key of a JSON object."""
     for name in (name for name in settings if name not in _FREE):
-        options = None
+        value = settings[name]
         with contextlib.suppress(TypeError, ValueError):
-            options = parse_json(settings[name])
-        if isinstance(options, dict):
+            value = parse_json(value)
+        if isinstance(value, dict):
             free = FREE_OPTIONS if name == "options" else ()
-            yield from ((f"{name}.{key}", options[key]) for key in options if key not in free)
+            yield from ((f"{name}.{key}", value[key]) for key in value if key not in free)
         else:
             yield name, settings[name]
 

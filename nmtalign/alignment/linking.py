@@ -33,10 +33,9 @@ from nmtalign.alignment.aligning import window_size, windows
 from nmtalign.alignment.lexical import LexicalModel
 from nmtalign.alignment.links import SIDES, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.data.pipeline import WordIndex
+from nmtalign.data.pipeline import WordIndex, worker_count
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
-from nmtalign.processor import usable_cores
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import seconds, select
 from nmtalign.text.languages import check_spaces, suffix_language
@@ -146,7 +145,7 @@ class LinkRun:
         self._show, self._notify = show, notify
         limit = self.config.max_time
         self._budget = seconds("max_time", limit) if limit else None
-        self._threads = self.config.threads or max(1, int(usable_cores()))
+        self._threads = worker_count(self.config.threads)
         self._step, self._doing, self._began = 0, "", 0.0
         self._stopped = False
         self._record = self._open()
@@ -296,18 +295,19 @@ class LinkRun:
             aligner, partial, config = load_aligner(self.folder), files.PartialFile(self.links), AlignConfig()
             partial.open()
             try:
+                first = size = end = 0
                 with partial.partial.open("rb") as stream:
-                    sizes = [len(line) for line in stream if line.endswith(b"\n")]  # without an incomplete last line
-                partial.cut(sum(sizes))
-                # A window that is done in part is aligned again, as before.
-                first = len(sizes) // window_size(config) * window_size(config)
+                    for number, line in enumerate(stream, 1):
+                        end += len(line)
+                        if number % window_size(config) == 0 and line.endswith(b"\n"):
+                            first, size = number, end
+                partial.cut(size)  # a window that is done in part is aligned again, as before
                 texts = islice(read_pairs(*self._texts), first, None)
                 found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
-                began, pairs = time.monotonic(), self._record["pairs"]
-                for new, (links, scores) in enumerate(islice(found, len(sizes) - first, None), 1):
+                began, left = time.monotonic(), self._record["pairs"] - first
+                for new, (links, scores) in enumerate(found, 1):
                     partial.write(f"{format_scored(links, scores)}\n".encode())
-                    done = len(sizes) + new
-                    self._tell(done / pairs, (time.monotonic() - began) / new * (pairs - done))
+                    self._tell((first + new) / (first + left), (time.monotonic() - began) / new * (left - new))
                 partial.rename(self.links)
                 if note := aligner.left_out():
                     self._notify(f"warning: {shown(self._texts[0])}: {note}")

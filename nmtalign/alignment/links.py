@@ -1,17 +1,23 @@
-"""Alignment records, hard links from soft weights, subword pieces merged to words, and how they are printed.
+"""Alignment records, hard links from soft weights, subword pieces merged to words, how they are printed, and blocks.
 
 A link is a pair (i, j): source word i and target word j, both counted from 0. `</s>` has no links.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from itertools import islice
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.settings.command_settings import AlignConfig, LinkMethod
+
+In = TypeVar("In")
+Out = TypeVar("Out")
 
 Link = tuple[int, int]  # (source, target), both 0-based
 Matrix = NDArray[np.float32]
@@ -229,3 +235,31 @@ def make_record(
     log_probs = merge_log_probs(token_log_probs, target.starts)
     links = hard_links(merged, config.links, config.threshold or THRESHOLD) if config.links is not None else ()
     return AlignmentRecord(source.words, target.words, merged, log_prob, pair.number, log_probs, tuple(links))
+
+
+def blocks(parts: Iterable[tuple[In, int]], most: int) -> Iterator[list[In]]:
+    """Yields consecutive parts, given with their numbers of cells, that have at most `most` cells together."""
+    block: list[In] = []
+    cells = 0
+    for part, size in parts:
+        if block and cells + size > most:
+            yield block
+            block, cells = [], 0
+        block.append(part)
+        cells += size
+    if block:
+        yield block
+
+
+def in_order(function: Callable[[In], Out], items: Iterable[In], threads: int, ahead: int = 3) -> Iterator[Out]:
+    """Yields the results in order, computed by threads each of which is `ahead` results ahead."""
+    rest = iter(items)
+    with ThreadPoolExecutor(threads, "align") as pool:
+        coming = deque(pool.submit(function, item) for item in islice(rest, ahead * threads))
+        try:
+            while coming:
+                done = coming.popleft().result()
+                coming.extend(pool.submit(function, item) for item in islice(rest, 1))
+                yield done
+        finally:
+            pool.shutdown(cancel_futures=True)

@@ -19,8 +19,6 @@ from nmtalign.alignment.agreement import (
     AgreeingModels,
     CellBatch,
     Sentences,
-    blocks,
-    in_order,
     make_batches,
     posteriors,
 )
@@ -44,24 +42,25 @@ from nmtalign.alignment.links import (
     Matrix,
     ModelPair,
     ModelSide,
+    blocks,
     empty_record,
+    in_order,
     make_record,
     merge_pieces,
 )
 from nmtalign.alignment.symmetrization import mean_links
+from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import map_arrays, save_tensors
-from nmtalign.processor import usable_cores
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.tokenizer import CACHED, EOS, UNK, SpacedWords, Tokenizer, Tokenizers, Tokens, Vocabulary, keep
+from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizer, Tokenizers, Tokens, Vocabulary, keep
 
 _KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
 LONGEST = 2_900  # pieces of a side of a pair; the memory for a pair grows with the square of its longer side
 _CELLS_OF_PART = 1 << 20  # of the pairs that a thread aligns together
-_FREQUENT = 10_000  # words that tell the language of a text
 _MOST = 1.001  # the largest probability, with rounding
 # The arrays of a side by word, and their smallest values.
 _BY_WORD = {
@@ -145,8 +144,8 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
         "stem_counts": stored.stem_counts[0],
         "jumps": np.stack(learned.jumps),
     }
-    by_word: Sequence[Sequence[NDArray[Any]]]
-    by_word = stored.occurrences, stored.stems, stored.cognates, stored.totals, stored.null_counts[::-1]
+    by_word: list[Sequence[NDArray[Any]]]
+    by_word = [stored.occurrences, stored.stems, stored.cognates, stored.totals, stored.null_counts[::-1]]
     for (what, (kind, _)), sides in zip(_BY_WORD.items(), by_word, strict=True):
         arrays |= {f"{name}.{what}": own.astype(np.dtype(kind)) for name, own in zip(SIDES, sides, strict=True)}
     for name, own in zip(SIDES, names, strict=True):
@@ -208,63 +207,33 @@ def _damaged(path: Path) -> FormatError:
     return FormatError(f"{path}: not a word aligner of `nmtalign link`, or damaged; link the texts again")
 
 
-class StoredWords(Mapping[str, int]):
-    """The sorted words of one side in a file, with their numbers; only words that are looked up become objects."""
+class StoredWords:
+    """The sorted words of one side, and the numbers of their stems."""
 
     def __init__(self, text: NDArray[np.uint8], stems: Ids) -> None:
-        """Raises ValueError for a text that is not UTF-8."""
-        text.tobytes().decode()
-        self._text, self._stems = text, stems
-        self._ends = np.append(np.flatnonzero(text == ord("\n")), [len(text)] * (len(text) > 0))
-        self.find = lru_cache(CACHED)(self._find)
+        """`text` has one word per line. Raises ValueError if it is not UTF-8."""
+        self.names = text.tobytes().decode().split("\n") if len(text) else []
+        self._stems = stems
 
     def __len__(self) -> int:
-        return len(self._ends)
+        return len(self.names)
 
-    def __iter__(self) -> Iterator[str]:
-        return map(self.word, range(len(self)))
-
-    def __getitem__(self, word: str) -> int:
-        number, _ = self.find(word)
-        if number < 0:
-            raise KeyError(word)
-        return number
-
-    def word(self, number: int) -> str:
-        """Returns the word with a number."""
-        return self._bytes(number).decode()
-
-    def _find(self, word: str) -> tuple[int, int]:
+    def find(self, word: str) -> tuple[int, int]:
         """Returns the numbers of a word and of its stem, -1 for one that is not there."""
-        number, found = self._first(word)
-        if found == _utf8(word):
+        number = bisect_left(self.names, word)
+        if self.names[number : number + 1] == [word]:
             return number, int(self._stems[number])
         size = stem_size(word)
-        stem = word[:size]
-        first, found = self._first(stem)  # the words with this stem follow each other
-        return -1, int(self._stems[first]) if len(stem) == size and found.startswith(_utf8(stem)) else -1
-
-    def _first(self, beginning: str) -> tuple[int, bytes]:
-        """Returns the first word that is not before `beginning`, b"" if there is none, and its number."""
-        place = bisect_left(range(len(self)), _utf8(beginning), key=self._bytes)
-        return place, self._bytes(place) if place < len(self) else b""
-
-    def _bytes(self, number: int) -> bytes:
-        return self._text[self._ends[number - 1] + 1 if number else 0 : self._ends[number]].tobytes()
+        first = bisect_left(self.names, word[:size])  # the words with this stem follow each other
+        known = len(word) >= size and first < len(self.names) and self.names[first].startswith(word[:size])
+        return -1, int(self._stems[first]) if known else -1
 
 
-def _utf8(word: str) -> bytes:
-    return word.encode("utf-8", "surrogatepass")
-
-
-class _FrequentWords(Vocabulary):
-    """The most frequent words of a side; all words of the file have an id."""
-
-    def __init__(self, words: StoredWords, occurrences: NDArray[Any]) -> None:
-        order = np.argsort(-occurrences[:-1], kind="stable")[:_FREQUENT].tolist()
-        known = dict.fromkeys(map(words.word, order))  # a stranger's file may repeat words
-        super().__init__([EOS, UNK, *(word for word in known if word not in (EOS, UNK, ""))])
-        self._ids = words
+def _vocabulary(words: StoredWords, occurrences: NDArray[Any]) -> Vocabulary:
+    """Returns the words of a side, the most frequent first."""
+    order = np.argsort(-occurrences[:-1], kind="stable").tolist()
+    known = dict.fromkeys(map(words.names.__getitem__, order))  # a stranger's file may repeat words
+    return Vocabulary([EOS, UNK, *(word for word in known if word not in (EOS, UNK, ""))])
 
 
 class _Window(NamedTuple):
@@ -307,7 +276,7 @@ class WordAligner:
 
     @cached_property
     def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
-        source, target = map(_FrequentWords, self._words, self._counts.occurrences)
+        source, target = map(_vocabulary, self._words, self._counts.occurrences)
         return source, target
 
     def facts(self) -> dict[str, object]:
@@ -383,7 +352,7 @@ class WordAligner:
             for window in windows
         )
         parts = (window._replace(pairs=part) for window, pairs in sized for part in blocks(pairs, _CELLS_OF_PART))
-        for window, aligned in in_order(self._align, parts, threads or max(1, int(usable_cores()))):
+        for window, aligned in in_order(self._align, parts, worker_count(threads)):
             found: dict[int, tuple[list[Matrix], list[Matrix]]] = {}
             for batch, ahead, back in aligned:
                 for row, place in enumerate(batch.rows.tolist()):

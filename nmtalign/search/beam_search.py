@@ -10,7 +10,7 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple, Protocol
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,7 @@ from nmtalign.core.model import CHUNK_CELLS, slices
 from nmtalign.core.numerics import Abandoned, Int8Matrix, Int8Weight, outputs_of, product, unwanted_signal, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 Array = npt.NDArray[Any]
@@ -52,6 +53,22 @@ class Choice:
     sentences: Tensor | None  # positions, among the sentences of the last step, of those that continue; None = all
     rows: Tensor  # (R,) the row of the last step that each row continues; the rows of a sentence are adjacent
     words: Tensor  # (R,) the id of the word that extends each row
+
+
+@dataclass(frozen=True)
+class Sources:
+    """B sentences to translate.
+
+    With `candidates` only their words are scored, and the probabilities of each sentence are normalised over the words
+    that it may use. The candidates of a sentence include the words of its prefix, with which each of its translations
+    begins, and all words that the model can copy.
+    """
+
+    ids: Tensor  # (B, Tx) int64, ending with `</s>`
+    mask: Tensor  # (B, Tx), True = a real token
+    candidates: Candidates | None = None
+    prefixes: Sequence[Sequence[int]] | None = None
+    copies: Tensor | None = None  # (B, Tx), the ids that a copying model copies from each place
 
 
 class Session(ABC):
@@ -101,45 +118,19 @@ class Session(ABC):
         return list(slices(rows, width, self.part_cells if self.device.type == "cpu" else rows * width))
 
 
-class Scorer(Protocol):
-    """A model or an ensemble of models that can score words."""
-
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """A session over sentences (B, Tx) that end with `</s>`; mask True = a real token.
-
-        `copies` (B, Tx) are the ids that a copying model copies from each place. With candidates only their words are
-        scored, and the probabilities of each sentence are normalised over the words that it may use. The candidates of
-        a sentence include all words that the model can copy.
-        """
+Scorer = Callable[[Sources], Session]
 
 
-class ModelScorer:
-    """The scores of one model."""
-
-    def __init__(self, inference: Inference) -> None:
-        self.inference = inference
-
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """See `Scorer`."""
-        return _ModelSession(self.inference, source, source_mask, candidates, copies)
-
-
-class _ModelSession(Session):
-    """The steps of one search with one model.
+class ModelSession(Session):
+    """The steps of one search with one model; `partial(ModelSession, inference)` is its scorer.
 
     The logits are products plus a bias: one bias for all rows (1, U), or with candidates one per sentence (B, U).
     """
 
-    def __init__(
-        self, inference: Inference, source: Tensor, mask: Tensor, candidates: Candidates | None, copies: Tensor | None
-    ) -> None:
-        self.device = source.device
+    def __init__(self, inference: Inference, sources: Sources) -> None:
+        self.device, candidates, copies = sources.ids.device, sources.candidates, sources.copies
         self._inference = inference
-        self._memory = inference.encode(source, mask, copies)
+        self._memory = inference.encode(sources.ids, sources.mask, copies)
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
@@ -149,8 +140,8 @@ class _ModelSession(Session):
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
         size = len(self._weight)
         if candidates is not None:
-            words = torch.from_numpy(candidates.words).to(source.device)
-            allowed = torch.from_numpy(candidates.allowed).to(source.device)
+            words = torch.from_numpy(candidates.words).to(self.device)
+            allowed = torch.from_numpy(candidates.allowed).to(self.device)
             known, copies = known_words(words, size), None if copies is None else torch.searchsorted(words, copies)
             self._weight = outputs_of(self._weight, known)
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
@@ -280,26 +271,16 @@ class _ReusedBuffers:
         return [self._flat[number * cells : (number + 1) * cells].view(shape) for number in range(count)]
 
 
-class Ensemble:
-    """Several models as one scorer: the mean of their probabilities, or of their log-probabilities, renormalised."""
+class EnsembleSession(Session):
+    """The steps of one search with several models; `partial(EnsembleSession, scorers, average)` is their scorer.
 
-    def __init__(self, scorers: Sequence[Scorer], average: Average = "probability") -> None:
-        self._scorers, self._average = scorers, average
+    The probabilities are the mean of those of the models, or of their log-probabilities, renormalised. The weights are
+    the mean over the models that have attention.
+    """
 
-    def start(
-        self, source: Tensor, source_mask: Tensor, candidates: Candidates | None = None, copies: Tensor | None = None
-    ) -> Session:
-        """See `Scorer`."""
-        sessions = [scorer.start(source, source_mask, candidates, copies) for scorer in self._scorers]
-        return _EnsembleSession(sessions, self._average)
-
-
-class _EnsembleSession(Session):
-    """The steps of one search with several models; the weights are the mean over the models that have attention."""
-
-    def __init__(self, sessions: Sequence[Session], average: Average) -> None:
-        self.device = sessions[0].device
-        self._sessions, self._average = sessions, average
+    def __init__(self, scorers: Sequence[Scorer], average: Average, sources: Sources) -> None:
+        self.device, self._average = sources.ids.device, average
+        self._sessions = [scorer(sources) for scorer in scorers]
 
     def step(self, choice: Choice | None) -> None:
         """See `Session`."""
@@ -334,21 +315,14 @@ def no_finite_probability() -> NmtalignError:
     return NmtalignError("the model gives no finite probability: is it damaged, or has its training diverged?")
 
 
-def force(
-    scorer: Scorer,
-    source: Tensor,
-    source_mask: Tensor,
-    target: Tensor,
-    lengths: Sequence[int],
-    copies: Tensor | None = None,
-) -> tuple[Array, Array | None]:
+def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[int]) -> tuple[Array, Array | None]:
     """Forced decoding: log-probabilities (B, Ty) of given target words, and coverage (B, Tx) or None.
 
-    source (B, Tx) and target (B, Ty) end with `</s>`. `lengths` of the targets include it and must not increase, so
-    that the sentences that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the
-    sum of the weights of each source word; None without attention.
+    target (B, Ty) ends with `</s>`. `lengths` of the targets include it and must not increase, so that the sentences
+    that have ended are the last rows. Log-probabilities are float64, 0 at padding. Coverage is the sum of the weights
+    of each source word; None without attention.
     """
-    session = scorer.start(source, source_mask, None, copies)
+    session, source = scorer(sources), sources.ids
     steps, coverage, choice, before = list[Tensor](), None, None, len(lengths)
     for place in range(lengths[0]):
         rows = sum(length > place for length in lengths)
@@ -418,24 +392,6 @@ class Scoring:
         return np.asarray(np.where(allowed, scores, -np.inf).max(axis=1))
 
 
-@dataclass(frozen=True)
-class SearchOptions:
-    """The options of `beam_search`; n_best is at most as large as the beam.
-
-    With `safe_stop` a sentence is finished when no open hypothesis can become one of the n_best any more. Without it,
-    a sentence is finished when its beam is empty, as in the released code of Bahdanau et al. (2015).
-    """
-
-    beam: int = 12
-    scoring: Scoring = field(default_factory=Scoring)
-    n_best: int = 1
-    allow_unk: bool = False
-    min_length_ratio: float = 0.0
-    max_length_ratio: float = 3.0
-    safe_stop: bool = True
-    keep_weights: bool = False
-
-
 class Continuations(NamedTuple):
     """The best continuations of the beams of B sentences, best first, on the host; every array is (B, W).
 
@@ -451,28 +407,24 @@ class Continuations(NamedTuple):
 class Restrictions:
     """The length limits of B sentences, the prefixes of their translations, and the ban of `<unk>`.
 
-    `limits` (B,): the step, counted from 1, at which every translation must end. A limit always leaves room for the
-    prefix and the words of the required phrases. A step scores one column per word: the columns are those of the
-    candidates, or without them the word ids.
+    `lengths` (B,) of the sources include `</s>`. `limits` (B,): the step, counted from 1, at which every translation
+    must end. A limit always leaves room for the prefix and the words of the required phrases. A step scores one column
+    per word: the columns are those of the candidates, or without them the word ids.
     """
 
-    def __init__(
-        self,
-        lengths: Sequence[int],
-        options: SearchOptions,
-        candidates: Candidates | None = None,
-        prefixes: Sequence[Sequence[int]] | None = None,
-        phrase_words: Sequence[int] = (),
-    ) -> None:
-        """`lengths` (B,) of the sources include `</s>`; `phrase_words` (B,) count the words of the phrases."""
-        self._allow_unk, self._words = options.allow_unk, candidates.words if candidates else None
-        prefixes = prefixes or [()] * len(lengths)
+    def __init__(self, sources: Sources, config: TranslateConfig, phrase_words: Sequence[int] = ()) -> None:
+        """`phrase_words` (B,) count the words of the phrases."""
+        lengths: list[int] = sources.mask.sum(1).tolist()
+        self.lengths = lengths
+        self._allow_unk = config.allow_unk or config.replace_unk
+        self._words = sources.candidates.words if sources.candidates else None
+        prefixes = sources.prefixes or [()] * len(lengths)
         self.prefix_lengths: Integers = np.array([len(prefix) for prefix in prefixes])
         phrase_lengths = np.array(phrase_words or [0] * len(lengths))
-        limits = [max(1, int(options.max_length_ratio * length)) for length in lengths]
+        limits = [max(1, int(config.max_length_ratio * length)) for length in lengths]
         self.limits: Integers = np.maximum(limits, self.prefix_lengths + phrase_lengths + 1)
         # The number of first steps in which `</s>` is banned.
-        self._min_lengths = np.minimum([int(options.min_length_ratio * length) for length in lengths], self.limits - 1)
+        self._min_lengths = np.minimum([int(config.min_length_ratio * length) for length in lengths], self.limits - 1)
         # The columns of the prefixes, padded with -1.
         self._prefixes = np.full((len(lengths), max(self.prefix_lengths)), -1)
         for row, prefix in zip(self._prefixes, prefixes, strict=True):
@@ -526,26 +478,18 @@ def _ban_all_but(logits: Tensor, flags: Flags, columns: Integers) -> None:
 
 @torch.inference_mode()
 def beam_search(
-    scorer: Scorer,
-    source: Tensor,
-    source_mask: Tensor,
-    options: SearchOptions,
-    candidates: Candidates | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    copies: Tensor | None = None,
+    scorer: Scorer, sources: Sources, config: TranslateConfig, keep_weights: bool = False
 ) -> list[list[Hypothesis]]:
     """The best translations of each sentence, best first: at least one and at most n_best.
 
-    source (B, Tx) int64 ends with `</s>`; source_mask (B, Tx); `copies` (B, Tx) for a copying model. Each translation
-    begins with the prefix of its sentence; `candidates` must include its words. A finished hypothesis leaves the beam,
-    which shrinks by one. Open hypotheses are compared by log-probability, finished ones by `Scoring`. `</s>` is banned
-    in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx every open hypothesis must end. The result
+    A finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability,
+    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx
+    every open hypothesis must end. A sentence is finished when no open hypothesis can become one of the n_best any
+    more; with `search` = paper when its beam is empty, as in the released code of Bahdanau et al. (2015). The result
     for a sentence does not depend on the other sentences of the batch, except for rounding.
     Raises NmtalignError if the model gives no finite probability.
     """
-    lengths = source_mask.sum(dim=1).tolist()
-    search = BeamSearch(lengths, options, Restrictions(lengths, options, candidates, prefixes))
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    return BeamSearch(sources, config, keep_weights).run(scorer)
 
 
 class Ending(NamedTuple):
@@ -564,12 +508,18 @@ class BeamSearch:
     The B sentences that are not finished have R rows of a step each: row b * R + r is hypothesis r of sentence b.
     """
 
-    def __init__(self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions) -> None:
-        self.lengths, self.restrictions, self._options = lengths, restrictions, options
+    def __init__(
+        self, sources: Sources, config: TranslateConfig, keep_weights: bool, phrase_words: Sequence[int] = ()
+    ) -> None:
+        """See `Restrictions`; with `keep_weights` the hypotheses have their weights."""
+        self.restrictions = Restrictions(sources, config, phrase_words)
+        self.lengths = lengths = self.restrictions.lengths
+        self._sources, self._config, self._keep_weights = sources, config, keep_weights
+        self._scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
         self.endings: list[list[Ending]] = [[] for _ in lengths]
         self.step = 0
         self.sentences: Integers = np.arange(len(lengths))  # (B,) positions in the batch
-        self.widths: Integers = np.full(len(lengths), options.beam)  # (B,) the beam minus the finished hypotheses
+        self.widths: Integers = np.full(len(lengths), config.beam)  # (B,) the beam minus the finished hypotheses
         # (B, R) log-probabilities; -inf where a sentence has fewer hypotheses than another.
         self.totals: Floats = np.zeros((len(lengths), 1))
         self._thresholds = np.full(len(lengths), -np.inf)  # the n_best-th score of each sentence's endings
@@ -578,8 +528,9 @@ class BeamSearch:
         self._weights: list[Array] = []  # (rows, Tx) for each step, if hypotheses have them
         self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
 
-    def run(self, session: Session) -> list[list[Hypothesis]]:
+    def run(self, scorer: Scorer) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
+        session = scorer(self._sources)
         is_unwanted, self._dtype = unwanted_signal(), widest(session.device)
         session.step(None)
         while (choice := self._advance(session)) is not None:
@@ -608,7 +559,7 @@ class BeamSearch:
 
     def _add_weights(self, weights: Tensor | None) -> None:
         """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
-        keeps, covers = self._options.keep_weights, self._options.scoring.coverage_penalty
+        keeps, covers = self._keep_weights, self._scoring.coverage_penalty
         if weights is None or not (keeps or covers):
             return
         on_host = weights.float().cpu().numpy()
@@ -638,21 +589,21 @@ class BeamSearch:
             gain, total = float(found.gains[place, column]), float(found.totals[place, column])
             # The last column belongs to the `</s>` of the source, which need not be covered.
             coverage = None if self._coverage is None else self._coverage[row, : self.lengths[sentence] - 1]
-            score = self._options.scoring.score(total, self.step + 1, coverage)
+            score = self._scoring.score(total, self.step + 1, coverage)
             endings = self.endings[sentence]
             endings.append(Ending(self.step, row, gain, total, score))
-            if len(endings) >= self._options.n_best:
+            if len(endings) >= self._config.n_best:
                 scores = sorted((ending.score for ending in endings), reverse=True)
-                self._thresholds[sentence] = scores[self._options.n_best - 1]
+                self._thresholds[sentence] = scores[self._config.n_best - 1]
         self.widths = self.widths - ended.sum(axis=1)
 
     def _undecided(self, open_totals: Floats) -> Flags:
         """Which sentences (B,) have an open hypothesis that can still become one of the n_best."""
         best = open_totals.max(axis=1)
-        if not self._options.safe_stop:
+        if self._config.search == "paper":
             return np.asarray(best > -np.inf)
         limits = self.restrictions.limits[self.sentences]
-        reachable = self._options.scoring.bound(best, self.step + 2, limits)
+        reachable = self._scoring.bound(best, self.step + 2, limits)
         return np.asarray(reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences])
 
     def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
@@ -673,7 +624,7 @@ class BeamSearch:
 
     def results(self) -> list[list[Hypothesis]]:
         """The n_best hypotheses of each sentence; of equal scores, the one that ended first comes first."""
-        best = [sorted(endings, key=lambda ending: -ending.score)[: self._options.n_best] for endings in self.endings]
+        best = [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
         return self.hypotheses(best)
 
     def hypotheses(self, endings: Sequence[Sequence[Ending]]) -> list[list[Hypothesis]]:

@@ -26,14 +26,12 @@ from nmtalign.search.beam_search import (
     Flags,
     Hypothesis,
     Integers,
-    Restrictions,
     Scorer,
-    SearchOptions,
     Session,
-    beam_search,
+    Sources,
     largest,
 )
-from nmtalign.search.candidates import Candidates
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 Symbols = tuple[int, ...]
@@ -224,9 +222,9 @@ class _PhraseSearch(BeamSearch):
     """
 
     def __init__(
-        self, lengths: Sequence[int], options: SearchOptions, restrictions: Restrictions, phrases: Sequence[Phrases]
+        self, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool
     ) -> None:
-        super().__init__(lengths, options, restrictions)
+        super().__init__(sources, config, keep_weights, [each.words for each in phrases])
         self._phrases = phrases
         self._rows: list[PhraseProgress] = [each.start for each in phrases]  # for each row of the step
         # For each row of a sentence with phrases: wanted symbols, and best words, with their log-probabilities.
@@ -332,25 +330,13 @@ class _PhraseSearch(BeamSearch):
 
 @torch.inference_mode()
 def phrase_search(
-    scorer: Scorer,
-    source: Tensor,
-    source_mask: Tensor,
-    options: SearchOptions,
-    phrases: Sequence[Phrases],
-    candidates: Candidates | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    copies: Tensor | None = None,
+    scorer: Scorer, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool = False
 ) -> list[list[Hypothesis]]:
     """As `beam_search`, for translations that contain the phrases of their sentences (see `_PhraseSearch`).
 
-    `candidates` must include the words of the phrases.
+    The candidates must include the words of the phrases.
     """
-    if not any(each.words for each in phrases):
-        return beam_search(scorer, source, source_mask, options, candidates, prefixes, copies)
-    lengths = source_mask.sum(dim=1).tolist()
-    restrictions = Restrictions(lengths, options, candidates, prefixes, [each.words for each in phrases])
-    search = _PhraseSearch(lengths, options, restrictions, phrases)
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    return _PhraseSearch(sources, config, phrases, keep_weights).run(scorer)
 
 
 def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:

@@ -1,54 +1,34 @@
 """Sampling: translations drawn word by word from the model's probabilities."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmtalign.search import beam_search
-from nmtalign.search.candidates import Candidates
-
-
-@dataclass(frozen=True)
-class Draws:
-    """The options of `sample`: `count` samples per sentence, each word from the `top_k` most probable (0 = all).
-
-    Log-probabilities are divided by `temperature`, a number greater than 0; below 1 it makes probable words more
-    probable.
-    """
-
-    count: int = 1
-    temperature: float = 1.0
-    top_k: int = 0
-    seed: int = 1234
+from nmtalign.settings.command_settings import TranslateConfig
 
 
 @torch.inference_mode()
 def sample(
     scorer: beam_search.Scorer,
-    source: Tensor,
-    source_mask: Tensor,
-    options: beam_search.SearchOptions,
-    draws: Draws,
+    sources: beam_search.Sources,
+    config: TranslateConfig,
     numbers: Sequence[Sequence[int]],
-    candidates: Candidates | None = None,
-    prefixes: Sequence[Sequence[int]] | None = None,
-    copies: Tensor | None = None,
+    keep_weights: bool = False,
 ) -> list[list[beam_search.Hypothesis]]:
-    """Independent translations of each sentence, in the order in which they were drawn; two of them may be equal.
+    """`n_best` independent translations of each sentence, in the order in which they were drawn; some may be equal.
 
-    The arguments are those of `beam_search`. Lengths, `<unk>`, candidates and prefixes are restricted as there;
-    `keep_weights` and `scoring` apply, too. log_prob is the model's, before temperature and `top_k`. The samples of a
-    sentence depend only on the seed, on the sentence's `numbers` and on the number of each draw, so that a smaller
-    count gives the first of the same samples. Raises NmtalignError if the model gives no finite probability.
+    Each word is drawn from the `top_k` most probable ones (0 = all). Log-probabilities are divided by `temperature`;
+    below 1 it makes probable words more probable. Lengths, `<unk>`, candidates, prefixes and scores are those of
+    `beam_search`. log_prob is the model's, before temperature and `top_k`. The samples of a sentence depend only on the
+    seed, on the sentence's `numbers` and on the number of each draw, so that a smaller count gives the first of the
+    same samples. Raises NmtalignError if the model gives no finite probability.
     """
-    lengths = source_mask.sum(dim=1).tolist()
-    options = replace(options, beam=draws.count, n_best=draws.count, safe_stop=False)
-    restrictions = beam_search.Restrictions(lengths, options, candidates, prefixes)
-    search = _Sampling(lengths, options, restrictions, draws, numbers)
-    return search.run(scorer.start(source, source_mask, candidates, copies))
+    every = replace(config, beam=config.n_best, search="paper")  # until all samples have ended
+    return _Sampling(sources, every, numbers, keep_weights).run(scorer)
 
 
 class _Sampling(beam_search.BeamSearch):
@@ -56,18 +36,17 @@ class _Sampling(beam_search.BeamSearch):
 
     def __init__(
         self,
-        lengths: Sequence[int],
-        options: beam_search.SearchOptions,
-        restrictions: beam_search.Restrictions,
-        draws: Draws,
+        sources: beam_search.Sources,
+        config: TranslateConfig,
         numbers: Sequence[Sequence[int]],
+        keep_weights: bool,
     ) -> None:
-        super().__init__(lengths, options, restrictions)
-        self._draws, seed = draws, draws.seed % (1 << 64)
-        self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(draws.count)] for own in numbers]
+        super().__init__(sources, config, keep_weights)
+        count, seed = config.n_best, config.seed % (1 << 64)
+        self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(count)] for own in numbers]
         # The numbers of each sentence's samples: of the open ones in order, and of those that ended.
-        self._open = [np.arange(draws.count) for _ in lengths]
-        self._ended: list[list[int]] = [[] for _ in lengths]
+        self._open = [np.arange(count) for _ in numbers]
+        self._ended: list[list[int]] = [[] for _ in numbers]
 
     def continuations(self, session: beam_search.Session) -> beam_search.Continuations:
         """The open samples (B, W), each with the word that is drawn."""
@@ -95,7 +74,7 @@ class _Sampling(beam_search.BeamSearch):
                 gains = session.log_probs(part)[torch.from_numpy(rows[own] - part.start).to(session.device)]
                 gains = gains.cpu() if gains.device.type == "mps" else gains  # mps has no float64
                 self.restrictions.apply(gains, self.sentences[places[own]], self.step)
-                columns = draw(gains, torch.from_numpy(chances[own]).to(gains.device), self._draws)
+                columns = draw(gains, torch.from_numpy(chances[own]).to(gains.device), self._config)
                 found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
         chosen, log_probs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
         if not np.isfinite(log_probs).all():
@@ -115,15 +94,15 @@ class _Sampling(beam_search.BeamSearch):
         return self.hypotheses([[own[place] for place in np.argsort(numbers)] for own, numbers in pairs])
 
 
-def draw(log_probs: Tensor, chances: Tensor, draws: Draws) -> Tensor:
+def draw(log_probs: Tensor, chances: Tensor, config: TranslateConfig) -> Tensor:
     """Draws one column (S,) of each row of log-probabilities (S, U), given random numbers (S,) in [0, 1), float64.
 
     The columns are ordered by index, or with top_k by decreasing probability. The first column is drawn at which the
     cumulative probability exceeds the random number times the total.
     """
-    values, columns = beam_search.largest(log_probs, draws.top_k) if draws.top_k else (log_probs, None)
+    values, columns = beam_search.largest(log_probs, config.top_k) if config.top_k else (log_probs, None)
     values = values.double()
-    sums = ((values - values.amax(1, keepdim=True)) / draws.temperature).exp().cumsum(1)
+    sums = ((values - values.amax(1, keepdim=True)) / config.temperature).exp().cumsum(1)
     total = sums[:, -1:]
     part = torch.minimum(chances[:, None] * total, total.nextafter(torch.zeros_like(total)))
     place = torch.searchsorted(sums, part, right=True).clamp_(max=sums.shape[1] - 1)

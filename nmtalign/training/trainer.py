@@ -1,11 +1,11 @@
 """Training a model: setup, updates, validations, checkpoints, and resuming an interrupted run."""
 
 import contextlib
-import functools
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial, reduce
 from pathlib import Path
 from typing import Any
 
@@ -27,17 +27,6 @@ from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
 from nmtalign.training.checkpoints import Checkpoint, Position
 from nmtalign.training.distributed import World
-from nmtalign.training.events import (
-    Event,
-    EventLog,
-    Figures,
-    Finished,
-    Listener,
-    Noticed,
-    Progressed,
-    Underway,
-    Working,
-)
 from nmtalign.training.graphs import pad_to_bucket
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, seed_dropout
@@ -94,7 +83,7 @@ class TrainingSetup:
         additions = [addition for addition in (self.guide, copies, graphed) if addition is not None]
 
         def complete(batch: Batch) -> Batch:
-            return functools.reduce(lambda batch, add: add(batch), additions, batch)
+            return reduce(lambda batch, add: add(batch), additions, batch)
 
         # Adds guide, ids of a copying model, and padding for a GPU to each batch; None if there is nothing to add.
         self.complete = complete if additions else None
@@ -171,7 +160,7 @@ class Trainer:
         preset: str,
         model_config: ModelConfig,
         config: TrainingConfig,
-        listen: Listener,
+        listen: events.Listener,
         restart: bool = False,
         world: World | None = None,
         note: str = "",
@@ -182,7 +171,7 @@ class Trainer:
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
         self._updates_done = 0  # by this `run`, not by the runs that it resumes
-        self._log: EventLog | None = None
+        self._log: events.EventLog | None = None
         self.world = world or World(pick_device(config.device))
         self.device = self.world.device
         self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
@@ -202,7 +191,7 @@ class Trainer:
 
         Raises UsageError if the corpora or the settings of the processes differ.
         """
-        setup, world, notice = self.setup, self.world, functools.partial(self._emit, Noticed)
+        setup, world, notice = self.setup, self.world, partial(self._emit, events.Noticed)
         checkpoint = setup.find_run() if world.is_main and not restart else None
         setup.build(notice)
         self.model, self.optimizer = setup.model, setup.optimizer
@@ -226,7 +215,7 @@ class Trainer:
         self._plan, self._planned = setup.plan(self.position.epoch), self.position.epoch
         words = count_words(self.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)
-        asked, work = (lambda: self._stop_asked is not None), functools.partial(self._emit, Working, "validating")
+        asked, work = (lambda: self._stop_asked is not None), partial(self._emit, events.Working, "validating")
         parts = self.model, self.corpus, self.config, setup.dtype, world, asked, work
         self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
         if self._validator and not self.position.validation_updates:
@@ -240,7 +229,7 @@ class Trainer:
         """Ends the training with a checkpoint, after an update or within a validation; a signal handler may call it."""
         self._stop_asked = reason
 
-    def run(self) -> Finished:
+    def run(self) -> events.Finished:
         """Trains until the budget is spent, progress ends, or `stop`; raises TrainingError if it cannot continue."""
         with self._lock, keeping_generators(self.device, self.config.threads):
             self._start()
@@ -257,7 +246,8 @@ class Trainer:
     def _start(self) -> None:
         """Opens the log, reports the start, and starts the clocks."""
         position, setup = self.position, self.setup
-        self._log = EventLog(self.folder, position.update, position.validation_due) if self.world.is_main else None
+        if self.world.is_main:
+            self._log = events.EventLog(self.folder, position.update, position.validation_due)
         self._emit(
             events.Started,
             resumed=self.resumed,
@@ -277,22 +267,22 @@ class Trainer:
             self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
         for notice in filter(None, [self._note, *precision_notices(self.config.precision, self.device), *guide_note]):
-            self._emit(Noticed, notice)
+            self._emit(events.Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
         self._checkpoints = Every("checkpoint_every", self.config.checkpoint_every, position.seconds)
         self._displays = Every("displays", "1s", -math.inf)
         self._began, self._highest_done = time.perf_counter(), 0.0  # of the last update
-        self._emit(Working, "computing the first update")
+        self._emit(events.Working, "computing the first update")
         self.model.train()
-        self._meters: dict[type[Figures], Meter] = {Progressed: Meter(), Underway: Meter()}
+        self._meters: dict[type[events.Figures], Meter] = {events.Progressed: Meter(), events.Underway: Meter()}
 
     def _train_epoch(self) -> str | None:
         """Trains on the rest of the current epoch; returns the reason to end, if there is one."""
         position, setup = self.position, self.setup
         if self._planned != position.epoch:
             began = time.perf_counter()
-            self._emit(Working, "planning the minibatches of an epoch")
+            self._emit(events.Working, "planning the minibatches of an epoch")
             self._plan, self._planned = setup.plan(position.epoch), position.epoch
             self._pause(began)
         left = self._plan[position.batch :]
@@ -333,7 +323,7 @@ class Trainer:
         """Report, validation and checkpoint, where they are due; returns the reason to end, if there is one."""
         position = self.position
         if position.update % self.config.log_every == 0:
-            self._report(Progressed)
+            self._report(events.Progressed)
         spent = self._synchronise()
         if self._updates_done > 1:  # the first update of a process is slower than the others
             weight = spent / (spent + _RECENT) if position.update_seconds else 1.0
@@ -341,7 +331,7 @@ class Trainer:
         self._advise()
         now = position.update, position.seconds, epoch_ended
         if self._displays.due(*now):
-            self._report(Underway)
+            self._report(events.Underway)
         validates, saves = self._validations.due(*now), self._checkpoints.due(*now)
         if position.seconds + 3 * self._reserve > self.budget.seconds:
             validates = False  # it would take longer than all updates after it, and the last validation follows
@@ -413,7 +403,8 @@ class Trainer:
                 return
         self._synchronise()
         if position.best is None and result and result.score and result.score.too_short:
-            self._emit(Noticed, "no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, the loss decides")
+            why = "no dev sentence has the four tokens of a 4-gram: dev BLEU stays 0, the loss decides"
+            self._emit(events.Noticed, why)
         position.validated, position.validation_due = position.update, False
         event = result.judge(position, self.config, when) if result else None
         if self.world.is_main and (event is None or event.best):
@@ -431,7 +422,7 @@ class Trainer:
     def _save(self) -> None:
         """Writes the last weights, then the state. If this is interrupted, the previous state stays."""
         began = time.perf_counter()
-        self._emit(Working, "saving a checkpoint")
+        self._emit(events.Working, "saving a checkpoint")
         self._synchronise()
         if self.world.is_main:
             position, run = self.position, self.setup.fingerprint
@@ -441,11 +432,11 @@ class Trainer:
         self.world.all_reduce([0.0], "max")  # waits for rank 0
         self._pause(began)
 
-    def _finish(self, reason: str) -> Finished:
+    def _finish(self, reason: str) -> events.Finished:
         """Makes the last validation and checkpoint; after `stop` only the checkpoint."""
         position, ended_before = self.position, self.position.finished is not None
-        self._report(Progressed)
-        self._report(Underway)
+        self._report(events.Progressed)
+        self._report(events.Underway)
         if self._stop is None and not ended_before and position.validated != position.update:
             self._validate()
         complete, reason = self._stop is None, self._stop or reason
@@ -455,20 +446,21 @@ class Trainer:
         if not position.validation_due and (not ended_before or self._damage):
             self._save()
         if position.diverged and not ended_before:
-            self._emit(Noticed, self.setup.describe_divergence(position))
+            self._emit(events.Noticed, self.setup.describe_divergence(position))
         elif complete and not ended_before and self._patience_spent() is None:
             self._advice.finish(position.update, position.best_bleu, self.corpus.tokenizers.kind == MosesWords.kind)
-        finished = Finished(*self._when(), reason, complete, position.best_loss, position.best_bleu, position.diverged)
+        best = position.best_loss, position.best_bleu
+        finished = events.Finished(*self._when(), reason, complete, *best, position.diverged)
         self._publish(finished)
         return finished
 
-    def _report(self, kind: type[Figures]) -> None:
+    def _report(self, kind: type[events.Figures]) -> None:
         """Reports the means since the last event of this kind, unless all updates since then were left out."""
         at, meter = self.position, self._meters[kind]
         if not meter.updates:
             return
         means = meter.means(self.world)
-        if kind is Progressed:
+        if kind is events.Progressed:
             self._advice.add_loss(means["loss"], on_dev=False)
             at.note_excess(means["loss"] - math.log(self.setup.model_config.target_vocabulary_size))
         self._emit(
@@ -507,11 +499,11 @@ class Trainer:
     def _when(self) -> tuple[int, float, float]:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
-    def _emit(self, kind: type[Event], *values: Any, **named: Any) -> None:
+    def _emit(self, kind: type[events.Event], *values: Any, **named: Any) -> None:
         """Publishes an event at the present update."""
         self._publish(kind(*self._when(), *values, **named))
 
-    def _publish(self, event: Event) -> None:
+    def _publish(self, event: events.Event) -> None:
         if self._log is not None and event.recorded:
             self._log.write(event)
         if self.world.is_main:

@@ -4,6 +4,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TypeVar
 
 import numpy as np
@@ -15,7 +16,8 @@ from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import pair_ids
 from nmtalign.training.checkpoints import Position
@@ -159,7 +161,7 @@ class Validator:
         corpus, dev, world = self._corpus, self._dev, self._world
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
         order = _by_length(dev, np.flatnonzero(dev.source.lengths[:count]))
-        scorer, options = ModelScorer(Inference(self._model)), SearchOptions(beam=1, allow_unk=True)
+        scorer, greedy = partial(ModelSession, Inference(self._model)), TranslateConfig(beam=1, allow_unk=True)
         own, translated = world.share(order), list[tuple[str, float]]()
         starts = range(0, len(own), BATCH)
         for start in self.in_step(starts, len(starts)):
@@ -175,7 +177,7 @@ class Validator:
                 columns = columns.to(world.device)
             source, mask = (tensor.to(world.device) for tensor in make_source(ids))
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
-                found = beam_search(scorer, source, mask, options, copies=columns)
+                found = beam_search(scorer, Sources(source, mask, copies=columns), greedy)
                 for words, hypotheses in zip(tokens, found, strict=True):
                     decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)
                     text = corpus.tokenizers.target.detokenize(decoded)

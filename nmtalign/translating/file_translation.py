@@ -24,8 +24,15 @@ from typing import Any, BinaryIO, Literal, NoReturn, cast
 import numpy as np
 
 from nmtalign import files
-from nmtalign.alignment.alignment_file import FREE_OPTIONS, AlignmentWriter
-from nmtalign.alignment.links import argmax_links, format_links, merge_log_probs, merge_pieces, word_starts
+from nmtalign.alignment.alignment_file import AlignmentWriter, check_same
+from nmtalign.alignment.links import (
+    AlignmentRecord,
+    argmax_links,
+    format_links,
+    merge_log_probs,
+    merge_pieces,
+    word_starts,
+)
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
@@ -313,19 +320,15 @@ class FileTranslation:
             def add(number: int, translation: Translation) -> None:
                 source = translation.source_tokens  # a blank line has none: no model has read it
                 source_starts = word_starts(tokenizers.source.word_index(source))
-                source_words = tokenizers.source.words(source)
+                source_words = tuple(tokenizers.source.words(source))
                 entries = translation.n_best if config.save_alignments_of == "n-best" else translation.n_best[:1]
                 for rank, entry in enumerate(entries):
                     starts = word_starts(tokenizers.target.word_index(entry.tokens))
-                    writer.append(
-                        source_words,
-                        tokenizers.target.words(entry.tokens),
-                        merge_pieces(cast(Array, entry.alignment), source_starts, starts),  # it has attention
-                        entry.log_prob if source else math.nan,
-                        number,
-                        token_log_probs=merge_log_probs(entry.token_log_probs, starts) if source else None,
-                        rank=rank,
-                    )
+                    weights = merge_pieces(cast(Array, entry.alignment), source_starts, starts)  # it has attention
+                    words, links = tuple(tokenizers.target.words(entry.tokens)), tuple(argmax_links(weights))
+                    log_prob = entry.log_prob if source else math.nan
+                    log_probs = merge_log_probs(entry.token_log_probs if source else [math.nan], starts)
+                    writer.add(AlignmentRecord(source_words, words, weights, log_prob, number, log_probs, links, rank))
 
             tokenizers = loaded.tokenizers
             yield add
@@ -378,8 +381,6 @@ class ResumableOutput(files.PartialFile):
         Without `resume` an earlier FILE.partial is renamed to FILE.partial.old, which `finish` removes. Raises
         UsageError naming the difference if the file was begun with another origin.
         """
-        options = {name: value for name, value in origin["options"].items() if name not in FREE_OPTIONS}
-        origin = {**origin, **origin["files_sha256"], "options": "", "files_sha256": "", **options}
         self.open()
         if resume and not self.is_empty():
             try:
@@ -387,13 +388,7 @@ class ResumableOutput(files.PartialFile):
             except (OSError, ValueError):
                 record = {}
             record = record if isinstance(record, dict) else {}
-            for name in (record.keys() | origin.keys()) - {"source_sha256"}:
-                if record.get(name) != origin.get(name):
-                    self.close()
-                    raise UsageError(
-                        f"{self.partial}: was begun with {name} = {record.get(name)!r}, not {origin.get(name)!r}; "
-                        "repeat that, or leave out --resume to start again"
-                    )
+            check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
                 notify(f"{self.partial}: the input has changed; its first {done:,} lines must be those of before")

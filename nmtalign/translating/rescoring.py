@@ -17,7 +17,7 @@ from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text
-from nmtalign.search.beam_search import force
+from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
@@ -113,7 +113,8 @@ def _force(translator: Translator, batch: Sequence[tuple[ScoredPair, _Ids]]) -> 
     target = make_source(targets)[0].to(device)
     # A copying model also copies from sources without any token, which consist of `</s>`.
     copies = make_source(copied)[0].to(device) if translator.loaded.model.config.copy else None
-    log_probs, coverage = force(translator.scorer, source, mask, target, [len(ids) + 1 for ids in targets], copies)
+    lengths = [len(ids) + 1 for ids in targets]
+    log_probs, coverage = force(translator.scorer, Sources(source, mask, copies=copies), target, lengths)
     scored = dict[int, ScoredPair]()
     for row, place in enumerate(order):
         gains = log_probs[row, : len(targets[row]) + 1]

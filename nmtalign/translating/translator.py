@@ -36,17 +36,17 @@ from nmtalign.model_directory import LAST, LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
-    Ensemble,
+    EnsembleSession,
     Hypothesis,
-    ModelScorer,
+    ModelSession,
     Scorer,
     Scoring,
-    SearchOptions,
+    Sources,
     beam_search,
 )
-from nmtalign.search.candidates import CandidateLists, Candidates
+from nmtalign.search.candidates import CandidateLists
 from nmtalign.search.phrases import Phrases, phrase_search
-from nmtalign.search.sampling import Draws, sample
+from nmtalign.search.sampling import sample
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
     Layer,
@@ -186,7 +186,7 @@ class Translator:
         target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
         self._lexicon = read_lexicon(Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
-        self._draws = Draws(config.n_best, config.temperature, config.top_k, config.seed) if config.sample else None
+        self._keep_weights = self.alignments or config.replace_unk
         self._candidates: CandidateLists | None = None
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
@@ -256,22 +256,8 @@ class Translator:
             return self._given_scorer
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
-        scorers = [ModelScorer(Inference(model, dtype)) for model in models]
-        return scorers[0] if len(scorers) == 1 else Ensemble(scorers, self.config.ensemble)
-
-    @cached_property
-    def _options(self) -> SearchOptions:
-        config = self.config
-        return SearchOptions(
-            beam=config.beam,
-            scoring=self.scoring,
-            n_best=min(config.n_best, config.beam),
-            allow_unk=config.allow_unk or config.replace_unk,
-            min_length_ratio=config.min_length_ratio,
-            max_length_ratio=config.max_length_ratio,
-            safe_stop=config.search != "paper",
-            keep_weights=self.alignments or config.replace_unk,
-        )
+        scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
+        return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
     def _limits(self) -> "BatchLimits":
@@ -280,7 +266,7 @@ class Translator:
             beam=config.n_best if config.sample else config.beam,
             scored=words if not config.candidates else min(words, 4 * config.candidates),
             length_ratio=config.max_length_ratio,
-            keep_weights=self.alignments or config.replace_unk,
+            keep_weights=self._keep_weights,
         )
 
     def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
@@ -327,19 +313,18 @@ class Translator:
         A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
         for phrases in a sample.
         """
-        return in_halves(self._sample if self._draws else self._search, pieces, self._too_much)
+        return in_halves(self._sample if self.config.sample else self._search, pieces, self._too_much)
 
     def _too_much(self, piece: Piece) -> str:
-        fewer = "--n-best" if self._draws else "--beam"
+        fewer = "--n-best" if self.config.sample else "--beam"
         size = f"one sentence of {len(piece.source)} tokens"
         return f"out of memory with {size}; give a smaller {fewer} or --set max_source_length=N"
 
     def _sample(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        if self._draws is None or any(piece.phrases.words for piece in pieces):
+        if any(piece.phrases.words for piece in pieces):
             raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
-        source, mask, candidates, copies = self._source(pieces)
-        prefixes, numbers = [piece.prefix for piece in pieces], [(piece.number, piece.part) for piece in pieces]
-        return sample(self.scorer, source, mask, self._options, self._draws, numbers, candidates, prefixes, copies)
+        numbers = [(piece.number, piece.part) for piece in pieces]
+        return sample(self.scorer, self._sources(pieces), self.config, numbers, self._keep_weights)
 
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
         found = self._beam_search(pieces)
@@ -358,16 +343,13 @@ class Translator:
     def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases] = ()) -> list[list[Hypothesis]]:
         if not pieces:
             return []
-        source, mask, candidates, copies = self._source(pieces)
-        prefixes = [piece.prefix for piece in pieces]
+        sources = self._sources(pieces)
         if not phrases:
-            return beam_search(self.scorer, source, mask, self._options, candidates, prefixes, copies)
-        return phrase_search(self.scorer, source, mask, self._options, phrases, candidates, prefixes, copies)
+            return beam_search(self.scorer, sources, self.config, self._keep_weights)
+        return phrase_search(self.scorer, sources, self.config, phrases, self._keep_weights)
 
-    def _source(
-        self, pieces: Sequence[Piece]
-    ) -> tuple[torch.Tensor, torch.Tensor, Candidates | None, torch.Tensor | None]:
-        """The source ids, their mask, the candidates and the copied ids of pieces."""
+    def _sources(self, pieces: Sequence[Piece]) -> Sources:
+        """The pieces as the search reads them."""
         device = self.loaded.device
         source, mask = (part.to(device) for part in make_source([piece.source for piece in pieces]))
         candidates = copies = None
@@ -377,7 +359,7 @@ class Translator:
             candidates = candidates.with_words(more) if any(more) else candidates
         if any(piece.copies for piece in pieces):
             copies = make_source([piece.copies for piece in pieces])[0].to(device)
-        return source, mask, candidates, copies
+        return Sources(source, mask, candidates, [piece.prefix for piece in pieces], copies)
 
     def _translation(self, line: TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         combined = combine(found or [[_EMPTY]], self.config.n_best, self.config.sample)

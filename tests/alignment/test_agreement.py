@@ -14,8 +14,8 @@ from nmtalign.alignment.agreement import (
     MODEL_1,
     AgreeingModels,
     Sentences,
-    translation_probabilities,
     usable,
+    word_probabilities,
 )
 from nmtalign.alignment.aligning import align, windows
 from nmtalign.alignment.lexical import LexicalModel, Table, pieces_of
@@ -106,7 +106,7 @@ def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
 ) -> None:
     stored = aligner._counts
     full = LexicalModel(
-        [list(own) for own in aligner._words], [own[:-1].astype(np.float64) for own in stored.occurrences], stored.keys
+        [own.names for own in aligner._words], [own[:-1].astype(np.float64) for own in stored.occurrences], stored.keys
     )
     full.count([stored.counts[0][:-1].astype(np.float64)] * 2, [own[:-1] for own in stored.null_counts])
     tables, seen = full.tables(full.cells, full.words), 0
@@ -123,19 +123,20 @@ def test_the_stored_numbers_of_a_pair_are_those_of_the_full_tables(
     assert seen > 400
 
 
-def test_words_are_found_in_a_file_without_reading_all_of_it() -> None:
+def test_words_and_their_stems_are_found() -> None:
     names = sorted(["a", "nation", "nati", "nationalité", "été", "étérnel", "z", "人民", "𝒳x", "ﬀ"])
     stems = [["a", "nati", "z", "été", "étér", "人民", "ﬀ", "𝒳x"].index(name[:4]) for name in names]
     words = StoredWords(np.frombuffer("\n".join(names).encode(), np.uint8), np.array([*stems, -1], np.int32))
-    assert [words[name] for name in names] == list(range(len(names)))
-    assert list(words) == names
+    assert [words.find(name) for name in names] == list(enumerate(stems))
+    assert words.names == names
     assert [words.find(name)[0] for name in ("", "b", "nat", "zz", "\ud800", "étér")] == [-1] * 6
     assert words.find("nations") == (-1, 1)
     assert words.find("étérnité") == (-1, 4)
     assert words.find("nat") == (-1, -1)
     assert words.find("人") == words.find("人口") == (-1, 5), "an ideograph is a stem"
-    assert not StoredWords(np.zeros(0, np.uint8), np.array([-1], np.int32))
-    assert "a" not in StoredWords(np.zeros(0, np.uint8), np.array([-1], np.int32))
+    without = StoredWords(np.zeros(0, np.uint8), np.array([-1], np.int32))
+    assert not len(without)
+    assert without.find("a") == without.find("nations") == (-1, -1)
 
 
 def test_an_aligner_is_read_once_until_it_is_replaced(
@@ -174,7 +175,7 @@ def test_a_pair_leaves_out_what_it_has_contributed_to_the_counts() -> None:
     learning = learned(sides_of(pairs), iterations=MODEL_1 + 2)
     (batch,), tables = learning._batches, learning.model.tables(learning.model.cells, learning.model.words)
     own = learning._own.reshape(batch.places.shape).astype(np.float32)
-    forward, _ = translation_probabilities(batch, tables, own)
+    (forward, _), _ = word_probabilities(batch, tables, own)
     for row, (place, word) in itertools.product(range(3), itertools.product(range(2), repeat=2)):
         cell = batch.places[row, place, word]
         count = float(tables[0].counts[cell]) - float(own[row, place, word])

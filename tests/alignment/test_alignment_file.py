@@ -9,6 +9,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from helpers.records import add
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -30,7 +31,7 @@ def random_weights(source: Sequence[str], target: Sequence[str], seed: int = 0) 
 def write(path: Path, pairs: Sequence[tuple[Sequence[str], Sequence[str]]], dtype: str = "float16") -> None:
     with AlignmentWriter(path, {"model_hash": "abc", "direction": "en-fr"}, dtype) as file:
         for number, (source, target) in enumerate(pairs):
-            file.append(source, target, random_weights(source, target, number), -1.5 * number)
+            add(file, source, target, random_weights(source, target, number), -1.5 * number)
 
 
 def numbered(count: int) -> list[tuple[list[str], list[str]]]:
@@ -49,7 +50,7 @@ def test_entries_that_are_written_are_read_back(tmp_path: Path, pairs: Any, link
         for number, (source, target, sentence_id) in enumerate(pairs):
             weights = random_weights(source, target, number)
             log_probs = np.linspace(-3, -1, len(target) + 1, dtype=np.float32)
-            file.append(source, target, weights, -0.1 * number, sentence_id, within(links, source, target), log_probs)
+            add(file, source, target, weights, -0.1 * number, sentence_id, within(links, source, target), log_probs)
         assert file.records == len(pairs)
     with AlignmentFile(path) as records:
         assert len(records) == len(pairs)
@@ -76,8 +77,8 @@ def test_float16_is_the_default_and_its_error_is_bounded(tmp_path: Path) -> None
 def test_links_are_those_of_the_exact_weights_and_what_is_left_out_has_a_default(tmp_path: Path) -> None:
     weights = np.array([[0.30001, 0.30002, 0.39997], [0.49999, 0.50001, 0.0], [0.2, 0.2, 0.6]], dtype=np.float32)
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        file.append(["a", "b"], ["c", "d"], weights, -1)
-        file.append(["a", "b"], ["c", "d"], weights, -1, sentence_id=7)
+        add(file, ["a", "b"], ["c", "d"], weights, -1)
+        add(file, ["a", "b"], ["c", "d"], weights, -1, sentence_id=7)
     with AlignmentFile(tmp_path / "a.h5") as records:
         assert records[0].links() == [(1, 1)]
         assert [record.sentence_id for record in records] == [0, 7]
@@ -118,7 +119,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
     def stop_halfway() -> None:
         with AlignmentWriter(path, {}) as file:
-            file.append([], [], np.ones((1, 1)), 0.0)
+            add(file, [], [], np.ones((1, 1)), 0.0)
             raise RuntimeError("stop")
 
     with pytest.raises(RuntimeError, match="stop"):
@@ -145,7 +146,7 @@ def test_what_does_not_fit_is_refused(
     tmp_path: Path, source: list[str], shape: tuple[int, int], log_probs: Any, message: str
 ) -> None:
     with pytest.raises(ValueError, match=message), AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        file.append(source, ["b"], np.zeros(shape), 0.0, token_log_probs=log_probs)
+        add(file, source, ["b"], np.zeros(shape), 0.0, token_log_probs=log_probs)
 
 
 def test_indices_and_slices(tmp_path: Path) -> None:

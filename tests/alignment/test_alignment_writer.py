@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.records import add
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -45,7 +46,7 @@ def feed(file: AlignmentWriter, stop: int = COUNT, n_best: int = 1) -> None:
     for number in range(file.records, stop):
         source, target, weights, log_probs = RECORDS[number]
         rank = number % n_best
-        file.append(source, target, weights, -number, number // n_best, None, log_probs, rank)
+        add(file, source, target, weights, -number, number // n_best, None, log_probs, rank)
 
 
 def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
@@ -162,9 +163,9 @@ def test_ranks_follow_each_other(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         for rank, sentence in ((1, None), (0, 7), (1, 8)):
             with pytest.raises(ValueError, match=f"entry {rank}") if rank else contextlib.nullcontext():
-                file.append([], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
+                add(file, [], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
         with pytest.raises(ValueError, match="sentence 6 comes after sentence 7"):
-            file.append([], [], np.ones((1, 1)), 0.0, 6)
+            add(file, [], [], np.ones((1, 1)), 0.0, 6)
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1
 
 
@@ -305,7 +306,7 @@ def test_a_full_disk_is_one_line_and_the_work_is_resumed(
 
 def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        file.append(["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
+        add(file, ["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
     assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
 
 

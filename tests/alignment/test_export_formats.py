@@ -7,6 +7,7 @@ from typing import Any
 import h5py
 import numpy as np
 import pytest
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
 from nmtalign.alignment.export_formats import json_line, text_lines
@@ -18,9 +19,9 @@ WEIGHTS = np.array([[0.5, 0.25, 0.25], [0.1, 0.9, 0], [0, 0, 1]], dtype=np.float
 def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
     """Sentence 0 with two translations, and an empty one."""
     with AlignmentWriter(tmp_path / "a.h5", {"direction": "en-fr"}, request.param) as file:
-        file.append(["the", "fox"], ["le", "a|||b\u2028"], WEIGHTS, -1.5, links=[(1, 0), (0, 1)])
-        file.append(["the", "fox"], ["renard"], WEIGHTS[1:], -2.5, rank=1, token_log_probs=[-2.0, -0.5])
-        file.append([], [], np.ones((1, 1)), 0.0)
+        add(file, ["the", "fox"], ["le", "a|||b\u2028"], WEIGHTS, -1.5, links=[(1, 0), (0, 1)])
+        add(file, ["the", "fox"], ["renard"], WEIGHTS[1:], -2.5, rank=1, token_log_probs=[-2.0, -0.5])
+        add(file, [], [], np.ones((1, 1)), 0.0)
     return tmp_path / "a.h5"
 
 

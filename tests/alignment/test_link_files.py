@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.evaluation import turned_note
@@ -172,7 +173,7 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
         for pair, source, target in zip(found.pairs, lines, others, strict=True):
             words = source.split(), target.split()
             weights = np.zeros((len(words[1]) + 1, len(words[0]) + 1))
-            writer.append(*words, weights, -1.0, links=sorted(pair.sure))
+            add(writer, *words, weights, -1.0, links=sorted(pair.sure))
     for path, wrong in ((by_tokens, False), (by_words, True)):
         expected = pytest.raises(InputError, match="counts the words between spaces") if wrong else nullcontext()
         gold = GoldFile(path)

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli.app import main
@@ -48,7 +49,7 @@ def folder(tmp_path: Path) -> Path:
             weights = np.zeros((len(target.split()) + 1, len(source.split()) + 1))
             weights[range(len(found)), found] = 0.6
             weights[:, -1] += 1 - weights.sum(axis=1)
-            writer.append(source.split(), target.split(), weights, -1.0)
+            add(writer, source.split(), target.split(), weights, -1.0)
     return tmp_path
 
 
@@ -124,7 +125,7 @@ def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, a
     with AlignmentWriter(folder / "b.h5", {"model_hash": "a" * 64 + "+" + "b" * 64, **attributes}) as writer:
         for source, target in (("a b c d", "a b c d"), ("e", "e f"), ("f g h", "g h")):
             words = source.split(), target.split()
-            writer.append(*words, np.eye(len(words[1]) + 1, len(words[0]) + 1), -1.0)
+            add(writer, *words, np.eye(len(words[1]) + 1, len(words[0]) + 1), -1.0)
     signature = json.loads(aer("b.h5", "gold", "--format", "json")[1])["signature"]
     assert f"|method:{method}|" in signature
     assert f"|model:{'a' * 12}+{'b' * 12}|" in signature

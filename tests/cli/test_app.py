@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.commands import COMMANDS, run
+from helpers.records import add
 from typer import rich_utils
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
@@ -247,7 +248,7 @@ def test_escapes_show_what_there_was_and_json_keeps_it():
 
 def test_json_has_null_for_nan_and_infinity(nmtalign, tmp_path):
     with AlignmentWriter(tmp_path / "a.h5", {"threshold": math.nan, "mass": math.inf, "seconds": 1234.56789}) as file:
-        file.append(["a", "b"], ["c"], np.array([[0.75, 0.25, 0], [0, 0, 1]], dtype=np.float32), math.nan)
+        add(file, ["a", "b"], ["c"], np.array([[0.75, 0.25, 0], [0, 0, 1]], dtype=np.float32), math.nan)
     found = json.loads(run(tmp_path, "info", "a.h5", "--format", "json").stdout, parse_constant=pytest.fail)
     assert [found["attributes"][name] for name in ("threshold", "mass", "seconds")] == [None, None, 1234.56789]
     text = run(tmp_path, "info", "a.h5").stdout  # numbers with few digits
@@ -281,8 +282,8 @@ def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, caps
 def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
     for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
         with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
-            file.append(
-                words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)]
+            add(
+                file, words, ["u", "v"] if words[0] == "a" else ["a", "b"], np.full((3, 3), 1 / 3), -1.0, links=[(0, 1)]
             )
     (tmp_path / "gold").write_text("1-0\n")
     (tmp_path / "links").write_text("0-1\n")

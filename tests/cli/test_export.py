@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli.app import main
@@ -18,9 +19,9 @@ Run = Callable[..., tuple[int, str, str]]
 def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs it in a folder with an alignment file: exit code, stdout, stderr."""
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        file.append(["thé"], ["fox"], np.array([[0.75, 0.25], [0, 1]], dtype=np.float32), -1.0)
-        file.append(["thé"], ["né"], np.array([[0.5, 0.5], [0, 1]], dtype=np.float32), -2.0, rank=1)
-        file.append([], [], np.ones((1, 1)), 0.0)
+        add(file, ["thé"], ["fox"], np.array([[0.75, 0.25], [0, 1]], dtype=np.float32), -1.0)
+        add(file, ["thé"], ["né"], np.array([[0.5, 0.5], [0, 1]], dtype=np.float32), -2.0, rank=1)
+        add(file, [], [], np.ones((1, 1)), 0.0)
     monkeypatch.chdir(tmp_path)
 
     def run_here(*arguments: object) -> tuple[int, str, str]:

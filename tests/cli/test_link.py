@@ -189,7 +189,7 @@ def linked_words(folder: Path, pairs: int, **settings: object) -> tuple[list[str
         (folder / name).write_text("".join(f"word{number}x the\n" for number in range(pairs)))
     run = LinkRun(folder / "a.en", folder / "a.fr", folder / "made", LinkConfig(threads=1, **settings))
     assert run.run()
-    return list(load_aligner(folder / "made")._words[0]), [line.partition("\t")[0] for line in read(run.links)]
+    return load_aligner(folder / "made")._words[0].names, [line.partition("\t")[0] for line in read(run.links)]
 
 
 def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

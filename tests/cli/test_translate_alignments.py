@@ -108,7 +108,7 @@ def test_a_resumed_run_has_the_same_files_by_content(
         (tmp_path / name).write_text(f"sees\tvoit\n{content}")
         done = inside(*fixed, *files, "--resume")
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1), (name, done.stderr)
-        assert f"was begun with {name} = ".encode() in done.stderr
+        assert f"was begun with files_sha256.{name} = ".encode() in done.stderr
         (tmp_path / name).write_text(content)
     assert inside(*fixed, "--lexicon", "same.lexicon", "--glossary", "same.glossary", "--resume").returncode == 0
     assert (tmp_path / "out").read_bytes() == text

@@ -89,8 +89,11 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
         True,
     )
     for more, message in (
-        (("--beam", 2, "in.en"), "out.fr.partial: was begun with beam = 1, not 2; repeat that, or leave out --resume"),
-        (("--set", "sample=true", "in.en"), "out.fr.partial: was begun with sample = False, not True"),
+        (("--beam", 2, "in.en"), "out.fr.partial: was begun with options.beam = 1, and now it is 2; "),
+        (
+            ("--set", "sample=true", "in.en"),
+            "out.fr.partial: was begun with options.sample = False, and now it is True; ",
+        ),
     ):
         done = inside(*arguments, "--resume", *more)
         assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)

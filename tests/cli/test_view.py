@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.records import add
 
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
@@ -23,8 +24,8 @@ def folder(tmp_path: Path) -> Path:
     zeros = np.zeros(2, np.float32)
     for name, target in (("alignments.h5", ["le", "chat"]), ("b.h5", ["la", "chatte"])):
         with AlignmentWriter(tmp_path / name, {}) as writer:
-            writer.append(["the", "cat"], target, np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]]), -2.5)
-            writer.append([], ["été"], np.zeros((2, 1)), 0.0)
+            add(writer, ["the", "cat"], target, np.array([[1, 0, 0], [0.1, 0.6, 0.3], [0, 0, 1]]), -2.5)
+            add(writer, [], ["été"], np.zeros((2, 1)), 0.0)
             for rank, word in enumerate((target[0], target[1])):
                 record = AlignmentRecord((name[0],), (word,), np.eye(2, dtype=np.float32), -1.0, 2, zeros, (), rank)
                 writer.add(record)

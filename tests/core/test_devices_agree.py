@@ -4,6 +4,7 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 """
 
 import copy
+from functools import partial
 
 import pytest
 import torch
@@ -15,7 +16,8 @@ from nmtalign.core.attention import FusedAdditivePass
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.core.numerics import product
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import PRESETS, preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -81,12 +83,12 @@ def test_a_preset_computes_the_same_as_in_float64(name: str, device: str) -> Non
 @pytest.mark.parametrize("name", PRESETS)
 def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: str) -> None:
     exact, batch = model_of(name), batch_of(2, PRESETS[name].get("copy", False))
-    ours, options = copy.deepcopy(exact).float().to(device), SearchOptions(beam=4)
+    ours, options = copy.deepcopy(exact).float().to(device), TranslateConfig(beam=4)
     found = []
     for model, part in ((ours, batch.to(torch.device(device))), (exact, batch)):
         with torch.inference_mode():
-            scorer = ModelScorer(Inference(model))
-            found.append(beam_search(scorer, part.source, part.source_mask, options, copies=part.copies))
+            scorer = partial(ModelSession, Inference(model))
+            found.append(beam_search(scorer, Sources(part.source, part.source_mask, copies=part.copies), options))
     for ours_found, expected in zip(*found, strict=True):
         assert [each.tokens for each in ours_found] == [each.tokens for each in expected]
         assert [each.log_prob for each in ours_found] == pytest.approx([each.log_prob for each in expected], abs=1e-3)

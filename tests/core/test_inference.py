@@ -2,6 +2,7 @@
 
 import dataclasses
 import threading
+from functools import partial
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch.nn import functional as F
 
 from nmtalign.core.inference import Inference, WordTable, in_dtype
 from nmtalign.core.model import TranslationModel, make_source
-from nmtalign.search.beam_search import ModelScorer
+from nmtalign.search.beam_search import ModelSession
 
 PAIRS, TINY, VARIANTS = models.PAIRS, models.TINY, models.VARIANTS
 make_model, named = models.make_model, models.named
@@ -69,7 +70,7 @@ def test_search_in_bf16_stays_near_float32_in_every_system_and_leaves_the_model_
         state, features, *_ = inference.step(memory, inference.start(memory), None)
     assert features.dtype == inference.output_weight.dtype == torch.bfloat16
     assert config.architecture == "transformer" or state.hidden.dtype == torch.float32  # its state is keys and values
-    found = tables.search(ModelScorer(inference), sources, copies=copies, beam=3, keep_weights=True)
+    found = tables.search(partial(ModelSession, inference), sources, copies=copies, beam=3, keep_weights=True)
     scores = [], []
     for place, (best, *_) in enumerate(found):
         log_probs, weights = tables.forced(model, sources[place], best.tokens, copies and copies[place])

@@ -1,6 +1,7 @@
 """Products in eight bits: exact sums, rows that do not depend on others, and models of every kind near float32."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -10,10 +11,9 @@ from torch.nn import functional as F
 
 from nmtalign.core import numerics as module
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import make_source
 from nmtalign.core.numerics import Int8Matrix, Int8Weight, in_int8, joined, outputs_of, product, weight_steps
 from nmtalign.errors import ResourceError
-from nmtalign.search.beam_search import ModelScorer, force
+from nmtalign.search.beam_search import ModelSession, force
 
 pytestmark = pytest.mark.usefixtures("int8")
 ERROR = {127: 0.01, 63: 0.018}  # of a product, relative to its norm, by the steps of a weight
@@ -103,7 +103,7 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     products = list[int]()
     multiply = Int8Matrix.product
     monkeypatch.setattr(Int8Matrix, "product", lambda *arguments: products.append(1) or multiply(*arguments))
-    scorer = ModelScorer(Inference(narrow))
+    scorer = partial(ModelSession, Inference(narrow))
     found = tables.search(scorer, sources, copies=copied, beam=3, keep_weights=True)
     assert products
     errors = []
@@ -113,7 +113,7 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
         errors.extend(torch.tensor(exact) - torch.tensor(best.token_log_probs))
         target = torch.tensor([[*best.tokens, 0]])
         with torch.inference_mode():
-            again, _ = force(scorer, *make_source([source]), target, [target.shape[1]], own and make_source([own])[0])
+            again, _ = force(scorer, tables.sources_of([source], copies=own and [own]), target, [target.shape[1]])
         # The rounding of another batch may move an input to the next of its 127 steps.
         assert again[0] == pytest.approx(best.token_log_probs, abs=0.02)
         several, _ = tables.forced(narrow, source, best.tokens, own)  # the pass of `align`

@@ -1,6 +1,7 @@
 """What is peculiar to the Transformer: sizes, tied weights, caches, readings. `test_model` has its equations."""
 
 import dataclasses
+from functools import partial
 
 import pytest
 import torch
@@ -17,7 +18,7 @@ from nmtalign.core.numerics import fast_dropout
 from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
-from nmtalign.search.beam_search import Ensemble, Scoring
+from nmtalign.search.beam_search import EnsembleSession, Scoring
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import SYSTEMS, preset
 from nmtalign.settings.training_settings import ModelConfig
@@ -92,7 +93,9 @@ def test_full_width_is_exhaustive_search_alone_and_beside_rnnsearch():
     source, every = [2, 3], tables.every_translation(3, [2, 3, 4])
     for scorer in (
         tables.scorer_of(search_model()),
-        Ensemble([tables.scorer_of(search_model()), tables.scorer_of(tables.small_model())]),
+        partial(
+            EnsembleSession, [tables.scorer_of(search_model()), tables.scorer_of(tables.small_model())], "probability"
+        ),
     ):
         expected = tables.enumerated(scorer, source, every, Scoring())
         found = tables.search(scorer, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]

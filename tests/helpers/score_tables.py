@@ -2,22 +2,23 @@
 
 import itertools
 import re
+from functools import partial
 
 import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel, make_batch, make_source
-from nmtalign.search.beam_search import Choice, ModelScorer, Scoring, SearchOptions, Session, beam_search
+from nmtalign.search.beam_search import Choice, ModelSession, Scoring, Session, Sources, beam_search
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
 # What a copying model copies from each place of the sentences: a target word, or a place of the source (from 5).
 COPIES = dict(zip(map(tuple, SENTENCES), ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True))
-_SCORING = ("length_penalty", "word_penalty", "coverage_penalty")
 
 
 class TensorSession(Session):
@@ -62,19 +63,19 @@ class TableScorer:
         table[..., 0] += 6
         return cls(table)
 
-    def start(self, source, source_mask, candidates=None, copies=None):
-        return TableSession(self, source[:, 0] % len(self.table), source_mask, candidates)
+    def __call__(self, sources):
+        return TableSession(self, sources.ids[:, 0] % len(self.table), sources.mask, sources.candidates)
 
 
 class WatchedScorer:
-    """Calls `watch(source)` before it starts another scorer's session."""
+    """Calls `watch(ids)` before it starts another scorer's session."""
 
     def __init__(self, scorer, watch):
         self.scorer, self.watch = scorer, watch
 
-    def start(self, source, source_mask, candidates=None, copies=None):
-        self.watch(source)
-        return self.scorer.start(source, source_mask, candidates, copies)
+    def __call__(self, sources):
+        self.watch(sources.ids)
+        return self.scorer(sources)
 
 
 class TableSession(TensorSession):
@@ -126,22 +127,21 @@ def copies_of(model, sentences=SENTENCES):
 
 
 def scorer_of(model, dtype=None):
-    return ModelScorer(Inference(model, dtype))
+    return partial(ModelSession, Inference(model, dtype))
 
 
-def options_of(**options):
-    scoring = Scoring(**{name: options.pop(name) for name in _SCORING if name in options})
-    return SearchOptions(scoring=scoring, **options)
+def sources_of(sentences, candidates=None, prefixes=None, copies=None):
+    return Sources(*make_source(sentences), candidates, prefixes, None if copies is None else make_source(copies)[0])
 
 
-def search(scorer, sentences, candidates=None, prefixes=None, phrases=None, copies=None, **options):
-    options, (source, mask) = options_of(**options), make_source(sentences)
-    copies = None if copies is None else make_source(copies)[0]
+def search(
+    scorer, sentences, candidates=None, prefixes=None, phrases=None, copies=None, keep_weights=False, **settings
+):
+    config, sources = TranslateConfig(**settings), sources_of(sentences, candidates, prefixes, copies)
     if not phrases:
-        return beam_search(scorer, source, mask, options, candidates, prefixes, copies)
+        return beam_search(scorer, sources, config, keep_weights)
     every = zip(phrases, prefixes or [()] * len(sentences), strict=True)
-    required = [phrases_of(own, prefix) for own, prefix in every]
-    return phrase_search(scorer, source, mask, options, required, candidates, prefixes, copies)
+    return phrase_search(scorer, sources, config, [phrases_of(own, prefix) for own, prefix in every], keep_weights)
 
 
 def phrases_of(phrases, prefix=()):
@@ -160,8 +160,7 @@ def text_of(word):
 @torch.inference_mode()
 def walk(scorer, source, tokens, candidates=None, copies=None):
     """(log-probabilities, weights) of a translation and its `</s>`, one row, step by step."""
-    copies = None if copies is None else make_source([copies])[0]
-    session = scorer.start(*make_source([source]), candidates, copies)
+    session = scorer(sources_of([source], candidates, copies=None if copies is None else [copies]))
     found, read, choice = [], [], None
     for word in (*tokens, 0):
         session.step(choice)
@@ -204,7 +203,7 @@ def searched_by_hand(scorer, source, beam, prefix=(), candidates=None, shortest=
     """
     most_steps = most_steps or max(len(source), len(prefix)) + 1
     words = np.arange(scorer.table.shape[-1]) if candidates is None else candidates.words
-    session, choice = scorer.start(*make_source([source]), candidates), None
+    session, choice = scorer(sources_of([source], candidates)), None
     opened, ended = [(0.0, ())], []
     for step in range(most_steps):
         session.step(choice)

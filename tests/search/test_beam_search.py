@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from nmtalign.errors import NmtalignError
 from nmtalign.search import beam_search as search_module
 from nmtalign.search.beam_search import Scoring, best_continuations
-from nmtalign.search.sampling import Draws, sample
+from nmtalign.search.sampling import sample
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import SYSTEMS
 
 PENALTIES = [
@@ -152,10 +153,16 @@ def check_batch_composition(model, options, rounding):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(0, 10**6), st.integers(1, 8), st.permutations(range(6)), st.sampled_from(PENALTIES), st.booleans())
-def test_tables_in_batches_are_exactly_those_alone(seed, beam, order, penalties, safe_stop):
+@given(
+    st.integers(0, 10**6),
+    st.integers(1, 8),
+    st.permutations(range(6)),
+    st.sampled_from(PENALTIES),
+    st.sampled_from(["beam", "paper"]),
+)
+def test_tables_in_batches_are_exactly_those_alone(seed, beam, order, penalties, stop):
     scorer = TableScorer.random(seed)
-    options = {"beam": beam, "n_best": beam, "safe_stop": safe_stop, "max_length_ratio": 2.0, **penalties}
+    options = {"beam": beam, "n_best": beam, "search": stop, "max_length_ratio": 2.0, **penalties}
     together = search(scorer, [SENTENCES[place] for place in order], **options)
     assert together == [search(scorer, [SENTENCES[place]], **options)[0] for place in order]
 
@@ -165,7 +172,7 @@ def test_a_search_keeps_no_graph_of_the_encoder():
     scorer = WatchedScorer(TableScorer.random(1), lambda _: seen.append(torch.is_grad_enabled()))
     search(scorer, SENTENCES, beam=2)
     search(scorer, SENTENCES, phrases=phrases, beam=2)
-    sample(scorer, *tables.make_source(SENTENCES), tables.options_of(), Draws(), [(0, 0)] * 6)
+    sample(scorer, tables.sources_of(SENTENCES), TranslateConfig(sample=True), [(0, 0)] * 6)
     assert seen == [False] * 3
 
 
@@ -184,7 +191,7 @@ def test_stopping_early_never_changes_anything(seed, spread, beam, n_best, least
     scorer = TableScorer.random(seed, spread)
     options = {"beam": beam, "n_best": min(n_best, beam), "max_length_ratio": 2.0, "min_length_ratio": least}
     early = search(scorer, SENTENCES, **options, **penalties)
-    assert early == search(scorer, SENTENCES, safe_stop=False, **options, **penalties)
+    assert early == search(scorer, SENTENCES, search="paper", **options, **penalties)
 
 
 def test_it_stops_as_soon_as_no_open_hypothesis_can_win():
@@ -194,7 +201,7 @@ def test_it_stops_as_soon_as_no_open_hypothesis_can_win():
     scorer = TableScorer(table)
     assert search(scorer, [[2] * 9], beam=3, length_penalty=0.0)[0][0].tokens == ()
     assert scorer.steps == 1
-    assert search(scorer, [[2] * 9], beam=3, length_penalty=0.0, safe_stop=False)[0][0].tokens == ()
+    assert search(scorer, [[2] * 9], beam=3, length_penalty=0.0, search="paper")[0][0].tokens == ()
     assert scorer.steps > 2
 
 
@@ -256,7 +263,7 @@ def test_a_model_of_no_numbers_is_refused():
 @pytest.mark.parametrize("beam", [1, 2, 10])
 def test_the_papers_search_is_that_of_the_released_code(seed, beam):
     scorer = TableScorer.random(seed)
-    paper = {"safe_stop": False, "length_penalty": 0.0, "min_length_ratio": 0.5, "n_best": beam, "beam": beam}
+    paper = {"search": "paper", "length_penalty": 0.0, "min_length_ratio": 0.5, "n_best": beam, "beam": beam}
     for source, found in zip(SENTENCES, search(scorer, SENTENCES, **paper), strict=True):
         words = len(source) + 1
         expected = tables.searched_by_hand(scorer, source, beam, shortest=words // 2, most_steps=3 * words)

@@ -10,9 +10,9 @@ from helpers.score_tables import SENTENCES, TableScorer, phrases_of, search, tex
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nmtalign.core.model import make_source
 from nmtalign.search.beam_search import Scoring
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, phrase_search, whole_characters
+from nmtalign.settings.command_settings import TranslateConfig
 
 WORD = st.integers(2, 4)
 LISTS = st.lists(st.lists(WORD, min_size=1, max_size=4), min_size=1, max_size=4)
@@ -92,9 +92,9 @@ def test_what_keeps_the_last_occurrence_is_always_possible():
     table[..., 3] = 50.0
     scorer = TableScorer(table)
     for beam, least in ((1, 0.0), (2, 1.0), (5, 0.0)):
-        options = tables.options_of(beam=beam, max_length_ratio=2.0, min_length_ratio=least)
+        options = TranslateConfig(beam=beam, max_length_ratio=2.0, min_length_ratio=least)
         phrases = Phrases([required("cat", (2,), (4, 5))], spelt)
-        (found,) = phrase_search(scorer, *make_source([[2, 2]]), options, [phrases])
+        (found,) = phrase_search(scorer, tables.sources_of([[2, 2]]), options, [phrases])
         assert not phrases.lacking([found[0].tokens]).words
 
 
@@ -155,7 +155,7 @@ def test_phrases_that_share_words_or_come_twice(phrases):
     phrases=st.lists(PHRASES, min_size=6, max_size=6),
     prefixes=st.permutations([(), (), (2,), (3, 4), (2, 2, 2, 2), (1,)]),
     allow_unk=st.booleans(),
-    options=st.sampled_from([*PENALTIES, {"safe_stop": False, "min_length_ratio": 0.5}, {"min_length_ratio": 1.0}]),
+    options=st.sampled_from([*PENALTIES, {"search": "paper", "min_length_ratio": 0.5}, {"min_length_ratio": 1.0}]),
 )
 def test_they_always_stand_there_whatever_the_batch(seed, beam, phrases, prefixes, allow_unk, options):
     scorer = TableScorer.random(seed, spread=4.0, steps=24)

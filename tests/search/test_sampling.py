@@ -12,16 +12,37 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError
-from nmtalign.search.sampling import Draws, draw, sample
+from nmtalign.search.sampling import draw, sample
+from nmtalign.settings.command_settings import TranslateConfig
 
 NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
 
 
-def drawn(scorer, sentences, numbers=None, candidates=None, prefixes=None, draws=None, copies=None, **options):
-    source, copies = tables.make_source(sentences), None if copies is None else tables.make_source(copies)[0]
+def config_of(n_best=1, temperature=1.0, top_k=0, seed=1234, **settings):
+    return TranslateConfig(
+        **{"max_length_ratio": 2.0, **settings},
+        sample=True,
+        n_best=n_best,
+        temperature=temperature,
+        top_k=top_k,
+        seed=seed,
+    )
+
+
+def drawn(
+    scorer,
+    sentences,
+    numbers=None,
+    candidates=None,
+    prefixes=None,
+    draws=(),
+    copies=None,
+    keep_weights=False,
+    **settings,
+):
+    sources = tables.sources_of(sentences, candidates, prefixes, copies)
     numbers = numbers or [(place, 0) for place in range(len(sentences))]
-    settled = tables.options_of(max_length_ratio=options.pop("max_length_ratio", 2.0), **options)
-    return sample(scorer, *source, settled, draws or Draws(), numbers, candidates, prefixes, copies)
+    return sample(scorer, sources, config_of(*draws, **settings), numbers, keep_weights)
 
 
 def chi_square(counts, expected):
@@ -32,7 +53,7 @@ def chi_square(counts, expected):
 def test_frequencies_are_the_probabilities(temperature, top_k):
     log_probs = torch.tensor([[0.4, 0.05, 0.3, 0.05, 0.2]]).log()
     count = 20_000
-    draws = Draws(temperature=temperature, top_k=top_k)
+    draws = config_of(1, temperature, top_k)
     chances = torch.from_numpy(np.random.default_rng(5).random(count))
     counts = Counter(draw(log_probs.expand(count, -1), chances, draws).tolist())
     kept = (log_probs[0].double() / temperature).exp()
@@ -44,7 +65,7 @@ def test_frequencies_are_the_probabilities(temperature, top_k):
 
 def test_frequencies_of_whole_translations():
     scorer, count = TableScorer.random(3, spread=1.0), 4000
-    found = drawn(scorer, [[2]], draws=Draws(count), max_length_ratio=1.0, allow_unk=True)[0]
+    found = drawn(scorer, [[2]], draws=(count,), max_length_ratio=1.0, allow_unk=True)[0]
     assert len(found) == count
     counts = Counter(texts(found))
     # At the limit `</s>` comes without regard to its probability.
@@ -63,7 +84,7 @@ def test_frequencies_of_whole_translations():
 @pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
 def test_log_prob_is_the_models_own_whatever_the_temperature(kind):
     model = tables.small_model(**kind)
-    copies, options = tables.copies_of(model), {"draws": Draws(5, 2.5, 3), "keep_weights": True, "allow_unk": True}
+    copies, options = tables.copies_of(model), {"draws": (5, 2.5, 3), "keep_weights": True, "allow_unk": True}
     found = drawn(tables.scorer_of(model), SENTENCES, copies=copies, **options)
     for place, (source, samples) in enumerate(zip(SENTENCES, found, strict=True)):
         for hypothesis in samples:
@@ -73,7 +94,7 @@ def test_log_prob_is_the_models_own_whatever_the_temperature(kind):
             assert hypothesis.weights == pytest.approx(weights, abs=1e-5)
 
 
-@pytest.mark.parametrize("draws", [Draws(2, top_k=1), Draws(2, 5e-324)])
+@pytest.mark.parametrize("draws", [(2, 1.0, 1), (2, 5e-324)])
 @pytest.mark.parametrize("prefixes", [None, [(3,), (), (2, 1, 4), (4, 4), (1,), (2, 3)]])
 def test_no_chance_is_greedy_search(draws, prefixes):
     scorer = tables.scorer_of(tables.small_model(seed=6))
@@ -85,15 +106,15 @@ def test_no_chance_is_greedy_search(draws, prefixes):
 
 
 @settings(max_examples=40, deadline=None)
-@given(st.integers(-5, 2**70), st.permutations(range(6)), st.integers(1, 4), st.sampled_from([0, 2]))
+@given(st.integers(-(2**63), 2**63 - 1), st.permutations(range(6)), st.integers(1, 4), st.sampled_from([0, 2]))
 def test_draws_depend_on_seed_and_number_alone(seed, order, count, top_k):
-    scorer, draws = TableScorer.random(8), Draws(count, 1.5, top_k, seed)
+    scorer, draws = TableScorer.random(8), (count, 1.5, top_k, seed)
     together = drawn(scorer, SENTENCES, NUMBERS, draws=draws)
     moved = drawn(scorer, [SENTENCES[i] for i in order], [NUMBERS[i] for i in order], draws=draws)
     assert moved == [together[i] for i in order]
     alone = drawn(scorer, [SENTENCES[order[0]]], [NUMBERS[order[0]]], draws=draws)
     assert alone == [together[order[0]]]
-    more = drawn(scorer, SENTENCES, NUMBERS, draws=Draws(count + 3, 1.5, top_k, seed))
+    more = drawn(scorer, SENTENCES, NUMBERS, draws=(count + 3, 1.5, top_k, seed))
     assert [samples[:count] for samples in more] == together
 
 
@@ -101,16 +122,16 @@ def test_other_seeds_numbers_and_parts_give_other_samples():
     scorer, source = TableScorer.random(8, spread=0.5), [[2, 3, 4]]
     cases = [(seed, (0, 0)) for seed in range(20)]
     cases += [(1234, numbers) for number in range(1, 20) for numbers in ((number, 0), (0, number))]
-    found = [drawn(scorer, source, [number], draws=Draws(seed=seed))[0][0].tokens for seed, number in cases]
+    found = [drawn(scorer, source, [number], draws=(1, 1.0, 0, seed))[0][0].tokens for seed, number in cases]
     assert len(set(found)) > 30
-    samples = drawn(scorer, source, draws=Draws(40))[0]
+    samples = drawn(scorer, source, draws=(40,))[0]
     assert len(set(texts(samples))) > 10
 
 
 def test_restrictions_hold():
     scorer, prefixes = TableScorer.random(5, spread=0.5), [(4,), (3, 3), (), (), (4, 4), (1, 2, 2, 2)]
     allowed = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2}]
-    options = {"draws": Draws(30), "min_length_ratio": 0.6, "max_length_ratio": 1.0}
+    options = {"draws": (30,), "min_length_ratio": 0.6, "max_length_ratio": 1.0}
     found = drawn(scorer, SENTENCES, None, tables.candidates_of(*allowed), prefixes, **options)
     for place, samples in enumerate(found):
         length = len(SENTENCES[place]) + 1
@@ -132,4 +153,4 @@ def test_a_model_of_no_numbers_is_refused():
 def test_the_last_chance_is_never_a_banned_word():
     log_probs = torch.tensor([[-torch.inf, -0.7, -0.7, -torch.inf]])
     chances = torch.tensor([1.0 - 2**-53, 0.0, 0.5], dtype=torch.float64)
-    assert draw(log_probs.expand(3, -1), chances, Draws()).tolist() == [2, 1, 2]
+    assert draw(log_probs.expand(3, -1), chances, config_of()).tolist() == [2, 1, 2]

@@ -1,6 +1,7 @@
 """Scorers: one model, and several as one."""
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -8,11 +9,15 @@ import torch
 from helpers import score_tables as tables
 from helpers.score_tables import SENTENCES, WORDS, search
 
-from nmtalign.search.beam_search import Ensemble
+from nmtalign.search.beam_search import EnsembleSession
 
 
 def models(count, **changes):
     return [tables.scorer_of(tables.small_model(seed=seed, **changes)) for seed in range(count)]
+
+
+def together(scorers, average="probability"):
+    return partial(EnsembleSession, scorers, average)
 
 
 def averaged(scorers, source, tokens, average):
@@ -33,7 +38,7 @@ def every_word(scorer, source, before):
 def test_two_equal_models_are_one(average):
     one = tables.scorer_of(tables.small_model(seed=2))
     expected = search(one, SENTENCES, beam=4, n_best=4, keep_weights=True)
-    found = search(Ensemble([one, one], average), SENTENCES, beam=4, n_best=4, keep_weights=True)
+    found = search(together([one, one], average), SENTENCES, beam=4, n_best=4, keep_weights=True)
     for ours, theirs in zip(found, expected, strict=True):
         assert tables.same(ours, theirs)
         for hypothesis, other in zip(ours, theirs, strict=True):
@@ -44,7 +49,7 @@ def test_two_equal_models_are_one(average):
 @pytest.mark.parametrize("source", [[2, 3], []])
 def test_averages_by_hand(average, source):
     scorers = [*models(1), *models(1, attention_kind="marginal"), *models(1, coverage="linguistic")]
-    found = search(Ensemble(scorers, average), [source], beam=3, n_best=3)[0]
+    found = search(together(scorers, average), [source], beam=3, n_best=3)[0]
     for hypothesis in found:
         expected = averaged(scorers, source, hypothesis.tokens, average)
         assert list(hypothesis.token_log_probs) == pytest.approx(expected, abs=1e-5)
@@ -54,7 +59,7 @@ def test_averages_by_hand(average, source):
 def test_copying_models_together_and_with_candidates(kind):
     """Each sentence alone, of its own candidates and of the words that it copies, gives the same."""
     allowed, copies = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}], list(tables.COPIES.values())
-    for scorer in (*models(1, copy=True, **kind), Ensemble(models(2, copy=True, **kind))):
+    for scorer in (*models(1, copy=True, **kind), together(models(2, copy=True, **kind))):
         for lists in (None, [own.union(more) for own, more in zip(allowed, copies, strict=True)]):
             candidates = lists and tables.candidates_of(*lists)
             found = search(scorer, SENTENCES, candidates, copies=copies, beam=4, n_best=2)
@@ -67,13 +72,13 @@ def test_copying_models_together_and_with_candidates(kind):
 
 
 def test_an_ensemble_in_batches_with_candidates_and_without_attention_in_one():
-    together = Ensemble([*models(1), *models(1, attention="none", order="look-update-generate")])
+    several = together([*models(1), *models(1, attention="none", order="look-update-generate")])
     allowed = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
     for candidates in (None, tables.candidates_of(*allowed)):
-        found = search(together, SENTENCES, candidates, beam=3, n_best=2, keep_weights=True)
+        found = search(several, SENTENCES, candidates, beam=3, n_best=2, keep_weights=True)
         for place, sentence in enumerate(SENTENCES):
             own = candidates and tables.candidates_of(allowed[place])
-            alone = search(together, [sentence], own, beam=3, n_best=2, keep_weights=True)[0]
+            alone = search(several, [sentence], own, beam=3, n_best=2, keep_weights=True)[0]
             assert tables.same(found[place], alone)
             assert found[place][0].weights == pytest.approx(alone[0].weights, abs=1e-5)
             # The weights are those of the one model that has attention.
@@ -89,7 +94,7 @@ def test_an_improbable_word_has_its_true_log_probability(kind):
     expected, _ = tables.forced(model, [2, 3], [4, 3])
     assert expected[1] < -380
     scorer = tables.scorer_of(model)
-    for alone_or_together in (scorer, Ensemble([scorer] * 3), Ensemble([scorer] * 3, "log")):
+    for alone_or_together in (scorer, together([scorer] * 3), together([scorer] * 3, "log")):
         found, _ = tables.walk(alone_or_together, [2, 3], [4, 3])
         assert found == pytest.approx(expected, rel=1e-6, abs=1e-5)
 
@@ -104,7 +109,7 @@ def test_probabilities_add_up_to_one(dtype, restricted, copy, kind):
     candidates = tables.candidates_of(*({2, *own} for own in copied)) if restricted else None
     with torch.inference_mode():
         copies = tables.make_source(list(copied))[0] if copy else None
-        session = scorer.start(*tables.make_source(SENTENCES), candidates, copies)
+        session = scorer(tables.Sources(*tables.make_source(SENTENCES), candidates, copies=copies))
         session.step(None)
         found = session.log_probs(slice(0, 6)).clone()
         assert found.dtype == torch.float32

@@ -120,7 +120,7 @@ def test_many_words_with_prefixes_and_phrases_anywhere(words, beam, seed, prefix
     ]
     allowed[seed % 5] |= set(range(2, words))  # of one sentence all, of the others few
     candidates = tables.candidates_of(*allowed) if few else None
-    options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "safe_stop": False}
+    options = {"beam": beam, "n_best": beam, "max_length_ratio": 1.0, "search": "paper"}
     together = tables.search(scorer, SENTENCES, candidates, prefixes, phrases, **options)
     for place, source in enumerate(SENTENCES):
         own = None if candidates is None else Candidates(candidates.words, candidates.allowed[place : place + 1])

@@ -22,7 +22,11 @@ ORIGIN: dict[str, Any] = {
 def begun(path: Path, lists: bool = False, resume: bool = False, **changes: Any) -> tuple[ResumableOutput, int]:
     """An open output, and the number of its entries."""
     file = ResumableOutput(path, lists)
-    return file, file.begin({**ORIGIN, **changes}, resume, lambda message: None)
+    try:
+        return file, file.begin({**ORIGIN, **changes}, resume, lambda message: None)
+    except UsageError:
+        file.close()
+        raise
 
 
 def complete(path: Path, outputs: list[str], lists: bool = False) -> int:
@@ -70,9 +74,9 @@ def test_every_line_is_there_as_soon_as_it_is_written_and_an_empty_file_does_not
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"options": {"beam": 4}}, "was begun with beam = 3, not 4; repeat that, or leave out --resume"),
-        ({"model_hash": "x"}, "was begun with model_hash = 'abc', not 'x'"),
-        ({"files_sha256": {"lexicon": "12"}}, "was begun with lexicon = None, not '12'"),
+        ({"options": {"beam": 4}}, "was begun with options.beam = 3, and now it is 4; .* or leave out --resume"),
+        ({"model_hash": "x"}, "was begun with model_hash = abc, and now it is x"),
+        ({"files_sha256": {"lexicon": "12"}}, "was begun with files_sha256.lexicon = nothing, and now it is 12"),
         ({"options": {"beam": 3, "threads": 2}}, ""),
     ],
 )

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import read_links
@@ -105,7 +106,7 @@ def test_the_policy_lets_in_this_script_and_nothing_from_elsewhere(tmp_path):
 def test_hostile_words_titles_and_names_are_inert(tmp_path):
     hostile = "</script><script>alert(1)</script><!-- \"&'"
     with AlignmentWriter(tmp_path / "x.h5", {"direction": hostile}) as writer:
-        writer.append([hostile], [hostile], np.eye(2), 0.0)
+        add(writer, [hostile], [hostile], np.eye(2), 0.0)
     _, page, _ = made(tmp_path, (hostile, tmp_path / "x.h5"), title=hostile)
     assert "alert(1)</script>" not in page
     assert page.count("<script>") == 1
