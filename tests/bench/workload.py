@@ -27,7 +27,7 @@ def useful_work(pairs: Split, plan: Iterable[Indices]) -> float:
     """The share of all positions, on both sides, that are real tokens, `</s>` included."""
     real = padded = 0
     for indices in plan:
-        for lengths in (pairs.source_lengths[indices], pairs.target_lengths[indices]):
+        for lengths in (pairs.source.lengths[indices], pairs.target.lengths[indices]):
             real += int(lengths.sum()) + len(lengths)
             padded += (int(lengths.max()) + 1) * len(lengths)
     return real / padded if padded else 1.0
