@@ -17,7 +17,6 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import SCALE, LoadedModel, int8_rows, load_model
 from nmtalign.text.lines import read_pairs
-from nmtalign.text.tokenizer import SentencePieces
 from nmtalign.version import __version__
 from nmtalign.viewing.page import inert_json, page, part
 
@@ -88,12 +87,6 @@ def _check(loaded: LoadedModel) -> None:
         if (value := getattr(loaded.model.config, name)) not in values:
             possible = " or ".join(map(str, values))
             raise UsageError(f"{loaded.folder}: the live page cannot run {name} = {value}; it supports {possible}")
-    for tokenizer in (loaded.tokenizers.source, loaded.tokenizers.target):
-        if isinstance(tokenizer, SentencePieces) and not tokenizer.merges:
-            raise UsageError(
-                f"{loaded.folder}: the live page cannot split text into unigram pieces; it supports words, bytes and "
-                "pieces made by merges (bpe)"
-            )
 
 
 def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:

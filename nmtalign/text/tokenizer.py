@@ -253,8 +253,10 @@ class SentencePieces(Subwords):
             raise FormatError(f"{path}: {error}") from None
 
     def rules(self) -> dict[str, Any]:
-        """The pieces; the rank of a piece is that of the merge that makes it, if `merges`."""
-        return {"kind": self.kind, "pieces": self.pieces()}
+        """The pieces in the order of their merges; for a model that sums scores instead, also the scores."""
+        processor, rules = self._processor, {"kind": self.kind, "pieces": self.pieces()}
+        numbers = (number for number in range(len(processor)) if not processor.is_unknown(number))
+        return rules if self.merges else {**rules, "scores": list(map(processor.get_score, numbers))}
 
     def pieces(self) -> list[str]:
         """The pieces of the model in the order of their ranks, without the unknown one."""

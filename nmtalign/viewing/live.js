@@ -1,7 +1,7 @@
 /* The live page: it asks the model in live_model.js, and shows the answers. */
 
 const live = JSON.parse(stored("live")[0]), began = performance.now();
-const EOS_MARK = "</s>", WAIT = 250; // milliseconds after the last key
+const WAIT = 250; // milliseconds after the last key
 const isWord = (token) => /[\p{L}\p{N}]/u.test(token);
 const quoted = (token) => `“${token}”`;
 const signed = (value, digits = 2) => (Number.isFinite(value) ? fixed(value, digits) : "−∞");
@@ -195,7 +195,7 @@ function showStep() {
     values ? stripes(values, `${name}, ${values.length} numbers`) : "")));
   $("next").replaceChildren(...best.map(([token, logProb, id]) => {
     const share = Math.exp(logProb), isChosen = id === answer.numbers[step];
-    const button = make("button", { type: "button", "aria-pressed": isChosen, dir: "auto" }, token);
+    const button = make("button", { type: "button", "aria-pressed": String(isChosen), dir: "auto" }, token);
     button.addEventListener("click", () => force(id, token));
     return make("li", { class: "choice" }, button, bar(share), make("span", {}, percent(share)));
   }));
@@ -276,7 +276,7 @@ function showTree() {
     drawn.set(node.id, element);
     svg.append(element);
   }
-  const counts = Object.keys(FATES).map((fate) => [fate, nodes.filter((node) => node.fate === fate).length]).filter(([, count]) => count);
+  const counts = Object.keys(FATES).map((fate) => [fate === "open" ? "continued" : fate, nodes.filter((node) => node.fate === fate).length]).filter(([, count]) => count);
   $("fate").textContent = `${nodes.length} words were considered: ${counts.map(([fate, count]) => `${count} ${fate}`).join(", ")}.`;
   $("tree").replaceChildren(svg);
 }

@@ -7,7 +7,7 @@ function liveEngine() {
   /* Text to tokens: the rules of nmtalign.text.tokenizer. */
 
   const SPACES = "\\t-\\r\\x1c-\\x20\\x85\\xa0\\u1680\\u2000-\\u200a\\u2028\\u2029\\u202f\\u205f\\u3000";
-  const words = (line) => line.split(new RegExp(`[${SPACES}]+`, "u")).filter(Boolean);
+  const gap = new RegExp(`[${SPACES}]+`, "u"), words = (line) => line.split(gap).filter(Boolean);
   const BYTES = [...Array(256).keys()].map((byte) => byte === 32 ? WORD_START
     : byte > 32 && byte < 127 ? String.fromCharCode(byte) : `<${byte.toString(16).toUpperCase().padStart(2, "0")}>`);
   const blanksToSpaces = (line) => line.replace(/[ \t\r\f\v\n]+/g, " ").replace(/^ | $/g, "");
@@ -18,30 +18,59 @@ function liveEngine() {
     return text ? [...new TextEncoder().encode(` ${text}`)].map((byte) => BYTES[byte]) : [];
   };
 
-  /* Merges the two adjacent pieces whose union has the best rank until none is a piece (BPE). */
-  function sentencepiece({ pieces }) {
+  /* Pieces of a text in which "▁" stands for each space, and before the first word. Unknown characters that are
+     neighbours form one piece. */
+  function sentencepiece({ pieces, scores }) {
     const ranks = new Map(pieces.map((piece, rank) => [piece, rank]));
-    const ofWord = (word) => {
-      const found = [...(WORD_START + word)];
-      for (;;) {
-        let best = Infinity, at = -1;
-        for (let place = 0; place + 1 < found.length; place++) {
-          const rank = ranks.get(found[place] + found[place + 1]) ?? Infinity;
-          if (rank < best) [best, at] = [rank, place];
-        }
-        if (at < 0) break;
-        found.splice(at, 2, found[at] + found[at + 1]);
-      }
-      const joined = []; // unknown characters that are neighbours form one piece
+    const split = scores ? mostProbable(ranks, scores) : merged(ranks);
+    return (line) => {
+      const found = [], text = blanksToSpaces(line).split(" ").filter(Boolean).map((word) => WORD_START + word);
       let unknown = false;
-      for (const piece of found) {
-        if (unknown && !ranks.has(piece)) joined[joined.length - 1] += piece;
-        else joined.push(piece);
+      for (const piece of (scores ? [text.join("")] : text).flatMap(split)) {
+        if (unknown && !ranks.has(piece)) found[found.length - 1] += piece;
+        else found.push(piece);
         unknown = !ranks.has(piece);
       }
-      return joined;
+      return found;
     };
-    return (line) => blanksToSpaces(line).split(" ").filter(Boolean).flatMap(ofWord);
+  }
+
+  /* Merges the two adjacent pieces whose union has the best rank, until no union is a piece (BPE). */
+  const merged = (ranks) => (word) => {
+    const found = [...word];
+    for (;;) {
+      let best = Infinity, at = -1;
+      for (let place = 0; place + 1 < found.length; place++) {
+        const rank = ranks.get(found[place] + found[place + 1]) ?? Infinity;
+        if (rank < best) [best, at] = [rank, place];
+      }
+      if (at < 0) return found;
+      found.splice(at, 2, found[at] + found[at + 1]);
+    }
+  };
+
+  /* The pieces with the largest sum of scores (unigram), in float32 as sentencepiece adds them. */
+  function mostProbable(ranks, scores) {
+    const longest = Math.max(...[...ranks.keys()].map((piece) => [...piece].length));
+    const unknown = Math.fround(scores.reduce((a, b) => Math.min(a, b)) - 10);
+    return (text) => {
+      const letters = [...text], ends = letters.map(() => null);
+      const before = (place) => (place ? ends[place - 1].total : 0);
+      letters.forEach((letter, start) => {
+        const reach = (length, score) => {
+          const total = Math.fround(score + before(start)), end = start + length - 1;
+          if (!ends[end] || total > ends[end].total) ends[end] = { start, total };
+        };
+        for (let length = 1, piece = ""; length <= longest && start + length <= letters.length; length++) {
+          const rank = ranks.get(piece += letters[start + length - 1]);
+          if (rank !== undefined) reach(length, scores[rank]);
+        }
+        if (!ranks.has(letter)) reach(1, unknown);
+      });
+      const found = [];
+      for (let end = letters.length; end > 0; end = ends[end - 1].start) found.unshift(letters.slice(ends[end - 1].start, end).join(""));
+      return found;
+    };
   }
 
   /* The rules of Moses: each is a pattern and its replacement, in their order. */
@@ -49,7 +78,10 @@ function liveEngine() {
     const set = (ranges) => ranges.map(([first, last]) =>
       `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("");
     const [L, A, N] = [letters, alphabetic, numbers].map(set);
-    const rule = (pattern, by) => (text) => text.replace(new RegExp(pattern, "gu"), by);
+    const rule = (pattern, by) => {
+      const compiled = new RegExp(pattern, "gu");
+      return (text) => text.replace(compiled, by);
+    };
     const isLower = new RegExp(`^[${set(lower)}]`, "u"), hasLetter = new RegExp(`[${A}]`, "u");
     const known = new RegExp(`^[${L}]*$`, "u");
     const separate = rule(`([^${L}${SPACES}.'\`,\\-])`, " $1 ");
