@@ -78,7 +78,7 @@ def write_live_page(
     with atomic_text(output) as stream:
         stream.writelines(page(title or "A translator at work", part("live.html"), scripts, data, workers="blob:"))
     size = sum(len(text) for _, text in data) / 1e6
-    notify(f"wrote {output} ({size:.1f} MB, {len(samples)} sentences as examples): open it in a browser")
+    notify(f"wrote {output} ({size:.1f} MB, examples: {len(samples)}): open it in a browser")
 
 
 def _check(loaded: LoadedModel) -> None:

@@ -119,7 +119,6 @@ function restart(event) {
 function setText(text, reference = "") {
   $("text").value = text;
   $("reference").value = reference;
-  now.parts = null;
 }
 
 /* 2. One step */
@@ -128,8 +127,7 @@ let stepSlider = null;
 
 function buildStep() {
   const { source, target, annotations } = now.answer, width = annotations[0].length;
-  const label = system().uniform || !now.answer.steps[0].weights ? "Target word" : "Step";
-  stepSlider = slider(label, target.length - 1, (step) => `${step + 1} of ${now.answer.target.length}: ${now.answer.target[step]}`,
+  stepSlider = slider("Step", target.length - 1, (step) => `${step + 1} of ${now.answer.target.length}: ${now.answer.target[step]}`,
     (step) => { now.step = step; showStep(); });
   $("step").replaceChildren(stepSlider.element);
   $("weights").tBodies[0].replaceChildren(...source.map((word, place) => {
@@ -307,23 +305,28 @@ function kept(text, reference) {
 }
 
 async function measure(count) {
+  const { version } = now;
   if (!measured.has(count)) {
     const parts = await partsOf(count), text = parts.map(([source]) => source).join(" ");
     const reference = parts.map(([, target]) => target).join(" ");
     const found = [];
     for (const { number, uniform } of systems) found.push(await ask("translate", { number, uniform, text, beam: 1 }));
     const wanted = reference.match(/[\p{L}\p{N}]+/gu)?.length ?? 1;
-    measured.set(count, { text, found: found.map((one) => {
+    const result = { text, found: found.map((one) => {
       const own = kept(one.text, reference), words = one.text.split(" ");
       return { words, own, share: Math.min(1, words.filter((word, k) => own[k] && isWord(word)).length / wanted) };
-    }), length: found[0].source.length - 1 });
+    }), length: found[0].source.length - 1 };
+    if (version !== now.version) return result; // of a sentence that is no longer there
+    measured.set(count, result);
   }
   return measured.get(count);
 }
 
 async function showLength(place) {
-  if (!now.text.trim()) return;
+  const sentence = now.text;
+  if (!sentence.trim()) return;
   const { text, found } = await measure(place + 1);
+  if (sentence !== now.text) return;
   const card = (head, ...words) => make("div", { class: "card" }, make("h3", {}, head), make("p", { class: "words", dir: "auto" }, ...words));
   $("texts").replaceChildren(card("Source", text), ...found.map(({ words, own, share }, k) => {
     const made = card(systems[k].name, ...words.flatMap((word, w) => [own[w] ? word : make("mark", { class: "wrong" }, word), " "]));

@@ -229,6 +229,17 @@ def test_the_live_page_translates_what_is_typed(browser, live):
     assert browser.log() == []
 
 
+def test_the_live_page_needs_no_worker(browser, live):
+    browser.open(live)
+    usual = text(browser, "#translation")
+    source = "window.Worker = class { constructor() { throw new Error('none') } }"
+    added = browser.command("Page.addScriptToEvaluateOnNewDocument", source=source)
+    browser.open(live)
+    assert usual
+    assert text(browser, "#translation") == usual
+    browser.command("Page.removeScriptToEvaluateOnNewDocument", **added)
+
+
 def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(browser, live):
     browser.size(1280, 900)
     browser.open(live)
