@@ -388,6 +388,7 @@ def view(
     inputs: StrPath | Sequence[StrPath | tuple[str, StrPath]],
     output: StrPath | None = None,
     *,
+    live: bool = False,
     models: Sequence[StrPath] = (),
     sentence: str = "",
     gold: StrPath | None = None,
@@ -397,24 +398,26 @@ def view(
     config: ViewConfig | None = None,
     **settings: Any,
 ) -> str:
-    """Draws alignments or learning curves, or writes a lesson, as `nmtalign view` does; returns text for a terminal.
+    """Draws alignments or learning curves, or writes the live page, as `nmtalign view` does; returns terminal text.
 
     `inputs` are alignment files, or model directories (learning curves), each with or without a name. `output` is a
     page (.html) or a figure (.png, .svg, .pdf); then the text is empty. `sentence` are numbers from 0, such as "3,7-9".
-    With `models`, one with attention and perhaps one without, `inputs` are two texts of a test set, and the page is a
-    lesson. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called with one
-    line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
+    With `live` the page runs `models`, one with attention and perhaps one without; `inputs` are the two texts of a test
+    set, or nothing. `settings` are those of section [view]. `colour` allows 256 colours in the text; `notify` is called
+    with one line for each remark. Raises UsageError for an unknown ending and for a sentence that a file does not have.
     """
     listed = [inputs] if isinstance(inputs, str | Path) else inputs
     named = [one if isinstance(one, tuple) else (Path(one).stem, one) for one in listed]
     files = [(name, Path(path)) for name, path in named]
     path, links = (None if one is None else Path(one) for one in (output, gold))
     with _resolved("view", ViewConfig, config, settings) as config:
-        if models:
-            from nmtalign.lesson import write_lesson
+        if bool(models) != live:
+            raise UsageError("the live page runs models: give both --live and --model")
+        if live:
+            from nmtalign.live import write_live_page
 
             texts = [text for _, text in files]
-            write_lesson([Path(model) for model in models], texts, path, title, config.limit, notify)
+            write_live_page([Path(model) for model in models], texts, path, title, config.limit, notify)
             return ""
         from nmtalign.viewing.drawing import draw_inputs
 

@@ -398,7 +398,7 @@ FORMAT, FORMAT_VERSION = "nmtalign model", 2
 _DIGEST_PREFIX = b'{"__metadata__":{"nmtalign":"{\\"sha256\\":\\"'  # the beginning of the header
 BLANK_DIGEST = b"0" * 64
 DIGEST_PLACE = 8 + len(_DIGEST_PREFIX)  # the offset of the digest in the file
-_SCALE = ".scale"  # ends the name of the scales of an int8 matrix
+SCALE = ".scale"  # ends the name of the scales of an int8 matrix
 _TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"}
 _TYPES |= {"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
@@ -464,7 +464,7 @@ def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:
             raise ValueError(f"{name} has a value that is not finite")
         smallest = torch.finfo(torch.float32).tiny
         result[name] = (tensor / scale.clamp_min(smallest)[..., None]).round_().clamp_(-127, 127).to(torch.int8)
-        result[name + _SCALE] = scale
+        result[name + SCALE] = scale
     return result
 
 
@@ -503,7 +503,7 @@ def _multiply_scales(path: Path, tensors: dict[str, "Tensor"]) -> None:
     import torch
 
     for name in [name for name, tensor in tensors.items() if tensor.dtype == torch.int8]:
-        matrix, scale = tensors[name], tensors.pop(name + _SCALE, None)
+        matrix, scale = tensors[name], tensors.pop(name + SCALE, None)
         if scale is None or scale.dtype != torch.float32 or not matrix.dim() or scale.shape != matrix.shape[:-1]:
             raise FormatError(f"{path}: damaged: {name} has no scales that fit")
         if not bool(((scale >= 0) & (scale * 128).isfinite()).all()):
@@ -526,7 +526,7 @@ def check_tensors(path: Path) -> tuple[dict[str, str], int]:
         _check_bytes(path, stream)
         shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - it is no mapping
     if metadata.get("weights") == "int8":
-        shapes = {name: shape for name, shape in shapes.items() if name.removesuffix(_SCALE) not in {*shapes} - {name}}
+        shapes = {name: shape for name, shape in shapes.items() if name.removesuffix(SCALE) not in {*shapes} - {name}}
     return metadata, sum(map(math.prod, shapes.values()))
 
 

@@ -22,10 +22,10 @@ def test_demo_gives_a_good_model_two_heat_maps_and_what_to_do_next(tmp_path):
     assert (ROOT / "demo-workspace/alignment.png").read_bytes().startswith(b"\x89PNG")
     events = [json.loads(line) for line in (ROOT / "demo-workspace/model/train.jsonl").read_text().splitlines()]
     assert events[-1]["complete"]
-    page = (ROOT / "demo-workspace/lesson.html").read_text()
-    assert all(preset in page for preset in ("Monotonic", "from right to left", "Fixed vector"))
+    page = (ROOT / "demo-workspace/live.html").read_text()
+    assert page.count('data-kind="live-weights"') == 2
     last = result.stdout[result.stdout.index("Open this page first") :]
-    assert last.index("lesson.html") < last.index("alignments.html")
+    assert last.index("live.html") < last.index("alignments.html")
     assert not list(tmp_path.iterdir())
 
 

@@ -37,7 +37,7 @@ LAYERS = [
     {"translating"},
     {"scoring"},
     {"training"},
-    {"reproduction", "machine", "lesson"},
+    {"reproduction", "machine", "live"},
     {"serving"},
     {"api"},
     {"cli"},

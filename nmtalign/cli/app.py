@@ -45,7 +45,7 @@ PANELS: dict[str, dict[str, str]] = {
         "align": "Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.",
         "symmetrize": "Make one set of links from two directions: one line per pair on stdout.",
         "aer": "Compare links with gold links: precision, recall, alignment error rate (AER) and F1.",
-        "view": "Draw soft alignments as in the paper's Figure 3, learning curves, or a lesson about a model.",
+        "view": "Draw soft alignments as in the paper's Figure 3, learning curves, or a page that runs a model.",
         "export": "Write an alignment file in another format, or a small copy of a model.",
         "serve": "Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.",
     },

@@ -113,10 +113,10 @@ def current_command(arguments: Sequence[str], commands: Collection[str]) -> list
             new = ["view", *(files or ["model"] * curves), *(one for one in options if one != "--training")]
         case "explain":
             if {"-s", "--sentence"} & {*rest}:
-                raise UsageError("a lesson shows sentences of its test set: leave out -s, and add a line to SRC TGT")
+                raise UsageError("the live page translates any sentence: leave out -s, and type it there")
             models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
             page = [] if {"-o", "--output"} & {*rest} else ["-o", "explain.html"]
-            new = ["view", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]
+            new = ["view", "--live", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]
         case "score-pairs":
             texts, options = _arguments(rest)
             # The source of an n-best list was an option.

@@ -1,4 +1,4 @@
-"""`nmtalign view`: alignments and learning curves in the terminal, in a figure or as a page, and the lesson."""
+"""`nmtalign view`: alignments and learning curves in the terminal, in a figure or as a page, and the live page."""
 
 import os
 import sys
@@ -10,7 +10,6 @@ from nmtalign.api import view as draw
 from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import STDOUT
 
@@ -19,8 +18,8 @@ Inputs = Annotated[
     own_argument(
         "[NAME=]INPUT...",
         "Alignment files of `nmtalign align` or `translate --save-alignments` [dim](default: alignments.h5)[/dim], or "
-        "models. Several are drawn side by side. With -m the source and the target text of a test set [dim](default: "
-        "the workspace's)[/dim].",
+        "models. Several are drawn side by side. With --live the source and the target text of a test set, from which "
+        "the page takes its examples [dim](default: the workspace's, if it has one)[/dim].",
     ),
 ]
 Output = Annotated[
@@ -30,10 +29,13 @@ Output = Annotated[
 Models = Annotated[
     list[Path] | None,
     own_option(
-        "Write a lesson: how this model with attention translates; repeat it to compare a model without attention.",
+        "With --live: the model with attention that the page runs; repeat it for one without attention beside it.",
         "DIR",
         "--model -m",
     ),
+]
+Live = Annotated[
+    bool, own_option("Write a page that contains models and translates in the browser what is typed.", names="--live")
 ]
 Sentence = Annotated[
     list[str] | None,
@@ -52,17 +54,21 @@ def view(
     chosen: Chosen[ViewConfig],
     inputs: Inputs = None,
     output: Output = None,
+    live: Live = False,
     model: Models = None,
     sentence: Sentence = None,
     gold: Gold = None,
     title: Title = "",
     quiet: QuietOption = False,
 ) -> None:
-    """Draw soft alignments as in the paper's Figure 3, learning curves, or a lesson about a model.
+    """Draw soft alignments as in the paper's Figure 3, learning curves, or a page that runs a model.
 
     The input decides what is drawn: the heat maps of an alignment file, or the learning curves of a model (its
     directory or train.jsonl). The output decides how: in the terminal, as a figure, or as an HTML page of all sentences
     with a search, which any browser shows without a server or a network.
+
+    --live writes a page that contains small models (a `tiny` one has 1 to 4 MB) and translates in the browser. It shows
+    every step, and its reader can change weights and words. It supports RNNsearch and RNNencdec with one layer.
 
     Source along x, target along y, grey from 0 black to 1 white. Gold links are dots (sure) and dashed rings
     (possible), hard links frames; in the terminal ●, ○ and +. A heat map is not an explanation: the weights show where
@@ -73,19 +79,17 @@ def view(
       nmtalign view small=a.h5 large=b.h5 -s 12,40 -o both.svg
       nmtalign view alignments.h5 -o page.html
       nmtalign view small=models/a large=models/b --x hours -o curves.pdf
-      nmtalign view test.en test.fr -m model/ -o lesson.html
+      nmtalign view test.en test.fr --live -m model/ -m rnnencdec/ -o live.html
     """
     workspace = chosen.workspace
-    files = common.name_files(inputs or ([] if model else [Path("alignments.h5")]))
-    if model and not files:
-        if workspace.test_files is None:
-            raise UsageError("no test set: give its two texts, SRC TGT, or name them in nmtalign.toml ([corpus] test)")
-        files = tuple((path.name, path) for path in workspace.test_files)
+    found = (workspace.test_files or ()) if live or model else [Path("alignments.h5")]
+    files = common.name_files(inputs or [*found])
     common.check_inputs(*workspace.own, *(path for _, path in files))
     with chosen.naming(), common.status_line("drawing", quiet or output is None):
         text = draw(
             [(common.escaped(name), path) for name, path in files],
             None if output == STDOUT else output,
+            live=live,
             models=model or (),
             sentence=",".join(sentence or ()),
             gold=gold,

@@ -386,13 +386,15 @@ class AerConfig(Settings, section="aer"):
 
 
 class ViewConfig(Settings, section="view"):
-    """What `view` draws of alignments, of learning curves, and of a lesson (section [view])."""
+    """What `view` draws of alignments, of learning curves, and of the live page (section [view])."""
 
     gold_base: int | None = common(None, "First position in the gold links.", at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "The gold links have the target first.", flags="--reverse-gold/--keep-gold")
     rank: int = common(0, "Place in the n-best list, if the file has one.")
     x: Literal["updates", "epochs", "hours"] = common("updates", "The x axis of learning curves.")
-    limit: int | None = common(None, "Largest number of sentences of a page; 0 = all.", unset="20000; of a lesson 500")
+    limit: int | None = common(
+        None, "Largest number of sentences of a page; 0 = all.", unset="20000; of the live page 80"
+    )
     end: bool = setting(True, "Draw the row and the column of </s>.")
     hard_links: bool = setting(False, "Also draw the hard links of the file.")
     width: int | None = setting(None, "Columns of the terminal.", at_least=10, unset="all")

@@ -114,6 +114,10 @@ class Tokenizer(ABC):
     def tokenize(self, line: str) -> list[str]:
         """The tokens of one line of text."""
 
+    def rules(self) -> dict[str, Any]:
+        """All that another program needs to tokenise alike, as JSON."""
+        return {"kind": self.kind}
+
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text: the words with one space between them."""
         return " ".join(tokens)
@@ -222,6 +226,12 @@ class SentencePieces(Subwords):
         except FormatError as error:
             raise FormatError(f"{path}: {error}") from None
 
+    def rules(self) -> dict[str, Any]:
+        """The pieces in the order of their merges; for a model that sums scores instead, also the scores."""
+        processor, rules = self._processor, {"kind": self.kind, "pieces": self.pieces()}
+        numbers = (number for number in range(len(processor)) if not processor.is_unknown(number))
+        return rules if self.merges else {**rules, "scores": list(map(processor.get_score, numbers))}
+
     def pieces(self) -> list[str]:
         """The pieces of the model in the order of their ranks, without the unknown one."""
         processor = self._processor
@@ -327,6 +337,14 @@ class MosesWords(Tokenizer):
         words.append(last)
         return list(chain.from_iterable(map(self._words.__getitem__, words)))
 
+    def rules(self) -> dict[str, Any]:
+        """The language, its abbreviations, and sacremoses's classes of characters as ranges of code points."""
+        moses = self._words.tokenizer
+        ranges = {"letters": moses.IsAlnum, "alphabetic": moses.IsAlpha, "lower": moses.IsLower, "numbers": moses.IsN}
+        rules = {"kind": self.kind, "language": self.language, "joins_marks": self.joins_marks}
+        prefixes = {"prefixes": sorted(moses.NONBREAKING_PREFIXES), "numeric": sorted(moses.NUMERIC_ONLY_PREFIXES)}
+        return {**rules, **prefixes, **{name: _code_points(characters) for name, characters in ranges.items()}}
+
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text with the spacing of the language."""
         return self.spacing.join(tokens)
@@ -334,6 +352,14 @@ class MosesWords(Tokenizer):
     def with_spacing(self, counts: Counts) -> "MosesWords":
         """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
         return MosesWords(self.language, self.spacing.learn(counts), self.joins_marks)
+
+
+def _code_points(characters: str) -> list[tuple[int, int]]:
+    """The first and the last code point of each run of characters."""
+    numbers = sorted(set(map(ord, characters)))
+    firsts = [number for before, number in pairwise([-2, *numbers]) if number != before + 1]
+    lasts = [number for number, after in pairwise([*numbers, -1]) if after != number + 1]
+    return list(zip(firsts, lasts, strict=True))
 
 
 def has_rules(language: str) -> bool:
@@ -359,7 +385,7 @@ class _TokensOfWords(dict[str, Tokens]):
     """
 
     def __init__(self, language: str, joins_marks: bool) -> None:
-        self._tokenizer = tokenizer = _sacremoses().MosesTokenizer(lang=language)
+        self.tokenizer = tokenizer = _sacremoses().MosesTokenizer(lang=language)
         # sacremoses builds the sets of all lower-case and all alphabetic characters again for each word with a full
         # stop. With these sets its output is the same.
         self._lower, alphabetic = frozenset(tokenizer.IsLower), frozenset(tokenizer.IsAlpha)
@@ -377,7 +403,7 @@ class _TokensOfWords(dict[str, Tokens]):
         word, _, context = key.partition(" ")
         tokens: Iterable[str] | None = self._simple(word, context) or self._with_marks(key, self.__getitem__)
         if tokens is None:
-            pad, padded = self._tokenizer.PAD_NOT_ISALNUM
+            pad, padded = self.tokenizer.PAD_NOT_ISALNUM
             parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
             if context == _END:
                 tokens = self.of_line(f"x {word}")[1:]
@@ -391,7 +417,7 @@ class _TokensOfWords(dict[str, Tokens]):
     def of_line(self, line: str) -> list[str]:
         """The tokens of any line."""
         tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)
-        return list(self._tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
+        return list(self.tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
 
     def with_context(self, words: Sequence[str], following: Sequence[str]) -> list[str]:
         """The words; those that end with a full stop are followed by a space and their context."""

@@ -1,4 +1,4 @@
-"""The page kit: one HTML file with everything in it, for alignments, the lesson, reports and the server.
+"""The page kit: one HTML file with everything in it, for alignments, the live page, reports and the server.
 
 A page loads nothing, and its content security policy runs only its own script, so text of a corpus can start nothing.
 page.css is the style of all pages. page.js has the parts that they share: pairs of linked words, heat maps, tables,
@@ -15,13 +15,19 @@ from typing import Any
 
 
 def page(
-    title: str, content: str, scripts: Sequence[str] = (), data: Iterable[tuple[str, str]] = (), connect: str = "'none'"
+    title: str,
+    content: str,
+    scripts: Sequence[str] = (),
+    data: Iterable[tuple[str, str]] = (),
+    connect: str = "'none'",
+    workers: str = "'none'",
 ) -> Iterator[str]:
     """Yields the parts of a page, so that a large one is never in memory at once.
 
     `title` is literal text. `content` is HTML: a file of this package, or text that a template has escaped. `scripts`
     are names of files of this package, which run after page.js. `data` are (kind, text), which the scripts read with
-    `stored(kind)`: base64, or the result of `inert_json`. `connect` are the addresses that the page may ask.
+    `stored(kind)`: base64, or the result of `inert_json`. `connect` are the addresses that the page may ask,
+    `workers` those of its workers.
     """
     script = '"use strict";\n' + "\n".join(part(name) for name in ("page.js", *scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
@@ -30,7 +36,8 @@ def page(
 <head>
 <meta charset="utf-8">
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'sha256-{digest}'; \
-style-src 'unsafe-inline'; img-src data:; connect-src {connect}; base-uri 'none'; form-action 'none'">
+style-src 'unsafe-inline'; img-src data:; connect-src {connect}; worker-src {workers}; \
+base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
 <title>{escape(title)}</title>

@@ -124,9 +124,12 @@ MISTAKES = [
     ("model --x days", 2, "--x days: must be one of updates"),
     ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
     ("a=model a=model", 2, "two files are named a"),
-    ("-m model", 2, "no test set: give its two texts, SRC TGT"),
-    ("-m model text gold -o a.png", 2, "a lesson is a page: give -o lesson.html"),
-    ("-m model text -o a.html", 2, "a lesson needs the two texts of a test set"),
+    ("-m model", 2, "the live page runs models: give both --live and --model"),
+    ("--live -o a.html", 2, "the live page runs models: give both --live and --model"),
+    ("--live -m model", 2, "the live page needs a file: give -o live.html"),
+    ("--live -m model text gold -o a.png", 2, "the live page needs a file: give -o live.html"),
+    ("--live -m model text -o a.html", 2, "from the two texts of a test set: give SRC TGT"),
+    ("--live -m empty -o a.html", 4, "empty"),
 ]
 
 

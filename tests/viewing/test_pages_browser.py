@@ -1,6 +1,5 @@
-"""The pages of alignments, of a lesson and of a report in a real browser; skipped where chromium is not installed."""
+"""The pages of alignments, of a model and of a report in a real browser; skipped where chromium is not installed."""
 
-import json
 import re
 
 import numpy as np
@@ -11,7 +10,7 @@ from helpers.core_models import spread
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.lesson import write_lesson
+from nmtalign.live import write_live_page
 from nmtalign.report.document import DataTable, Document, Figure, Heading, NamedText, SentenceTexts, Span
 from nmtalign.report.html_page import to_page
 from nmtalign.viewing.alignment_page import write_page
@@ -69,14 +68,19 @@ def small(folder):
 
 
 @pytest.fixture(scope="module")
-def lesson(folder, random_model_directory):
+def live(folder, random_model_directory):
     words = ["the", "red", "car", "house", "is", "big", "a", "in", HOSTILE]
     lines = ["the red car is big", "a house", f"the {HOSTILE} house", "a red car is a big red car in the big red house"]
-    models = [random_model_directory(folder / "search", words, words, spread)]
-    models.append(random_model_directory(folder / "fixed", words, words, spread, attention="none", seed=5))
+
+    def adjust(model):
+        spread(model)
+        model.readout.output_bias[0] -= 5  # translations with several words
+
+    models = [random_model_directory(folder / "search", words, words, adjust)]
+    models.append(random_model_directory(folder / "fixed", words, words, adjust, attention="none", seed=5))
     (folder / "test.en").write_text("".join(line + "\n" for line in lines))
-    write_lesson(models, [folder / "test.en"] * 2, folder / "lesson.html")
-    return folder / "lesson.html"
+    write_live_page(models, [folder / "test.en"] * 2, folder / "live.html")
+    return folder / "live.html"
 
 
 @pytest.fixture(scope="module")
@@ -110,7 +114,7 @@ def change(browser, selector, value):
     browser.run(f"{script} for (const name of ['input', 'change']) e.dispatchEvent(new Event(name))", selector, value)
 
 
-@pytest.mark.parametrize("name", ["small", "lesson", "report"])
+@pytest.mark.parametrize("name", ["small", "live", "report"])
 @pytest.mark.parametrize(("width", "scheme"), [(1280, "light"), (400, "dark")])
 def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request, name, width, scheme):
     browser.size(width, 800)
@@ -121,7 +125,7 @@ def test_pages_fit_ask_for_nothing_and_have_two_colour_schemes(browser, request,
     for fragment in ("", "#2", "#5"):
         browser.open(page, fragment, ready="document.readyState === 'complete'")
         assert browser.run("return document.documentElement.scrollWidth") == width
-    assert [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:"))] == []
+    assert [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
     assert browser.log() == []
     assert browser.run("return [document.title.includes('hit'), document.querySelector('img:not([alt])')]") == [
         False,
@@ -193,26 +197,110 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     assert "one side has no words" in text(browser, "#panes")
 
 
-def test_the_lesson_shows_the_numbers_of_each_step(browser, lesson):
-    data = json.loads(re.search(r'data-kind="lesson">(.*?)</script>', lesson.read_text(), re.S)[1])
+def type_into(browser, selector, value):
+    browser.run("const [s, v] = arguments; const e = document.querySelector(s); e.value = v;"
+                "e.dispatchEvent(new Event('input'))", selector, value)  # fmt: skip
+
+
+def log_of(browser):
+    return browser.run("return document.querySelector('#log').value")
+
+
+def test_the_live_page_translates_what_is_typed(browser, live):
     browser.size(1280, 900)
-    browser.open(lesson)
-    browser.run("document.querySelector('#length input').focus()")
-    browser.press("Home")
-    for sentence in data["sentences"]:
-        assert text(browser, "#length output") == f"{len(sentence['source']) - 1} words"
-        assert texts(browser, "#energies th[scope=row]") == sentence["source"]
-        assert " ".join(sentence["source"][:-1]) in text(browser, "#texts .card")
-        changes = [f"{change:.2f}" for change in sentence["changes"]]
-        assert texts(browser, "#changes td:nth-child(2)") == changes
-        browser.press("Right")
-    browser.run("document.querySelector('#step input').focus()")
-    browser.press("Right")
-    shown = [float(number) for number in texts(browser, "#energies td:nth-child(3)")]
-    assert shown == pytest.approx(data["sentences"][-1]["weights"][1], abs=1e-3)
-    assert f"“{data['sentences'][-1]['target'][1]}” with the probability" in text(browser, "#written")
-    change(browser, "#preset", len(data["presets"]) - 1)
-    assert text(browser, "#note") == data["presets"][-1][1]
+    browser.log()
+    browser.requests()
+    browser.open(live)
+    sentence = "a big red car is in the house the car is red"
+    type_into(browser, "#text", sentence)
+    browser.until("return document.querySelector('#log').value.includes(arguments[0])", f"typed “{sentence}”")
+    assert text(browser, "#translation")
+    assert texts(browser, "#weights th[scope=row]") == [*sentence.split(), "</s>"]
+    type_into(browser, "#text", f"the zebra {HOSTILE}")
+    browser.until("return document.querySelector('#status').textContent.includes('zebra')")
+    assert not browser.run("return document.title.includes('hit')")
+    browser.until("return document.documentElement.dataset.examples")
+    assert "Long sentence" in texts(browser, "#preset option")
+    change(browser, "#preset", len(texts(browser, "#preset option")) - 2)  # the first option is empty
+    browser.until("return document.querySelector('#log').value.includes('example')")
+    assert text(browser, "#note") == "The longest of the examples."
+    assert HOSTILE in browser.run("return document.querySelector('#text').value")
+    assert [url for url in browser.requests() if not url.startswith(("file:", "data:", "about:", "blob:"))] == []
+    assert browser.log() == []
+
+
+def test_the_live_page_needs_no_worker(browser, live):
+    browser.open(live)
+    usual = text(browser, "#translation")
+    source = "window.Worker = class { constructor() { throw new Error('none') } }"
+    added = browser.command("Page.addScriptToEvaluateOnNewDocument", source=source)
+    browser.open(live)
+    assert usual
+    assert text(browser, "#translation") == usual
+    browser.command("Page.removeScriptToEvaluateOnNewDocument", **added)
+
+
+def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(browser, live):
+    browser.size(1280, 900)
+    browser.open(live)
+    before = text(browser, "#translation")
+    changed = False
+    for place in range(6):
+        for key in ("End", "Home"):
+            browser.run("document.querySelectorAll('#weights input')[arguments[0]].focus()", place)
+            entries = log_of(browser).count("translation:")
+            browser.press(key)
+            browser.until(
+                "return document.querySelector('#log').value.split('translation:').length > arguments[0] + 1", entries
+            )
+            weights = [float(number) for number in texts(browser, "#weights td:nth-child(3)")]
+            assert sum(weights) == pytest.approx(1, abs=0.01)
+            assert weights[place] == (key == "End")
+            changed = changed or text(browser, "#translation") != before
+    assert changed
+    assert "weights of step 1" in text(browser, "#changes")
+    browser.point("#undo", click=True)
+    browser.until("return document.querySelector('#log').value.includes('undone')")
+    assert text(browser, "#translation") == before
+
+
+def test_a_word_is_forced_and_the_search_explains_itself(browser, live):
+    browser.size(1280, 900)
+    browser.open(live)
+    chosen = texts(browser, "#next button")[3]
+    browser.run("document.querySelectorAll('#next button')[3].focus()")
+    browser.press("Enter")
+    browser.until("return document.querySelector('#log').value.includes('forced at step 1')")
+    assert text(browser, "#translation").split(" ")[0] == chosen.split(" ")[0]
+    assert "first words are kept" in text(browser, "#changes")
+    browser.run("document.querySelector('.tree [tabindex=\"0\"]').focus()")
+    browser.press("Right", "Down")
+    assert re.match(r"Step 2, “.+”: p = 0\.\d+, total log-probability −\d", text(browser, "#fate"))
+    fates = browser.run("return [...document.querySelectorAll('.tree .node')].map(e => e.getAttribute('aria-label'))")
+    assert any("this is the translation" in fate for fate in fates)
+    assert any("not kept, because its total" in fate for fate in fates)
+
+
+def test_attention_off_comparison_and_exercises(browser, live):
+    browser.size(1280, 900)
+    browser.open(live)
+    assert len(texts(browser, "#texts .card")) == 4  # the source, and three decoders
+    browser.point("#measure", click=True)
+    browser.until("return document.querySelectorAll('#lengths tbody tr').length === 6")
+    type_into(browser, "#second", "the house is red")
+    browser.until("return document.querySelectorAll('#pair .card').length === 2")
+    assert "Cosine of the annotations" in text(browser, "#alike")
+    browser.point("#hide", click=True)
+    assert set(texts(browser, "#weights td:nth-child(3)")) == {"?"}
+    browser.point("#check", click=True)
+    assert re.match("Right|No", text(browser, "#verdict"))
+    type_into(browser, "#reference", "the house")
+    browser.until("return document.querySelectorAll('#nats tbody tr').length === 3")
+    assert re.match(r"Loss of the model: \d+\.\d+ nats", text(browser, "#loss"))
+    change(browser, "#system", 2)
+    browser.until("return document.querySelector('#log').value.includes('decoder fixed vector')")
+    assert set(texts(browser, "#weights td:nth-child(3)")) == {"–"}
+    assert "no attention" in text(browser, "#map")
 
 
 def test_the_tables_of_a_report_are_sorted_by_their_numbers(browser, report):

@@ -1,0 +1,218 @@
+"""The live page: its model in JavaScript gives the numbers of PyTorch, and splits text as Python does."""
+
+import json
+import random
+import re
+
+import numpy as np
+import pytest
+from helpers.core_models import spread
+from helpers.live_page import NODE, ask
+from helpers.trainings import sizes, train
+
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import make_batch, make_source
+from nmtalign.data.prepare import _train_pieces as train_pieces
+from nmtalign.errors import FormatError, UsageError
+from nmtalign.live import packed, write_live_page
+from nmtalign.model_directory import SCALE, int8_rows, load_model
+from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+
+needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
+ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small", ".", ",", "'s", "Euro"]
+FRENCH = ["la", "voiture", "rouge", "maison", "est", "grande", "une", "petite", "."]
+HOSTILE = "</script><img src=x onerror=alert(1)>"
+AWKWARD = [
+    "The red car's house isn't big, is it?",
+    "  Dr. Smith paid 1,234.50 € (about $1.3m) on 3. May; e.g. no. 5 and No. 7 ... \t",
+    "l'homme n'a qu'une vie : « c'est ça ! »",
+    "She said: \"It's 10:30.\" 'Tis the '90s, rock 'n' roll...",
+    "cafe\u0301 au lait, café, Å, ﬁn, ǅ, İstanbul, naïve, œuvre",
+    "日本語のテキスト, 中文。 한국어! العربية؟ עברית हिन्दी ไทย",
+    "👩‍💻 👍🏽 🇫🇷 🇩🇪🇫 ☺ ™ ½ ² x² 5°C",
+    "www.example.org/path?x=1&y=2#z me@mail.example @name #tag </s> <unk> <b>",
+    "a.b. U.S.A. i.e., etc. A.M. it. End.' 'x'",
+    "non\u00a0breaking\u202fspace\u3000wide\u2028line\u0085next\x07bell\x1cfile",
+    "DON'T SHOUT -- a-b - c–d—e _under_ `quoted` ``twice''",
+    "",
+    "   ",
+    ". , ' '' \" - .. ... .... ,,",
+    "ı̇ e\u0301\u0302 \u0301alone a\u0328\u0301 ḍ̇",
+    "x▁y ▁ z  two  spaces",
+    "5,000,000 , 3,a b,4 7, ,8",
+    "Mr. mr. St. st. M. Mme. Nr. 5 Art. 7 bzw. usw.",
+]
+KINDS = {
+    "tiny": {"cell": "cudnn"},
+    "rnnsearch-50": {"output_rank": 5},
+    "rnnencdec-50": {"output_rank": 5, "attention": "none", "bidirectional": False},
+    "rnnencdec of tiny": {"cell": "cudnn", "attention": "none", "bidirectional": False},
+    "auto": {"cell": "cudnn", "shared_embeddings": True},
+    "the order of the text": {"order": "look-update-generate"},
+    "the order of Luong": {"order": "update-look-generate", "cell": "cudnn"},
+    "Luong without attention": {"order": "update-look-generate", "attention": "none"},
+    "both ways without attention": {"attention": "none"},
+    "one way with attention": {"bidirectional": False, "order": "look-update-generate", "attention": "concat"},
+    "no previous word": {"readout_previous_word": False},
+}
+
+
+def sentences(count, words=ENGLISH, seed=1):
+    chosen = random.Random(seed)
+    return [" ".join(chosen.choices([*words, "zebra"], k=chosen.randint(1, 12))) for _ in range(count)]
+
+
+def in_double(folder):
+    """The model with the weights that the page has, in float64."""
+    loaded = load_model(folder, "cpu")
+    weights = {name: one.flatten() if name.endswith("bias") else one for name, one in loaded.model.state_dict().items()}
+    rows = int8_rows(weights)
+    for name, old in loaded.model.state_dict().items():
+        same = rows[name].float() * rows[name + SCALE][..., None] if name + SCALE in rows else rows[name]
+        old.copy_(same.view(old.shape))
+    loaded.model.double()
+    return loaded
+
+
+def page_of(tmp_path, *models, texts=(), **details):
+    write_live_page(models, texts, tmp_path / "live.html", **details)
+    return tmp_path / "live.html"
+
+
+@needs_node
+@pytest.mark.parametrize("settings", KINDS.values(), ids=KINDS)
+def test_the_numbers_equal_those_of_pytorch(random_model_directory, tmp_path, settings):
+    models = [random_model_directory(tmp_path / "one", ENGLISH, FRENCH, spread, **settings)]
+    if settings.get("attention") == "none":  # a page needs a model with attention, too
+        models.insert(0, random_model_directory(tmp_path / "search", ENGLISH, FRENCH, spread))
+    compare(page_of(tmp_path, *models), in_double(models[-1]), len(models) - 1, sentences(50))
+
+
+@needs_node
+def test_the_numbers_of_a_trained_model(reversal, tmp_path):
+    train(reversal, tmp_path / "model", sizes(reversal, cell="cudnn"))
+    lines = sentences(50, reversal.source_vocabulary.words[2:])
+    compare(page_of(tmp_path, tmp_path / "model"), in_double(tmp_path / "model"), 0, lines)
+
+
+def compare(page, loaded, number, lines):
+    """Greedy search, beam search and forced decoding of lines give the same words and numbers on the page."""
+    source = loaded.source_vocabulary, loaded.tokenizers.source
+    ids = [source[0].encode(source[0].known_tokens(line, source[1].tokenize)) for line in lines]
+    scorer = ModelScorer(Inference(loaded.model))
+    for beam in (1, 5):
+        found = [
+            beam_search(scorer, *make_source([each]), SearchOptions(beam=beam, keep_weights=True))[0][0] for each in ids
+        ]
+        asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for line in lines]
+        for one, other in zip(ask(page, asked), found, strict=True):
+            assert one["numbers"] == [*other.tokens, 0]
+            assert one["score"] == pytest.approx(other.score, abs=1e-4)
+            np.testing.assert_allclose(one["logProbs"], other.token_log_probs, atol=1e-4)
+            if other.weights is not None:
+                np.testing.assert_allclose([step["weights"] for step in one["steps"]], other.weights, atol=1e-4)
+    target = loaded.target_vocabulary.words[2:]
+    references = sentences(len(lines), target, seed=2)
+    asked = [
+        {"name": "loss", "number": number, "text": line, "reference": reference}
+        for line, reference in zip(lines, references, strict=True)
+    ]
+    for one, source_ids in zip(ask(page, asked), ids, strict=True):
+        batch = make_batch([(source_ids, one["ids"][:-1])])
+        forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
+        np.testing.assert_allclose(one["logProbs"], forced.log_probs[0], atol=1e-4)
+
+
+@needs_node
+def test_tokens_and_ids_equal_those_of_python(random_model_directory, tmp_path):
+    for language in ("en", "fr", "de"):
+        check_tokens(random_model_directory, tmp_path / language, Tokenizers.moses(language, "fr"))
+    for name in ("spaced", "of_bytes"):
+        check_tokens(random_model_directory, tmp_path / name, getattr(Tokenizers, name)("en", "fr"))
+
+
+@needs_node
+def test_pieces_equal_those_of_sentencepiece(random_model_directory, tmp_path):
+    (tmp_path / "text").write_text("".join(line + "\n" for line in [*AWKWARD[::2], *sentences(200)]))
+    for kind in ("bpe", "unigram"):
+        pieces = SentencePieces(train_pieces(tmp_path / "text", kind, 250, "text", any_size=True))
+        check_tokens(random_model_directory, tmp_path / kind, Tokenizers(pieces, pieces, "en", "fr"))
+
+
+def check_tokens(make_directory, root, tokenizers):
+    words = [*dict.fromkeys(token for line in AWKWARD[::2] for token in tokenizers.source.tokenize(line))]
+    folder = make_directory(
+        root, [word for word in words if word not in ("</s>", "<unk>")], FRENCH, spread, tokenizers=tokenizers
+    )
+    loaded = load_model(folder, "cpu")
+    asked = [{"name": "tokenize", "text": line} for line in AWKWARD]
+    for line, answer in zip(AWKWARD, ask(page_of(root, folder), asked), strict=True):
+        tokens = loaded.source_vocabulary.known_tokens(line, tokenizers.source.tokenize)
+        assert answer == {"tokens": tokens, "ids": loaded.source_vocabulary.encode(tokens)}, line
+
+
+def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp_path):
+    search = random_model_directory(tmp_path / "search", [*ENGLISH, HOSTILE], FRENCH, spread)
+    (tmp_path / "test.en").write_text(f"the red {HOSTILE}\nthe car\n" + "the " * 50 + "\n\n")
+    (tmp_path / "test.fr").write_text("la\nla voiture\nla\nla\n")
+    notes = []
+    page = page_of(
+        tmp_path, search, texts=[tmp_path / "test.en", tmp_path / "test.fr"], title="A <title>", notify=notes.append
+    ).read_text()
+    assert HOSTILE not in page
+    assert "connect-src 'none'; worker-src blob:" in page
+    assert "<title>A &lt;title&gt;</title>" in page
+    assert "examples: 2" in notes[0]
+    assert samples_of(page) == [["the car", "la voiture"], [f"the red {HOSTILE}", "la"]]
+    assert samples_of(page_of(tmp_path, search).read_text()) == []
+
+
+def test_the_command_takes_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):
+    random_model_directory(tmp_path, ENGLISH, FRENCH, spread)
+    for name in ("test.en", "test.fr"):
+        (tmp_path / name).write_text("the car\n")
+    nmtalign("view", "--live", "-m", "model", "-o", "without.html")
+    assert samples_of((tmp_path / "without.html").read_text()) == []
+    (tmp_path / "nmtalign.toml").write_text('[corpus]\ntest = ["test.en", "test.fr"]\n')
+    done = nmtalign("view", "--live", "-m", "model", "-o", "live.html")
+    assert b"examples: 1" in done.stderr
+    assert samples_of((tmp_path / "live.html").read_text()) == [["the car", "the car"]]
+
+
+def samples_of(page):
+    return json.loads(re.search(r'data-kind="live">(.*?)</script>', page, re.S)[1])["samples"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"cell": "lstm"}, "cannot run cell = lstm; it supports paper or cudnn"),
+        ({"attention": "dot"}, "cannot run attention = dot"),
+        ({"copy": True}, "cannot run copy = True; it supports False"),
+        ({"layers": 2, "order": "update-look-generate"}, "cannot run layers = 2; it supports 1"),
+    ],
+)
+def test_models_that_the_page_cannot_run(random_model_directory, tmp_path, settings, message):
+    folder = random_model_directory(tmp_path / "other", ENGLISH, FRENCH, spread, **settings)
+    with pytest.raises(UsageError, match=re.escape(f"{folder}: the live page {message}")):
+        page_of(tmp_path, folder)
+    assert not (tmp_path / "live.html").exists()
+
+
+def test_wrong_models_and_texts(random_model_directory, tmp_path):
+    search = random_model_directory(tmp_path / "search", ENGLISH, FRENCH, spread)
+    fixed = random_model_directory(tmp_path / "fixed", ENGLISH, FRENCH, spread, attention="none")
+    for models in ([fixed], [search, search], [search, fixed, fixed]):
+        with pytest.raises(UsageError, match="needs one model with attention, and at most one without"):
+            page_of(tmp_path, *models)
+    with pytest.raises(UsageError, match="give SRC TGT"):
+        page_of(tmp_path, search, texts=[search])
+    weights = search / "best.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + b"x")
+    with pytest.raises(FormatError, match=r"best\.safetensors"):
+        page_of(tmp_path, search)
+    loaded = load_model(fixed, "cpu")
+    loaded.model.readout.state_weight[0, 0] = float("nan")
+    with pytest.raises(FormatError, match="not finite"):
+        packed(loaded.model)
