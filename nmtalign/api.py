@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
+    from nmtalign.ctranslate2_model import ModelFormat
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.settings.definition import FilePair
@@ -471,7 +472,7 @@ def export(
     path: StrPath,
     output: "StrPath | TextIO",
     *,
-    format: "TextFormat | None" = None,  # noqa: A002
+    format: "TextFormat | ModelFormat | None" = None,  # noqa: A002
     average: Iterable[StrPath] = (),
     force: bool = False,
     config: ExportConfig | None = None,
@@ -481,17 +482,20 @@ def export(
 
     The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
     default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
-    only training needs; `force` replaces an earlier copy. With `average` its weights are the mean of those of `path`
-    and of these model directories or files of weights. `settings` are those of section [export], such as
-    weights="int8". Raises UsageError for a wrong setting and for a folder with other files, FormatError for damage.
+    only training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
+    `average` its weights are the mean of those of `path` and of these model directories or files of weights. `settings`
+    are those of section [export], such as weights="int8". Raises UsageError for a wrong setting, for a model that
+    CTranslate2 cannot decode and for a folder with other files, FormatError for damage.
     """
     with _resolved("export", ExportConfig, config, settings) as config:
-        if Path(path).is_dir():
-            from nmtalign.model_directory import export_model
+        if Path(path).is_dir() or format == "ctranslate2":
+            from nmtalign.ctranslate2_model import write_ctranslate2
+            from nmtalign.model_directory import export_model, write_copy
 
             if not isinstance(output, str | Path):
                 raise UsageError(f"{path}: the copy of a model needs a folder")
-            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
+            write = write_ctranslate2 if format == "ctranslate2" else write_copy
+            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average], write)
             return
         from nmtalign.alignment.export_formats import export_alignments
 
