@@ -19,6 +19,7 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, make_folder
 from nmtalign.model_directory import EXPORTED, LoadedModel
 from nmtalign.settings.command_settings import StoredWeights
+from nmtalign.settings.definition import toml
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import EOS, UNK, SentencePieces, SpacedWords
 from nmtalign.version import __version__
@@ -36,7 +37,8 @@ import ctranslate2
 {2}
 translator = ctranslate2.Translator(".", compute_type="int8", inter_threads=1, intra_threads=1)
 lines = ["..."]
-found = translator.translate_batch([tokenize(line) for line in lines], beam_size=5, length_penalty=1, disable_unk=True)
+options = {{"beam_size": 5, "length_penalty": 1, "min_decoding_length": 0, "disable_unk": True}}
+found = translator.translate_batch([tokenize(line) for line in lines], **options)
 print([detokenize(result.hypotheses[0]) for result in found])
 ```
 
@@ -48,6 +50,7 @@ print([detokenize(result.hypotheses[0]) for result in found])
 | `length_penalty = 1.0` | `length_penalty=1`: the lengths of both count `</s>`; add `return_scores=True` for scores |
 | `allow_unk = false` | `disable_unk=True`; the other words then share the probability of `<unk>` |
 | `replace_unk = true` | `replace_unknowns=True` |
+| `min_length_ratio = 0.0` | `min_decoding_length=0`; its default, 1, bans empty translations |
 | `max_length_ratio = 3.0` | `max_decoding_length=256` is a number of tokens, at most {3} |
 | `max_source_length = 500` | `max_input_length=1024`: what is behind is lost; nmtalign translates it in pieces |
 | `n_best = 1` | `num_hypotheses=1` |
@@ -77,15 +80,14 @@ def write_ctranslate2(loaded: LoadedModel, metadata: Mapping[str, str], folder: 
 
     Raises UsageError if CTranslate2 is not installed and for a model that is no Transformer.
     """
+    config = loaded.model.config
+    if config.architecture != "transformer":
+        built = toml(config.architecture)
+        raise UsageError(f"{loaded.folder}: has architecture = {built}; CTranslate2 decodes only Transformers")
     try:
         import ctranslate2.specs
     except ImportError:
         raise UsageError('this format needs CTranslate2: pip install "nmtalign[ctranslate2]"') from None
-    config = loaded.model.config
-    if config.architecture != "transformer":
-        raise UsageError(
-            f"{loaded.folder}: has architecture = {config.architecture!r}, and CTranslate2 decodes only 'transformer'"
-        )
     # The layer -1 is the last one, and 0 heads are all of them.
     spec = ctranslate2.specs.TransformerSpec.from_config(
         config.layers,
@@ -142,12 +144,12 @@ def _fill(spec: Any, model: Any, config: ModelConfig) -> None:
 
     def in_order(heads: Tensor) -> Tensor:
         """The same rows (m, ...) with those of the head that aligns first."""
-        return heads.unflatten(0, (config.heads, -1)).roll(-max(0, config.alignment_head - 1), 0).flatten(0, 1)
+        return heads.view(config.heads, -1, heads.shape[-1]).roll(-max(0, config.alignment_head - 1), 0).flatten(0, 1)
 
     for part, layer, memory in zip(spec.decoder.layer, model.decoder.layers, model.decoder.memory_weight, strict=True):
         _set(part.attention.linear[0], weight=in_order(layer.source_weight))
         _set(part.attention.linear[1], weight=torch.cat([in_order(one) for one in memory]))
-        _set(part.attention.linear[2], weight=in_order(layer.source_output.T).T.contiguous())
+        _set(part.attention.linear[2], weight=in_order(layer.source_output.T.contiguous()).T.contiguous())
 
 
 def _set(part: Any, **tensors: Tensor) -> None:
