@@ -68,7 +68,7 @@ def test_every_probability_and_weight_is_the_same(changes, random_model_director
     pairs = [(WORDS * 3, target * 5), (["a", "Zoe"], ["Zoe", target[2]]), (["fox"], [])]
     expected = log_probs_of(loaded, pairs)
     for found, own in zip(there.score_batch(*map(list, zip(*pairs, strict=True))), expected, strict=True):
-        np.testing.assert_allclose(found.log_probs, own, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(found.log_probs, own, atol=5e-4)
     here = Translator.load(folder, beam=1, allow_unk=True, device="cpu", threads=1)
     sentences = [WORDS, ["red", "fox"]]
     theirs = there.translate_batch(sentences, beam_size=1, return_attention=True, **EVERY_WORD[1])
