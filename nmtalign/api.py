@@ -7,7 +7,7 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import is_aligner
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
-    from nmtalign.ctranslate2_model import ModelFormat
     from nmtalign.data.corpus_writer import Summary
     from nmtalign.scoring.scoring_run import ScoreResult, Track
     from nmtalign.settings.definition import FilePair
@@ -472,7 +471,7 @@ def export(
     path: StrPath,
     output: "StrPath | TextIO",
     *,
-    format: "TextFormat | ModelFormat | None" = None,  # noqa: A002
+    format: "TextFormat | Literal['ctranslate2'] | None" = None,  # noqa: A002
     average: Iterable[StrPath] = (),
     force: bool = False,
     config: ExportConfig | None = None,
@@ -483,9 +482,8 @@ def export(
     The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
     default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
     only training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
-    `average` its weights are the mean of those of `path` and of these model directories or files of weights. `settings`
-    are those of section [export], such as weights="int8". Raises UsageError for a wrong setting, for a model that
-    CTranslate2 cannot decode and for a folder with other files, FormatError for damage.
+    `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
+    of section [export], such as weights="int8". Raises UsageError for a wrong setting or folder, FormatError for damage.
     """
     with _resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":

@@ -307,10 +307,9 @@ def load_model(
 
 
 def write_copy(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, weights: StoredWeights) -> None:
-    """Writes a copy of a loaded model, with `weights` = int8 in eight bits (`int8_rows`).
+    """Writes a loaded model, with `weights` = int8 in eight bits (`int8_rows`), and copies its other files.
 
-    Its other files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json
-    does not name.
+    Hidden files, train.jsonl, HDF5 files, and symbolic links that config.json does not name are left out.
     """
     tensors = loaded.model.state_dict()
     if weights == "int8":
@@ -349,8 +348,7 @@ def export_model(
     with disk_errors(folder), tempfile.TemporaryDirectory(".partial", f".{target.name}.", target.parent) as work:
         new = Path(work) / "new"
         loaded = load_model(model, device="cpu")
-        metadata = read_metadata(loaded.weights_file)
-        metadata.pop("weights", None)
+        metadata = {name: text for name, text in read_metadata(loaded.weights_file).items() if name != "weights"}
         if average:  # its confidence is not calibrated
             loaded.model.load_state_dict(_mean_of(loaded, average), assign=True)
             metadata = {AVERAGED: str(1 + len(average))}

@@ -131,7 +131,8 @@ def test_the_note_tells_how_to_translate(kind, trained, random_model_directory, 
     assert done.returncode == 0, done.stderr
     assert b"int8 weights; next: read ct2/README.md" in done.stderr
     note = (tmp_path / "ct2/README.md").read_text()
-    [code] = re.findall(r"```python\n(.*?)```", note, re.DOTALL)
+    *ways, rest = re.findall(r"```python\n(.*?)```", note, re.DOTALL)
+    code = ways[["sentencepiece", "spaced", "moses"].index(kind)] + rest
     code = code.replace('["..."]', repr(lines)).replace("int8", "float32")
     done = subprocess.run(
         [sys.executable, "-c", code],
