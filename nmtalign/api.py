@@ -483,7 +483,7 @@ def export(
     default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
     only training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
-    of section [export], such as weights="int8". Raises UsageError for a wrong setting or folder, FormatError for damage.
+    of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
     with _resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":

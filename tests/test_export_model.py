@@ -206,7 +206,7 @@ def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
         (
             ("made/model", "-o", "x", "--format", "ctranslate2"),
             2,
-            'model: architecture = "recurrent"; CTranslate2 decodes only',
+            "model: architecture = recurrent; CTranslate2 decodes only",
         ),
     ],
 )
