@@ -7,7 +7,7 @@ All errors are subclasses of `nmtalign.NmtalignError`.
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, TypeVar
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import is_aligner
@@ -474,7 +474,7 @@ def export(
     path: StrPath,
     output: "StrPath | TextIO",
     *,
-    format: "TextFormat | None" = None,  # noqa: A002
+    format: "TextFormat | Literal['ctranslate2'] | None" = None,  # noqa: A002
     average: Iterable[StrPath] = (),
     force: bool = False,
     config: ExportConfig | None = None,
@@ -484,17 +484,19 @@ def export(
 
     The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
     default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
-    only training needs; `force` replaces an earlier copy. With `average` its weights are the mean of those of `path`
-    and of these model directories or files of weights. `settings` are those of section [export], such as
-    weights="int8". Raises UsageError for a wrong setting and for a folder with other files, FormatError for damage.
+    only training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
+    `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
+    of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
     with _resolved("export", ExportConfig, config, settings) as config:
-        if Path(path).is_dir():
-            from nmtalign.model_directory import export_model
+        if Path(path).is_dir() or format == "ctranslate2":
+            from nmtalign.ctranslate2_model import write_ctranslate2
+            from nmtalign.model_directory import export_model, write_copy
 
             if not isinstance(output, str | Path):
                 raise UsageError(f"{path}: the copy of a model needs a folder")
-            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average])
+            write = write_ctranslate2 if format == "ctranslate2" else write_copy
+            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average], write)
             return
         from nmtalign.alignment.export_formats import export_alignments
 

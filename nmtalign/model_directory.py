@@ -13,7 +13,7 @@ import mmap
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import FileIO
@@ -65,6 +65,7 @@ if TYPE_CHECKING:  # imported by the functions that make tensors, so that `nmtal
 BEST, LAST = "best.safetensors", "last.safetensors"
 STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
+EXPORTED = "exported"  # in config.json of an exported model: the type of its weights
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
 Which = Literal["best", "last"]
 FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings that give weights their meaning
@@ -74,7 +75,7 @@ _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by e
 _PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
 _KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
 _KEYS |= {"model": dict, "training": dict, "files": dict}
-_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, "given": dict, "exported": str}
+_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, "given": dict, EXPORTED: str}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -203,7 +204,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
         "languages": f"{settings['source_language']}-{settings['target_language']}",
         "parameters": next((f["parameters"] for n in (BEST, LAST) if "parameters" in (f := files.get(n, {}))), 0),
         "weights": files.get(BEST, {}).get("weights", "fp32"),
-        "training_state": "none; it was exported" if "exported" in settings else state,
+        "training_state": "none; it was exported" if EXPORTED in settings else state,
         "files": files,
         "model": settings["model"],
         "training": settings["training"],
@@ -305,14 +306,40 @@ def load_model(
     return LoadedModel(folder, path, model, *vocabularies, Tokenizers.load(folder), settings, chosen, calibration)
 
 
-def export_model(
-    model: Path, folder: Path, weights: StoredWeights = "fp32", force: bool = False, average: Sequence[Path] = ()
-) -> None:
-    """Writes a copy of a model, as `nmtalign.api.export` does; `folder` appears only when it is complete.
+def write_copy(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, weights: StoredWeights) -> None:
+    """Writes a loaded model, with `weights` = int8 in eight bits (`int8_rows`), and copies its other files.
 
-    The copy has the best weights, with `weights` = int8 in eight bits (`int8_rows`), or a mean of weights. The other
-    files are copied, too, except hidden files, train.jsonl, HDF5 files, and symbolic links that config.json does not
-    name. Raises UsageError for a folder with other files, FormatError for a damaged model.
+    Hidden files, train.jsonl, HDF5 files, and symbolic links that config.json does not name are left out.
+    """
+    tensors = loaded.model.state_dict()
+    if weights == "int8":
+        try:
+            tensors, metadata = int8_rows(tensors), {**metadata, "weights": weights}
+        except ValueError as error:
+            raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
+    make_folder(folder)
+    save_tensors(folder / BEST, tensors, metadata)
+    for path in sorted(loaded.folder.iterdir()):
+        of_training = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
+        named = path.name in loaded.settings["files"] or (path.is_file() and not path.is_symlink())
+        if named and not of_training:
+            with atomic_path(folder / path.name, follow=False) as temporary:
+                shutil.copyfile(path, temporary)
+    write_settings(folder, {**loaded.settings, EXPORTED: weights})
+
+
+def export_model(
+    model: Path,
+    folder: Path,
+    weights: StoredWeights = "fp32",
+    force: bool = False,
+    average: Sequence[Path] = (),
+    write: Callable[[LoadedModel, Mapping[str, str], Path, StoredWeights], None] = write_copy,
+) -> None:
+    """Exports a model, as `nmtalign.api.export` does; `folder` appears only when it is complete.
+
+    `write` gets the model with its best weights, or with a mean of weights, the metadata of these, and a new folder.
+    Raises UsageError for a folder with other files, FormatError for a damaged model.
     """
     target = Path(os.path.realpath(folder))
     if target.exists() and not target.is_dir():
@@ -320,33 +347,16 @@ def export_model(
     make_folder(target.parent)
     with disk_errors(folder), tempfile.TemporaryDirectory(".partial", f".{target.name}.", target.parent) as work:
         new = Path(work) / "new"
-        _export(model, new, weights, average)
+        loaded = load_model(model, device="cpu")
+        metadata = {name: text for name, text in read_metadata(loaded.weights_file).items() if name != "weights"}
+        if average:  # its confidence is not calibrated
+            loaded.model.load_state_dict(_mean_of(loaded, average), assign=True)
+            metadata = {AVERAGED: str(1 + len(average))}
+        write(loaded, metadata, new, weights)
         if not target.exists() or _may_replace(folder, new, force):
             if target.exists():
                 target.replace(Path(work) / "old")
             new.replace(target)
-
-
-def _export(model: Path, folder: Path, weights: StoredWeights, average: Sequence[Path]) -> None:
-    loaded = load_model(model, device="cpu")
-    tensors, metadata = loaded.model.state_dict(), read_metadata(loaded.weights_file)
-    metadata.pop("weights", None)
-    if average:  # its confidence is not calibrated
-        tensors, metadata = _mean_of(loaded, average), {AVERAGED: str(1 + len(average))}
-    if weights == "int8":
-        try:
-            tensors, metadata["weights"] = int8_rows(tensors), weights
-        except ValueError as error:
-            raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
-    make_folder(folder)
-    save_tensors(folder / BEST, tensors, metadata)
-    for path in sorted(model.iterdir()):
-        of_training = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
-        named = path.name in loaded.settings["files"] or (path.is_file() and not path.is_symlink())
-        if named and not of_training:
-            with atomic_path(folder / path.name, follow=False) as temporary:
-                shutil.copyfile(path, temporary)
-    write_settings(folder, {**loaded.settings, "exported": weights})
 
 
 def _mean_of(loaded: LoadedModel, others: Sequence[Path]) -> "dict[str, torch.Tensor]":
@@ -381,8 +391,8 @@ def _may_replace(folder: Path, new: Path, force: bool) -> bool:
     if not any(folder.iterdir()):
         return True
     try:
-        replaceable = "exported" in read_settings(folder)
-    except FormatError:
+        replaceable = {EXPORTED, "nmtalign_version"} <= {*read_json(folder / CONFIG)}
+    except (OSError, ValueError, TypeError):
         replaceable = False
     if not replaceable:
         raise UsageError(f"{folder}: contains other files, which would be lost; give a new folder with -o")

@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import sys
 
 import pytest
 import torch
@@ -200,6 +201,13 @@ def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
         (("made", "-o", "x"), 4, "made: no nmtalign model here (no config.json)"),
         (("made/model", "-o", "made/corpus"), 2, "made/corpus: contains other files"),
         (("absent", "-o", "x"), 4, "absent"),
+        (("absent", "-o", "x", "--format", "ctranslate2"), 4, "absent: no nmtalign model here"),
+        (("made/model", "--format", "ctranslate2"), 2, "needs a folder: give -o FOLDER"),
+        (
+            ("made/model", "-o", "x", "--format", "ctranslate2"),
+            2,
+            "model: architecture = recurrent; CTranslate2 decodes only",
+        ),
     ],
 )
 def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
@@ -207,3 +215,11 @@ def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
     assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (code, b"", 1)
     assert message in result.stderr.decode()
     assert not (tmp_path / "x").exists()
+
+
+def test_a_missing_program_is_named_with_what_to_install(random_model_directory, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    folder = random_model_directory(tmp_path, WORDS, WORDS, disturb, **SYSTEMS["transformer"])
+    with pytest.raises(UsageError, match=r'needs CTranslate2: pip install "nmtalign\[ctranslate2\]"'):
+        export(folder, tmp_path / "ct2", format="ctranslate2")
+    assert names(tmp_path) == ["corpus", "model"]

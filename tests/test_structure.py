@@ -29,7 +29,7 @@ LAYERS = [
     {"text", "sample"},
     {"core"},
     {"model_directory"},
-    {"data"},
+    {"data", "ctranslate2_model"},
     {"alignment"},
     {"viewing"},
     {"report"},

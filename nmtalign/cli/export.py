@@ -13,8 +13,8 @@ from nmtalign.text.lines import STDOUT
 
 Source = Annotated[Path, own_argument("FILE.h5|MODEL", "Alignment file, or model directory.")]
 Format = Annotated[
-    Literal["pharaoh", "json", "marian"] | None,
-    own_option("Of alignments: what to write [dim]\\[default: pharaoh][/dim].", names="--format -f"),
+    Literal["pharaoh", "json", "marian", "ctranslate2"] | None,
+    own_option("What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"),
 ]
 Output = Annotated[
     Path,
@@ -49,7 +49,8 @@ def export(
     target word and </s>. Every HDF5 library reads the file itself.
 
     A model is copied without the files that only its training needs. The copy translates, aligns and scores, and a new
-    training can begin with it (train --init-from). It cannot resume the training.
+    training can begin with it (train --init-from). It cannot resume the training. ctranslate2: a Transformer for
+    CTranslate2, with a note that says how to use it.
 
     Examples:
       nmtalign export alignments.h5 > links.txt
@@ -57,9 +58,11 @@ def export(
       nmtalign export model/ -o slim/
       nmtalign export model/ -o slim/ --weights int8
       nmtalign export model/ -o mean/ --average model/last.safetensors
+      nmtalign export model/ -o ct2/ --format ctranslate2
     """
-    model, settings = source.is_dir(), chosen.settings
-    others = {"--format": format, "--set entries": chosen.typed.get("entries")} if model else {
+    own, settings = format == "ctranslate2", chosen.settings
+    model = source.is_dir() or own
+    others = {"--format": format and not own, "--set entries": chosen.typed.get("entries")} if model else {
         "--weights": chosen.typed.get("weights"), "--average": average, "--force": force,
     }  # fmt: skip
     if wrong := [name for name, value in others.items() if value]:
@@ -71,6 +74,7 @@ def export(
     export_file(source, place, format=format, average=average or [], force=force, config=settings)
     if model:
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-        say(f"wrote {output}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: nmtalign translate -m {output}")
+        usage = f"read {output / 'README.md'}" if own else f"nmtalign translate -m {output}"
+        say(f"wrote {output}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: {usage}")
     elif output != STDOUT:
         say(f"wrote {output}")

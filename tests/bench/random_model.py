@@ -44,6 +44,10 @@ def spread_logits(model: TranslationModel) -> None:
     Newly initialised weights give all words nearly the same probability, so that most of the best words would tie in
     bf16.
     """
+    if model.config.architecture == "transformer":  # its last norm gives the softmax numbers of about 1
+        with torch.no_grad():
+            model.readout.output_weight.mul_(SPREAD / float(model.readout.output_weight.norm(dim=1).mean()))
+        return
     loop = NaiveLoop(model.config, dict(model.named_parameters()))
     generator = torch.Generator().manual_seed(2)
     source = torch.randint(FIRST_WORD, model.config.source_vocabulary_size, (4, 10), generator=generator)

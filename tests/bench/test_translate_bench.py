@@ -1,5 +1,6 @@
 """Tests the translation benchmark at tiny sizes: compares its naive decoder with nmtalign's, and runs all parts."""
 
+import importlib.util
 import itertools
 import json
 import sys
@@ -124,6 +125,32 @@ def test_translate_measures_everything_and_writes_json(bench, tmp_path):
     assert measured["agreement"]["same_text"] == measured["agreement"]["sentences"] == 4
     assert measured["agreement"]["score_difference"] < 1e-4
     assert "as the released code" in result.stdout
+
+
+def test_a_transformer_is_measured_beside_ctranslate2(bench, tmp_path):
+    names = ["ours-fp32", "small-int8"]
+    if importlib.util.find_spec("ctranslate2"):
+        names.insert(1, "ctranslate2-int8")
+    result = bench(
+        *("translate", "--size", "transformer-tiny", "--vocabulary", 90, "--length", 5, "--sentences", 6),
+        *(
+            "--threads",
+            1,
+            "--repeats",
+            1,
+            "--beam",
+            "1",
+            "--json",
+            tmp_path / "out.json",
+            "--variants",
+            ",".join(names),
+        ),
+    )
+    assert result.returncode == 0, result.stderr
+    variants = json.loads((tmp_path / "out.json").read_text())["beams"]["1"]["variants"]
+    assert {*names} - {"small-int8"} <= {*variants} <= {*names}
+    for figures in variants.values():
+        assert figures["words_per_second"] == pytest.approx(5 * figures["sentences_per_second"])
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,7 @@
 """`bench translate` compares nmtalign's translator with the naive decoder and the floor on the same model and text.
 
+A Transformer is compared with CTranslate2, and with nmtalign's recurrent model.
+
 All sentences have one length, and so have their translations: all variants do the same work.
 """
 
@@ -7,6 +9,7 @@ import statistics
 import tempfile
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -23,14 +26,15 @@ from bench.search_products import SearchShape, search_products_of
 from bench.texts import PAIRS, random_texts
 from bench.timing import spread, steady, take_turns
 from bench.workload import SYSTEM_SIZES, Size
+from nmtalign import export
 from nmtalign.core.numerics import inference_precision, pick_device, use_threads
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.translator import Translator, default_words
 
-SENTENCES = {"paper": 128, "small": 256, "tiny": 16}
-WORDS = {"paper": 30000, "small": 30000, "tiny": 2000}  # vocabulary size per side
+SENTENCES = {"paper": 128, "small": 256, "tiny": 16, "transformer-tiny": 256}
+WORDS = {"paper": 30000, "small": 30000, "tiny": 2000, "transformer-tiny": 8000}  # vocabulary size per side
 NAIVE_LINES = 4  # lines that the naive decoder translates in each round
 NAIVE_BATCH = 16
 OURS = {"ours-fp32": "fp32", "ours-bf16": "bf16", "ours-int8": "int8", "ours-candidates": "bf16"}
@@ -43,6 +47,15 @@ TITLES = {
     "ours-int8": "ours, int8",
     "ours-candidates": "ours, bf16, candidate words",
 }
+# Of a Transformer: CTranslate2 decodes the same weights. The recurrent model has the same vocabulary.
+TRANSFORMER_TITLES = {
+    "ours-fp32": "ours, fp32",
+    "ours-int8": "ours, int8",
+    "ctranslate2-fp32": "CTranslate2, fp32",
+    "ctranslate2-int8": "CTranslate2, int8",
+    "small-int8": "RNN `small`, ours, int8",
+}
+CTRANSLATE2_BATCH = 32  # sentences; each thread decodes a batch
 _DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16, "int8": torch.int8}
 
 Found = tuple[str, float, int]  # a translation, its score, its number of words with `</s>`
@@ -62,6 +75,7 @@ def run(given: dict[str, Any]) -> int:
         folder = Path(temporary)
         texts = random_texts(folder, size, given["length"], max(PAIRS, sentences))
         model = write_model(folder / "random", texts, Tokenizers.spaced("en", "fr"))
+        given |= {"folder": folder, "texts": texts}
         frequent = min(given["candidates"], words // 4)
         write_lexicon(folder / "lexicon", texts, frequent)
         given |= {"frequent": frequent, "sentences": sentences, "lexicon": folder / "lexicon"}
@@ -70,7 +84,7 @@ def run(given: dict[str, Any]) -> int:
             say(f"beam {beam}")
             results["beams"][beam] = compare(given, names, model, lines, beam)
     title = f"Translating `{given['size']}`, {words:,} words, {sentences} random sentences, {given['length']} words"
-    show([_table(f"{title}, beam {beam}", found) for beam, found in results["beams"].items()])
+    show([_table(f"{title}, beam {beam}", found, _titles(given)) for beam, found in results["beams"].items()])
     if given["json"]:
         write_json(given["json"], results)
     return 0
@@ -78,20 +92,29 @@ def run(given: dict[str, Any]) -> int:
 
 def _check(given: dict[str, Any]) -> list[str]:
     """The names of the variants; raises UsageError for a wrong option before anything is measured."""
-    if given["size"] in SYSTEM_SIZES:
-        raise UsageError(f"--size {given['size']}: the plain decoder is RNNsearch; choose paper, small or tiny")
+    titles = _titles(given)
+    if given["size"] in SYSTEM_SIZES and titles is TITLES:
+        raise UsageError(
+            f"--size {given['size']}: the plain decoder is RNNsearch; choose paper, small or tiny, or transformer-tiny "
+            "beside CTranslate2"
+        )
     if given["length"] < 2:
         raise UsageError(f"--length {given['length']}: give at least 2, because `</s>` is counted")
-    names = [name.strip() for name in (given["variants"] or ",".join(TITLES)).split(",")]
+    names = [name.strip() for name in (given["variants"] or ",".join(titles)).split(",")]
     for name in names:
-        if name not in TITLES:
-            raise UsageError(f"--variants: unknown variant '{name}'; choose from {', '.join(TITLES)}")
+        if name not in titles:
+            raise UsageError(f"--variants: unknown variant '{name}'; choose from {', '.join(titles)}")
     try:
         inference_precision("int8", pick_device(given["device"]))
     except ResourceError as error:
         say(str(error))
-        names = [name for name in names if name != "ours-int8"]
+        names = [name for name in names if name not in ("ours-int8", "small-int8")]
     return names
+
+
+def _titles(given: dict[str, Any]) -> dict[str, str]:
+    """The variants of a size, and their titles."""
+    return TRANSFORMER_TITLES if given["size"].startswith("transformer") else TITLES
 
 
 def compare(
@@ -108,7 +131,7 @@ def compare(
     floors: dict[str, Callable[[], float]] = {}
     if given["device"] == "cpu":
         for name in names:
-            if name in OURS:
+            if name in OURS and _titles(given) is TITLES:
                 tasks[f"floor of {name}"], floors[name] = _floor(given, name, model, beam)
     seconds = take_turns(tasks, given["repeats"])
     figures: dict[str, dict[str, Any]] = {}
@@ -128,6 +151,13 @@ def compare(
 
 
 def _variant(given: dict[str, Any], name: str, model: Path, lines: Sequence[str], beam: int) -> Variant:
+    if name.startswith("ctranslate2"):
+        return _ctranslate2(given, name.partition("-")[2], model, lines, beam)
+    if name == "small-int8":
+        texts = replace(given["texts"], size=Size.of("small", given["texts"].size.model.target_vocabulary_size))
+        if not (given["folder"] / "small").exists():
+            write_model(given["folder"] / "small", texts, Tokenizers.spaced("en", "fr"))
+        name, model = "ours-int8", given["folder"] / "small" / "model"
     if name in OURS:
         settings = {"precision": OURS[name], "threads": given["threads"], "device": given["device"], "tokenized": True}
         settings |= {"length_penalty": 1.0, "min_length_ratio": 1.0, "max_length_ratio": 1.0, "beam": beam}
@@ -144,6 +174,27 @@ def _variant(given: dict[str, Any], name: str, model: Path, lines: Sequence[str]
         best = search.translate(ids, batch)
         words = loaded.target_vocabulary
         return [(" ".join(words.decode(one.tokens)), one.score, len(one.tokens) + 1) for one in best]
+
+    return translate
+
+
+def _ctranslate2(given: dict[str, Any], precision: str, model: Path, lines: Sequence[str], beam: int) -> Variant:
+    """CTranslate2 with the same weights, and translations of the same length."""
+    folder = model.with_name("ctranslate2")
+    export(model, folder, format="ctranslate2")
+    import ctranslate2
+
+    kind = {"fp32": "float32", "int8": "int8"}[precision]
+    threads = {"inter_threads": given["threads"], "intra_threads": 1}
+    translator = ctranslate2.Translator(str(folder), given["device"], compute_type=kind, **threads)
+    lengths = {"min_decoding_length": given["length"], "max_decoding_length": given["length"]}
+    options = {"beam_size": beam, "length_penalty": 1, "disable_unk": True, "return_scores": True, **lengths}
+    sentences = [line.split() for line in lines]
+
+    def translate() -> list[Found]:
+        found = translator.translate_batch(sentences, max_batch_size=CTRANSLATE2_BATCH, **options)
+        best = [(one.hypotheses[0], one.scores[0]) for one in found]
+        return [(" ".join(words), score, len(words)) for words, score in best]
 
     return translate
 
@@ -179,12 +230,12 @@ def _agreement(found: dict[str, list[Found]]) -> dict[str, Any] | None:
     return {"sentences": len(pairs), "same_text": same, "score_difference": difference}
 
 
-def _table(title: str, found: dict[str, Any]) -> Table:
+def _table(title: str, found: dict[str, Any], titles: dict[str, str]) -> Table:
     table = Table(title, ["", "x released", "x naive", "sentences/s", "words/s", "spread", "of floor"])
     for name, figures in found["variants"].items():
         cells = [times(figures.get("times_released")), times(figures.get("times_naive"))]
         cells += [figure(figures["sentences_per_second"], 1), figure(figures["words_per_second"])]
-        table.rows.append([TITLES[name], *cells, percent(figures["spread"]), percent(figures["of_floor"])])
+        table.rows.append([titles[name], *cells, percent(figures["spread"]), percent(figures["of_floor"])])
     if agreement := found["agreement"]:
         table.note = (
             f"ours in fp32 and naive: {agreement['same_text']} of {agreement['sentences']} texts are equal, scores "
