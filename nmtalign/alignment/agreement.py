@@ -25,7 +25,7 @@ from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Number
 from nmtalign.alignment.links import blocks, in_order
 
 LONGEST = 100  # words of a side of a training pair
-MODEL_1, HMM = 5, 5  # iterations
+MODEL_1, ITERATIONS = 5, 10  # the first iterations, and all
 MODEL_1_TIME = 0.45  # the time of an iteration of Model 1, as a share of that of the hidden Markov models
 BATCH_CELLS = 40_000
 _MOST_PAIRS = 4_000  # of a batch
@@ -171,7 +171,7 @@ _Expected = tuple[list[NDArray[Any]], list[Floats], list[Counts]]
 
 
 class AgreeingModels:
-    """Learns from pairs of sentences: call `iterate` until `done` is `iterations`.
+    """Learns from pairs of sentences: call `iterate` until `done` is `ITERATIONS`.
 
     `names` are the words of both sides, which the ids of the sentences number. At most `most` pairs are used, evenly
     spaced among those without an empty side or more than `LONGEST` words. Memory: six bytes per cell, and about 100 per
@@ -183,10 +183,9 @@ class AgreeingModels:
         names: tuple[Sequence[str], Sequence[str]],
         sides: tuple[Sentences, Sentences],
         threads: int = 1,
-        iterations: int = MODEL_1 + HMM,
         most: int = sys.maxsize,
     ) -> None:
-        self.done, self.iterations, self._threads = 0, iterations, threads
+        self.done, self._threads = 0, threads
         sizes = len(names[0]), len(names[1])
         rows = usable(sides)
         self._batches, keys = make_batches(sides, sizes, rows[is_chosen(np.arange(len(rows)), most, len(rows))])

@@ -20,7 +20,7 @@ import numpy as np
 
 from nmtalign import files
 from nmtalign.alignment.agreement import (
-    HMM,
+    ITERATIONS,
     LONGEST,
     MODEL_1,
     MODEL_1_TIME,
@@ -44,7 +44,6 @@ from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the pairs that are learned from, which bounds memory to some gigabytes
-_QUICK_PAIRS, _QUICK_HMM = 50_000, 3  # the pairs and the last iterations of `quick`
 _FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
 _STEPS = 3
 _COMMAS = frozenset(",،、，")
@@ -243,13 +242,11 @@ class LinkRun:
 
     def _learn(self) -> None:
         with self._part(2, "learning"):
-            quick = self.config.quick
-            iterations = MODEL_1 + (_QUICK_HMM if quick else HMM)
             if "learned_from" not in self._record:
-                self._record["learned_from"] = self._most_pairs(iterations)
+                self._record["learned_from"] = self._most_pairs()
                 self._save()
             learned_from = self._record["learned_from"]
-            learning = AgreeingModels(self._names, self._sides, self._threads, iterations, learned_from)
+            learning = AgreeingModels(self._names, self._sides, self._threads, learned_from)
             state = self._work / _STATE
             if state.exists():
                 try:
@@ -258,11 +255,11 @@ class LinkRun:
                     raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
             began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / learned_from
 
-            while learning.done < iterations:
+            while learning.done < ITERATIONS:
                 before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
 
                 def tell(share: float, before: float = before, own: float = own) -> None:
-                    done, whole = before + share * own, _work_of(iterations)
+                    done, whole = before + share * own, _work_of(ITERATIONS)
                     pace = (time.monotonic() - began) / max(done - first, 1e-9)
                     self._tell(done / whole, (whole - done + _ALIGNING * others) * pace)
 
@@ -273,20 +270,20 @@ class LinkRun:
             save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
             del self._spellings, self._names, self._sides  # aligning needs the memory
 
-    def _most_pairs(self, iterations: int) -> int:
+    def _most_pairs(self) -> int:
         """Returns from how many of the pairs that were read to learn."""
         rows = usable(self._sides)
         lengths = [side.lengths()[rows] for side in self._sides]
         cells = max(1, int(lengths[0] @ lengths[1]))
-        most = min(len(rows), len(rows) * MOST_CELLS // cells, _QUICK_PAIRS if self.config.quick else len(rows))
+        most = min(len(rows), len(rows) * MOST_CELLS // cells)
         if self._budget is not None and most:
-            trial = AgreeingModels(self._names, self._sides, self._threads, iterations, min(most, _TRIAL_PAIRS))
+            trial = AgreeingModels(self._names, self._sides, self._threads, min(most, _TRIAL_PAIRS))
             began = time.monotonic()
             trial.iterate()
             pace = (time.monotonic() - began) / MODEL_1_TIME / max(trial.cells, 1)
             spent = sum(self._record["seconds"].values()) + time.monotonic() - self._began
             left = self._budget - spent - _ALIGNING * pace * cells / self._share
-            needed = pace * cells * _work_of(iterations)
+            needed = pace * cells * _work_of(ITERATIONS)
             most = min(most, max(_FEWEST_PAIRS, int(len(rows) * max(left, 0) / needed)))
         return max(1, most)
 

@@ -35,6 +35,7 @@ view --links hard_links=true; view --no-links hard_links=false
 _OPTIONS: Mapping[str, str] = {
     **{f"{command} {old}": f"{SET} {new}" for command, old, new in map(str.split, _SETTINGS.split(";"))},
     "train --restart": "--force",
+    "link --quick": "--learn-from 50000",
     "translate --feature": "the feature in the list is always nmtalign=",
     **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
     **dict.fromkeys(("translate --which", "serve --which"), _WHICH),

@@ -349,7 +349,6 @@ class LinkConfig(Settings, section="link"):
     learn_from: int = common(
         0, "Learn from at most N pairs, evenly spaced over the texts; 0 = as many as fit into memory.", metavar="N"
     )
-    quick: bool = setting(False, "Fewer iterations, and at most 50,000 pairs.", flags="--quick/--thorough")
     tokenized: bool = common(
         False,
         "The texts are tokenised: split them only at spaces. Texts whose commas stand between spaces are recognised.",

@@ -9,7 +9,7 @@ import pytest
 
 from nmtalign.alignment import word_aligner
 from nmtalign.alignment.agreement import (
-    HMM,
+    ITERATIONS,
     LONGEST,
     MODEL_1,
     AgreeingModels,
@@ -38,8 +38,8 @@ def sides_of(pairs: list[tuple[str, str]]) -> Sides:
     return (parts[0][1], parts[1][1]), (parts[0][2], parts[1][2])
 
 
-def learned(sides: Sides, threads: int = 1, iterations: int = MODEL_1 + HMM) -> AgreeingModels:
-    learning = AgreeingModels(*sides, threads, iterations)
+def learned(sides: Sides, threads: int = 1, iterations: int = ITERATIONS) -> AgreeingModels:
+    learning = AgreeingModels(*sides, threads)
     while learning.done < iterations:
         learning.iterate()
     return learning
@@ -161,7 +161,7 @@ def test_threads_and_a_resumed_run_change_nothing(pairs: list[tuple[str, str]], 
         rest = AgreeingModels(*sides, 3)
         rest.restore(map_arrays(tmp_path / "state")[0])
         assert rest.done == stop
-        while rest.done < rest.iterations:
+        while rest.done < ITERATIONS:
             rest.iterate()
         np.testing.assert_array_equal(rest.jumps, whole.jumps)
         for name in ("counts", "null_counts"):

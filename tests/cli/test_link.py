@@ -232,20 +232,16 @@ def test_a_pair_is_aligned_without_pytorch(linked: tuple[Path, bytes]) -> None:
     assert done.stdout.splitlines() == done.stderr.splitlines()[-1:] != []
 
 
-def test_a_short_time_limit_and_quick_use_fewer_pairs(
-    texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_time_limit_uses_fewer_pairs(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linking, "_FEWEST_PAIRS", 5)
-    monkeypatch.setattr(linking, "_QUICK_PAIRS", 20)
     found = {}
-    for name, config in {"limit": {"max_time": "1s"}, "quick": {"quick": True}, "whole": {}}.items():
+    for name, config in {"limit": {"max_time": "1s"}, "whole": {}}.items():
         run = LinkRun(texts / "train.en", texts / "train.fr", tmp_path / name, LinkConfig(threads=1, **config))
         run._record["seconds"] = {"1": 0.999} if name == "limit" else {}  # hardly any time is left
         assert run.run()
         assert len(read(run.links)) == 45
         found[name] = read_json(tmp_path / name / "link.json")["learned_from"]
     assert found["whole"] == 41
-    assert found["quick"] == 20
     assert found["limit"] < 20
 
 

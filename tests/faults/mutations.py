@@ -314,7 +314,7 @@ def _make_toml(folder: Path) -> None:
     more = '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\n[score]\nmetrics = "bleu"\n[align]\nlinks = "argmax"\n'
     text = (folder / "workspace.toml").read_text()
     tests = '[corpus.tests]\nnew = ["a.en", "a.fr"]\n'
-    (folder / "workspace.toml").write_text(f"{text}[link]\nquick = true\n{more}{tests}")
+    (folder / "workspace.toml").write_text(f"{text}[link]\nlearn_from = 30\n{more}{tests}")
 
 
 def _made(name: str, row: Callable[[int, str, str], str], head: str = "", end: str = "") -> Callable[[Path], None]:
