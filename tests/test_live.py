@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from functools import partial
 
 import numpy as np
 import pytest
@@ -16,7 +17,8 @@ from nmtalign.data.prepare import _train_pieces as train_pieces
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.live import packed, write_live_page
 from nmtalign.model_directory import SCALE, int8_rows, load_model
-from nmtalign.search.beam_search import ModelScorer, SearchOptions, beam_search
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
 
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
@@ -100,11 +102,10 @@ def compare(page, loaded, number, lines):
     """Greedy search, beam search and forced decoding of lines give the same words and numbers on the page."""
     source = loaded.source_vocabulary, loaded.tokenizers.source
     ids = [source[0].encode(source[0].known_tokens(line, source[1].tokenize)) for line in lines]
-    scorer = ModelScorer(Inference(loaded.model))
+    scorer = partial(ModelSession, Inference(loaded.model))
     for beam in (1, 5):
-        found = [
-            beam_search(scorer, *make_source([each]), SearchOptions(beam=beam, keep_weights=True))[0][0] for each in ids
-        ]
+        config = TranslateConfig(beam=beam)
+        found = [beam_search(scorer, Sources(*make_source([each])), config, keep_weights=True)[0][0] for each in ids]
         asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for line in lines]
         for one, other in zip(ask(page, asked), found, strict=True):
             assert one["numbers"] == [*other.tokens, 0]
