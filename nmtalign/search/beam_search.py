@@ -22,7 +22,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import Abandoned, Int8Matrix, Int8Weight, outputs_of, product, unwanted_signal, widest
+from nmtalign.core.numerics import Abandoned, Int8Matrix, Int8Weight, outputs_of, product, unwanted_signal, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -41,7 +41,7 @@ _SPARE = 4  # more candidates than needed, so that most ties at the last place n
 Restrict = Callable[[Tensor, Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
 Average = Literal["probability", "log"]
-_INT8_PART_CELLS = 3 << 19  # logits of a part in eight bits, whose products are not kept beside it
+_INT8_PART_CELLS = {127: 3 << 19, 63: 9 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
 _LOWEST = -1e30  # below any log-probability except -inf
 
@@ -134,7 +134,7 @@ class ModelSession(Session):
         self._state = inference.start(self._memory)
         self._weight: Tensor | Int8Matrix = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
-        self.part_cells = _INT8_PART_CELLS if self._by_parts else CHUNK_CELLS
+        self.part_cells = _INT8_PART_CELLS[weight_steps()] if self._by_parts else CHUNK_CELLS
         self._bias = inference.output_bias[None]
         self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
