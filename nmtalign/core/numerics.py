@@ -659,8 +659,3 @@ def check_wanted() -> None:
     is_unwanted = _is_unwanted.get()
     if is_unwanted is not None and is_unwanted():
         raise Abandoned
-
-
-def unwanted_signal() -> Callable[[], bool] | None:
-    """What `check_wanted` asks, for a loop with many short steps; None if nothing can end the computation early."""
-    return _is_unwanted.get()

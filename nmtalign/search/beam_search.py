@@ -22,7 +22,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import Abandoned, Int8Matrix, Int8Weight, outputs_of, product, unwanted_signal, weight_steps, widest
+from nmtalign.core.numerics import Int8Matrix, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -531,11 +531,10 @@ class BeamSearch:
     def run(self, scorer: Scorer) -> list[list[Hypothesis]]:
         """Makes all steps of the search; returns the hypotheses of each sentence."""
         session = scorer(self._sources)
-        is_unwanted, self._dtype = unwanted_signal(), widest(session.device)
+        self._dtype = widest(session.device)
         session.step(None)
         while (choice := self._advance(session)) is not None:
-            if is_unwanted is not None and is_unwanted():
-                raise Abandoned
+            check_wanted()
             session.step(choice)
         return self.results()
 
