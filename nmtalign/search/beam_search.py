@@ -41,7 +41,7 @@ _SPARE = 4  # more candidates than needed, so that most ties at the last place n
 Restrict = Callable[[Tensor, Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
 Average = Literal["probability", "log"]
-_INT8_PART_CELLS = {127: 3 << 19, 63: 9 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
+_INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
 _SMALLEST = 1e-30  # smaller probabilities are imprecise
 _LOWEST = -1e30  # below any log-probability except -inf
 
