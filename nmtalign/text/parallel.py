@@ -147,10 +147,11 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     Raises UsageError if the file is plain text.
     """
     path = split_folders(path).get("train", path)
-    head = b"" if is_table(path) else _first_line(path)
+    table = is_table(path)
+    head = b"" if table else _first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if table else head.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
     codes = [name.strip() if known_language(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
