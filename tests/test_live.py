@@ -42,6 +42,8 @@ AWKWARD = [
     ". , ' '' \" - .. ... .... ,,",
     "ı̇ e\u0301\u0302 \u0301alone a\u0328\u0301 ḍ̇",
     "x▁y ▁ z  two  spaces",
+    "\u1019\u103c\u1014\u103a\u1019\u102c \u0e19\u0e49\u0e33 \u0ea5\u0eb3 \u1112\u1161\u11ab",
+    "\u200dx a\u200db \U0001f466\u200d\u0301",
     "5,000,000 , 3,a b,4 7, ,8",
     "Mr. mr. St. st. M. Mme. Nr. 5 Art. 7 bzw. usw.",
 ]

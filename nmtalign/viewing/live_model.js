@@ -114,28 +114,28 @@ function liveEngine() {
     };
 
     /* Marks that sacremoses does not know stay with their letters: the letters are put back into its tokens. */
-    const SECOND = /[\p{M}\u1160-\u11ff\ud7b0-\ud7ff\u200c\u200d\u{1f3fb}-\u{1f3ff}\u{e0020}-\u{e007f}]/u;
-    const HALF_FLAG = /^[\u{1f1e6}-\u{1f1ff}]$/u;
-    const continues = (letter, next) => letter.endsWith("\u200d") ? /\p{So}/u.test(next)
-      : (HALF_FLAG.test(letter) && HALF_FLAG.test(next)) || [...letter].every((one) => SECOND.test(one));
+    const clusters = new Intl.Segmenter("und", { granularity: "grapheme" });
+    /* The letters of a word as [letter with all its marks, the cluster that it is without them]. */
     const lettersOf = (word) => {
       const found = [];
-      for (const character of word) {
-        if (found.length && (SECOND.test(character) || continues(found.at(-1), character))) {
-          found[found.length - 1] += character;
-        } else found.push(character);
+      let before = /^[\p{M}\u200c\u200d]*(?=.)/su.exec(word)?.[0] ?? "";
+      for (let rest = word; rest; before = "") {
+        const after = rest.slice(before.length), cluster = clusters.segment(after).containing(0).segment;
+        const letter = before + cluster + /^\p{M}*/u.exec(after.slice(cluster.length))[0];
+        found.push([letter, cluster]);
+        rest = rest.slice(letter.length);
       }
       return found;
     };
     const characterFor = (letter) => {
       if ([...letter].length === 1) return letter;
-      const [one] = lettersOf(letter.normalize("NFC")), first = [...one].find((each) => !SECOND.test(each)) ?? [...one][0];
+      const [first] = lettersOf(letter.normalize("NFC"))[0][1];
       return /[\p{M}\p{S}]/u.test(first) ? "☺" : first;
     };
     return (line) => {
       const text = words(line).join(" ").replace(/[\0-\x08\x0e-\x1b]/g, "");
       if (!joinsMarks || /^[\0-\x7f]*$/.test(text)) return plain(text);
-      const all = text.split(" ").flatMap((word) => [...lettersOf(word), " "]);
+      const all = text.split(" ").flatMap((word) => [...lettersOf(word).map(([letter]) => letter), " "]);
       if (all.every((letter) => [...letter].length === 1 || known.test(letter))) return plain(text);
       const left = all.filter((letter) => letter !== " ");
       return plain(all.map(characterFor).join("").replace(/ +$/, ""))
