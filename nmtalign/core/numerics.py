@@ -499,11 +499,14 @@ def pick_device(name: Device) -> torch.device:
     """The device of a name. Raises ResourceError if PyTorch sees no such device.
 
     "auto" is a GPU with CUDA if there is one, else the CPU. It is never mps, Apple's GPU, which we could not test.
+    From then on, products in fp32 on a GPU with CUDA are in TF32, which rounds their factors to 11 bits.
     """
     if name == "auto":
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if name == "cuda" and not torch.cuda.is_available():
-        raise ResourceError("device cuda: PyTorch sees no GPU here; choose the device cpu")
+        name = "cuda" if torch.cuda.is_available() else "cpu"
+    if name == "cuda":
+        if not torch.cuda.is_available():
+            raise ResourceError("device cuda: PyTorch sees no GPU here; choose the device cpu")
+        torch.backends.cuda.matmul.allow_tf32 = True
     if name == "mps" and not torch.backends.mps.is_available():
         raise ResourceError("device mps: PyTorch sees no GPU of Apple here; choose the device cpu")
     return torch.device(name)

@@ -12,7 +12,7 @@ heads, and d = m / A.
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from functools import partial
+from functools import cache, partial
 from typing import ClassVar, cast
 
 import torch
@@ -25,6 +25,7 @@ from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout
 from nmtalign.settings.training_settings import ModelConfig
 
 _ROOM = 16  # positions that a cache grows by
+_POSITIONS = 1024  # whose encodings are kept
 
 
 def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tensor:
@@ -35,12 +36,17 @@ def sinusoids(first: int, count: int, width: int, device: torch.device) -> Tenso
     return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)[:, :width]
 
 
+@cache
+def _kept_positions(width: int, device: torch.device) -> Tensor:
+    """The encodings of the first positions, which any later computation may read, also one with a gradient."""
+    with torch.inference_mode(False):
+        return sinusoids(0, _POSITIONS, width, device)
+
+
 def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> tuple[Tensor, Tensor]:
     """(contexts (B, A, R, d), weights (B, A, R, T)): softmax(Q K^T / sqrt(d)) V (equation 1 of that article).
 
-    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` is True at positions that count 0. PyTorch's
-    scaled_dot_product_attention gives no weights, and is no faster for sentences on a CPU (in bf16, its gradient takes
-    seven times as long).
+    queries (B, A, R, d), keys and values (B, A, T, d), `hidden` is True at positions that count 0.
     """
     products = (queries / math.sqrt(queries.shape[-1])) @ keys.mT
     energies = products.to(wide(products.dtype))
@@ -48,10 +54,21 @@ def attend(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None)
     return weights.to(values.dtype) @ values, weights
 
 
+def contexts_of(queries: Tensor, keys: Tensor, values: Tensor, hidden: Tensor | None) -> Tensor:
+    """The contexts alone; see `attend`.
+
+    On a GPU, PyTorch's scaled_dot_product_attention keeps no weights for the gradient. On a CPU it is no faster for
+    sentences, and in bf16 its gradient takes seven times as long.
+    """
+    if not queries.is_cuda:
+        return attend(queries, keys, values, hidden)[0]
+    return F.scaled_dot_product_attention(queries, keys, values, None if hidden is None else ~hidden)
+
+
 def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
     """The contexts (B, T, m) of the queries, keys and values (B, T, 3, A, d) of the same words; see `attend`."""
     queries, keys, values = parts.permute(2, 0, 3, 1, 4)
-    return attend(queries, keys, values, hidden)[0].transpose(1, 2).flatten(2)
+    return contexts_of(queries, keys, values, hidden).transpose(1, 2).flatten(2)
 
 
 class LayerNorm(Initialised):
@@ -97,11 +114,12 @@ class TransformerLayer(Initialised):
         dtype: torch.dtype,
         attend_self: Callable[[Tensor], Tensor],
         source: tuple[Tensor, Tensor, Tensor | None] | None = None,
+        aligned: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """(x (B, R, m), weights (B, A, R, Tx) of the source) after this layer; x is wide, products are in `dtype`.
 
         `attend_self` gives the contexts (B, R, m) of queries, keys and values (B, R, 3, A, d). `source` are the keys
-        and values (B, A, Tx, d) of the source, and its hidden positions.
+        and values (B, A, Tx, d) of the source, and its hidden positions. Weights are None unless `aligned`.
         """
         weights = None
         parts = F.linear(self._enter(0, x, dtype), self.self_weight.flatten(0, 1))
@@ -109,7 +127,8 @@ class TransformerLayer(Initialised):
         x = self._leave(0, x, F.linear(contexts, self.self_output))
         if source is not None and self.source_weight is not None and self.source_output is not None:
             queries = F.linear(self._enter(1, x, dtype), self.source_weight)
-            contexts, weights = attend(queries.unflatten(-1, (self._heads, -1)).transpose(1, 2), *source)
+            queries = queries.unflatten(-1, (self._heads, -1)).transpose(1, 2)
+            contexts, weights = attend(queries, *source) if aligned else (contexts_of(queries, *source), None)
             x = self._leave(1, x, F.linear(contexts.transpose(1, 2).flatten(2), self.source_output))
         inner = F.linear(self._enter(-1, x, dtype), self.inner_weight, self.inner_bias.to(dtype)).relu()
         return self._leave(-1, x, F.linear(inner, self.outer_weight, self.outer_bias.to(dtype))), weights
@@ -136,7 +155,10 @@ class TransformerStack(Initialised):
     def with_positions(self, vectors: Tensor, first: int = 0) -> Tensor:
         """The input of the first layer, wide, of word vectors (B, T, m) at the positions from `first`."""
         (_, count, width), dtype = vectors.shape, wide(vectors.dtype)
-        x = vectors.to(dtype) * math.sqrt(width) + sinusoids(first, count, width, vectors.device).to(dtype)
+        positions = _kept_positions(width, vectors.device)[first : first + count]
+        if len(positions) < count:
+            positions = sinusoids(first, count, width, vectors.device)
+        x = vectors.to(dtype) * math.sqrt(width) + positions.to(dtype)
         return fast_dropout(x, self._dropout if self.training else 0.0)
 
     @property
@@ -242,7 +264,7 @@ class TransformerDecoder(TransformerStack, Decoder):
             queries, new = parts.flatten(0, 1).split([1, 2], 1)
             cache[number, :, :, :, position] = new.transpose(0, 1)
             keys, values = cache[number]
-            contexts, _ = attend(queries.transpose(1, 2), keys, values, hidden)
+            contexts = contexts_of(queries.transpose(1, 2), keys, values, hidden)
             return contexts.reshape(len(parts), -1, words.shape[1])
 
         x = self.with_positions(words[:, None], position).view(len(memory.values), -1, words.shape[1])
@@ -257,7 +279,8 @@ class TransformerDecoder(TransformerStack, Decoder):
         for number, layer in enumerate(self.layers):
             check_wanted()
             keys, values = cast(Tensor, memory.keys)[:, :, number].unbind(2)
-            x, by_head = layer(x, dtype, partial(attend_self, number), (keys, values, hidden))
-            if number == self._aligned:
+            aligned = number == self._aligned
+            x, by_head = layer(x, dtype, partial(attend_self, number), (keys, values, hidden), aligned)
+            if aligned:
                 weights = by_head[:, self._head - 1] if self._head else by_head.mean(1)
         return self.norm(x), weights

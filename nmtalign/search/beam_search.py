@@ -554,7 +554,7 @@ class BeamSearch:
             return None
         rows, words = self.extend(found, opened, kept)
         sentences = None if len(kept) == len(opened) else torch.from_numpy(kept).to(session.device)
-        return Choice(sentences, torch.from_numpy(rows).to(session.device), torch.from_numpy(words).to(session.device))
+        return Choice(sentences, *torch.from_numpy(np.stack([rows, words])).to(session.device))
 
     def _add_weights(self, weights: Tensor | None) -> None:
         """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
@@ -571,10 +571,11 @@ class BeamSearch:
         """The best continuations of each sentence, best first."""
         open_totals = torch.from_numpy(self.totals).to(self._dtype).to(session.device)
         best = best_continuations(session, open_totals, int(self.widths.max()), self.restrict)
-        totals, hypotheses, columns, gains = (part.cpu().numpy() for part in best)
-        rows = np.arange(len(totals))[:, None] * self.totals.shape[1] + hypotheses
-        totals, gains = totals.astype(np.float64, copy=False), gains.astype(np.float64)
-        return Continuations(totals, rows, self.restrictions.words(columns), gains)
+        # All in one copy to the host, for which a GPU waits; numbers of words and rows are exact as floats.
+        found = torch.stack([part.to(self._dtype) for part in best]).cpu().double().numpy()
+        hypotheses, columns = found[1:3].astype(np.int64)
+        rows = np.arange(len(columns))[:, None] * self.totals.shape[1] + hypotheses
+        return Continuations(found[0], rows, self.restrictions.words(columns), found[3])
 
     def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
         """Bans words of some rows of the step by setting their logits (r, U) to -inf."""
@@ -707,14 +708,15 @@ def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, strid
     padded = -(-width // stride) * stride
     gains, places = gains.flatten(1), (hypotheses[:, :, None] * padded + columns).flatten(1)
     best, at = sums.topk(min(count + 1, sums.shape[1]), dim=1)
-    if bool(((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)).any()):
+    equal = ((best[:, 1:] == best[:, :-1]) & (best[:, 1:] > -torch.inf)).any()
+    ambiguous = ((block_totals[:, -1:] >= best[:, :count][:, -1:]) & (block_totals[:, -1:] > -torch.inf)).any()
+    if bool(equal | ambiguous):  # a GPU waits for this only once
+        if bool(ambiguous):
+            return None
         order = places.argsort(1)
         sums, gains, places = sums.gather(1, order), gains.gather(1, order), places.gather(1, order)
         best, at = largest(sums, count)
     best, at = best[:, :count], at[:, :count]
-    ambiguous = (block_totals[:, -1] >= best[:, -1]) & (block_totals[:, -1] > -torch.inf)
-    if bool(ambiguous.any()):
-        return None
     places = places.gather(1, at)
     return best, places // padded, (places % padded).clamp(max=width - 1), gains.gather(1, at)
 

@@ -7,8 +7,8 @@ from typing import Any
 from nmtalign.errors import UsageError
 
 # The defaults of the settings are those of RNNsearch; the article's experiments differ in these. The article does
-# not stop early, and its Table 2 has the number of updates.
-_PAPER: Mapping[str, Any] = {"loss_normalization": "sum", "patience": 0}
+# not stop early, trained in float32, and its Table 2 has the number of updates.
+_PAPER: Mapping[str, Any] = {"loss_normalization": "sum", "patience": 0, "precision": "fp32"}
 _ENCDEC: Mapping[str, Any] = {**_PAPER, "attention": "none", "bidirectional": False}
 
 _MODERN: Mapping[str, Any] = {

@@ -204,6 +204,7 @@ class Trainer:
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
             setup.create_run(preset, restart)
+        world.wait_for_files()
         ranks = world.all_gather((setup.fingerprint, self.resumed, self.position))
         if others := [str(rank) for rank, (fingerprint, *_) in enumerate(ranks) if fingerprint != ranks[0][0]]:
             raise UsageError(
@@ -411,6 +412,7 @@ class Trainer:
             calibration = result.calibration() if result else ""
             path = self.folder / BEST
             checkpoints.save_weights(path, self.model, position.update, self.setup.fingerprint, calibration)
+        self.world.wait_for_files()
         if event:
             self._advice.add_loss(event.loss, on_dev=True)
             self._publish(event)
@@ -429,7 +431,7 @@ class Trainer:
             checkpoints.save_weights(self.folder / LAST, self.model, position.update, run)
             path = checkpoints.save_state(self.folder, self.model, self.optimizer, position, run)
             self._emit(events.Saved, str(path))
-        self.world.all_reduce([0.0], "max")  # waits for rank 0
+        self.world.wait_for_files()
         self._pause(began)
 
     def _finish(self, reason: str) -> events.Finished:

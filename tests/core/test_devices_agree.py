@@ -15,7 +15,7 @@ from nmtalign.core import model as core_model
 from nmtalign.core.attention import FusedAdditivePass
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
-from nmtalign.core.numerics import product
+from nmtalign.core.numerics import Fusion, product
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
@@ -105,3 +105,12 @@ def test_the_passes_of_a_gpu_are_those_of_a_cpu(name: str, monkeypatch: pytest.M
         monkeypatch.setattr(module, "add_product", lambda total, gradient, weight: [gradient @ weight])
     monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
+
+
+def test_a_transformer_attends_on_a_gpu_as_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, batch = model_of("transformer-tiny"), batch_of(3, False)
+    expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
+    monkeypatch.setattr(Fusion, "wanted", False)
+    monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True))
+    assert distance(loss_and_gradient(model, batch), expected) < 1e-12
+    torch.testing.assert_close(model.force(*batch.inputs()).weights, weights)
