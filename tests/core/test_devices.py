@@ -79,6 +79,18 @@ def test_other_errors_are_not_taken_for_memory() -> None:
         in_halves(work, [1, 2], str)
 
 
+def test_products_in_fp32_use_tf32_once_a_gpu_is_chosen(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    before, torch.backends.cuda.matmul.allow_tf32 = torch.backends.cuda.matmul.allow_tf32, False
+    try:
+        pick_device("cpu")
+        assert not torch.backends.cuda.matmul.allow_tf32
+        assert pick_device("auto") == torch.device("cuda")
+        assert torch.backends.cuda.matmul.allow_tf32
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = before
+
+
 @pytest.fixture
 def with_mps(monkeypatch):
     """Pretends that PyTorch sees a GPU of Apple."""
