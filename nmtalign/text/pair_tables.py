@@ -4,6 +4,7 @@ pyarrow reads them in batches. Nothing in a folder is executed, and its list of 
 """
 
 import contextlib
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import chain
 from pathlib import Path
@@ -15,6 +16,7 @@ from nmtalign.text.lines import LONGEST_LINE
 
 _LIST, _SPLITS = "state.json", "dataset_dict.json"  # of a data set: its files; of a folder with a data set per split
 _SETS = {"train": "train", "dev": "validation", "test": "test"}
+_FIRST = re.compile(r"(.+)-0{5}-of-(\d{5})\.parquet")  # the first file of a table in several, as Hugging Face names it
 _PAIRS = "translation."  # begins the names of the texts in a column of pairs, a convention of Hugging Face
 _TEXT = ("string", "large_string", "string_view")  # types of a column
 _ROWS, _BUFFER = 1000, 1 << 20  # rows of a batch; bytes that are read at once
@@ -30,9 +32,11 @@ def is_table(path: Path) -> bool:
 
 
 def split_folders(folder: Path) -> dict[str, Path]:
-    """The data sets train, dev and test in a folder with one data set per split; {} if it is no such folder."""
+    """The tables train, dev and test of a folder with a data set, or Parquet files, per split; {} for other folders."""
     found = {name: folder / split for name, split in _SETS.items() if (folder / split / _LIST).is_file()}
-    return found if (folder / _SPLITS).is_file() and "train" in found else {}
+    if not (folder / _SPLITS).is_file():
+        found = {name: path for name, split in _SETS.items() for path in folder.glob(f"{split}-00000-of-*.parquet")}
+    return found if "train" in found else {}
 
 
 def text_columns(path: Path) -> Mapping[str, str]:
@@ -85,6 +89,9 @@ def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
 
 
 def _files(path: Path) -> list[Path]:
+    """The files of a table, in their order; the first of several Parquet files stands for all."""
+    if match := _FIRST.fullmatch(path.name):
+        return [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.parquet") for number in range(int(match[2]))]
     if path.is_file():
         return [path]
     names = [one["filename"] for one in read_json(path / _LIST)["_data_files"]]

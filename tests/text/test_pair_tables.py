@@ -3,12 +3,14 @@
 import json
 import sys
 import tracemalloc
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
 from nmtalign import prepare
 from nmtalign.errors import InputError, UsageError
+from nmtalign.text.pair_tables import split_folders
 from nmtalign.text.parallel import ParallelText, languages_of_columns
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -161,20 +163,32 @@ def test_a_long_table_takes_no_more_memory(tmp_path: Path) -> None:
     assert peak + most < 8 << 20
 
 
-def test_prep_takes_the_splits_of_a_folder(tmp_path: Path) -> None:
-    def lines(word: str, count: int):
-        return translations([(f"the {word} {i} .", f"le {word} {i} .") for i in range(count)])
+@pytest.mark.parametrize("kind", ["data sets", "Parquet"])
+def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
+    def lines(word: str, first: int, last: int):
+        return translations([(f"the {word} {i} .", f"le {word} {i} .") for i in range(first, last)])
 
     folder = tmp_path / "all"
-    for split, count in (("train", 40), ("validation", 3), ("test", 2)):
-        data_set(folder / split, lines(split, count))
-    (folder / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test"]}')
+    for split, ends in (("train", (0, 25, 40)), ("validation", (0, 3)), ("test", (0, 2))):
+        parts = [lines(split, *part) for part in pairwise(ends)]
+        if kind == "data sets":
+            data_set(folder / split, *parts)
+            continue
+        folder.mkdir(exist_ok=True)
+        for number, part in enumerate(parts):
+            parquet.write_table(pyarrow.table(part), folder / f"{split}-0000{number}-of-0000{len(parts)}.parquet")
+    if kind == "data sets":
+        (folder / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test"]}')
     settings = {"languages": ("en", "fr"), "workers": 1, "shortlist": "50"}
     summary = prepare(folder, None, tmp_path / "data", **settings)
     assert {name: split.kept for name, split in summary.splits.items()} == {"train": 40, "dev": 3, "test": 2}
     assert (tmp_path / "data" / "test.fr").read_text() == "le test 0 .\nle test 1 .\n"
-    drawn = prepare(folder, None, tmp_path / "drawn", dev_lines=5, test=folder / "validation", **settings)
+    drawn = prepare(folder, None, tmp_path / "drawn", dev_lines=5, test=split_folders(folder)["dev"], **settings)
     assert {name: split.kept for name, split in drawn.splits.items()} == {"train": 35, "dev": 5, "test": 3}
+    if kind == "Parquet":
+        (folder / "train-00001-of-00002.parquet").unlink()
+        with pytest.raises(InputError, match=r"train-00000-of-00002\.parquet: .*train-00001-of-00002\.parquet"):
+            prepare(folder, None, tmp_path / "missing", **settings)
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
