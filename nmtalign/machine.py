@@ -84,7 +84,7 @@ def _problem(problem: str, fix: str, unusable: bool = False) -> dict[str, Any]:
 
 def _pytorch(torch: Any) -> dict[str, Any]:
     """The devices, and the precision that nmtalign chooses, with the fastest one of the device."""
-    from nmtalign.core.numerics import has_fast_bf16, inference_precision, pick_device
+    from nmtalign.core.numerics import BF16_UNITS, has_fast_bf16, inference_precision, pick_device
 
     devices = {"cpu": f"{torch.get_num_threads()} threads"}
     for number in range(torch.cuda.device_count() if torch.cuda.is_available() else 0):
@@ -93,7 +93,8 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     if torch.backends.mps.is_available():
         devices["mps"] = "GPU of Apple"
     device = pick_device("auto")
-    training = TrainingConfig().precision, "bf16" if has_fast_bf16(device) else "fp32"
+    from_units = f" from {BF16_UNITS} hidden units on" if device.type == "cpu" else ""
+    training = TrainingConfig().precision, f"bf16{from_units}" if has_fast_bf16(device) else "fp32"
     translating = TranslateConfig().precision, inference_precision("auto", device)
     precision = {
         use: f"{fastest if setting == 'auto' else setting} (the fastest on {device.type}: {fastest})"

@@ -29,6 +29,7 @@ from nmtalign.settings.training_settings import Initialisation
 F_ = TypeVar("F_", bound=Callable[..., Any])
 _CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
 _PARTIAL_SUMS = 16
+BF16_UNITS = 512  # of a hidden layer; smaller models train no faster in bf16 on a CPU
 
 
 def wide(dtype: torch.dtype) -> torch.dtype:
@@ -517,9 +518,13 @@ def widest(device: torch.device) -> torch.dtype:
     return torch.float32 if device.type == "mps" else torch.float64
 
 
-def picks_bf16(name: Precision, device: torch.device) -> bool:
-    """Whether training computes products in bf16; "auto" chooses the faster precision of the device."""
-    return name == "bf16" or (name == "auto" and has_fast_bf16(device))
+def picks_bf16(name: Precision, device: torch.device, units: int) -> bool:
+    """Whether a model with hidden layers of `units` trains in bf16; "auto" chooses the faster precision.
+
+    The products of a small model are too short to be faster in bf16 on a CPU.
+    """
+    is_small = device.type == "cpu" and units < BF16_UNITS
+    return name == "bf16" or (name == "auto" and not is_small and has_fast_bf16(device))
 
 
 def inference_precision(name: InferencePrecision, device: torch.device) -> Literal["fp32", "bf16", "int8"]:

@@ -30,10 +30,10 @@ TOLERANCE = 1e-2  # relative distance between the results of a graph and those o
 Bucket = tuple[int, int, int]  # rows, and lengths of source and target: the shape that batches are padded to
 
 
-def bucket_of(batch: Batch) -> Bucket:
-    """The smallest bucket into which the batch fits."""
+def bucket_of(batch: Batch, step: int = ROWS) -> Bucket:
+    """The smallest bucket, with a multiple of `step` rows, into which the batch fits."""
     rows, source, target = len(batch.source), batch.source.shape[1], batch.target.shape[1]
-    return -(-rows // ROWS) * ROWS, -(-source // LENGTHS) * LENGTHS, -(-target // LENGTHS) * LENGTHS
+    return -(-rows // step) * step, -(-source // LENGTHS) * LENGTHS, -(-target // LENGTHS) * LENGTHS
 
 
 def padded(batch: Batch, bucket: Bucket) -> Batch:
@@ -58,9 +58,9 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
     )
 
 
-def pad_to_bucket(batch: Batch) -> Batch:
+def pad_to_bucket(batch: Batch, step: int = ROWS) -> Batch:
     """The batch padded to its bucket."""
-    return padded(batch, bucket_of(batch))
+    return padded(batch, bucket_of(batch, step))
 
 
 class CudaRecorder:

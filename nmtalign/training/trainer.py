@@ -50,7 +50,7 @@ class TrainingSetup:
         self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
         self.device = world.device
         self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
-        self.bf16 = picks_bf16(config.precision, world.device)
+        self.bf16 = picks_bf16(config.precision, world.device, model_config.hidden)
         source, target = corpus.source_vocabulary, corpus.target_vocabulary
         self.model_config = replace(
             model_config,
@@ -79,13 +79,15 @@ class TrainingSetup:
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         copies = CopyIds(corpus, self.pairs) if model_config.copy else None
-        graphed = pad_to_bucket if self.device.type == "cuda" else None
-        additions = [addition for addition in (self.guide, copies, graphed) if addition is not None]
+        # For each shape of batch a GPU records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
+        on_gpu = self.device.type == "cuda"
+        padding = pad_to_bucket if on_gpu else partial(pad_to_bucket, step=8) if self.bf16 else None
+        additions = [addition for addition in (self.guide, copies, padding) if addition is not None]
 
         def complete(batch: Batch) -> Batch:
             return reduce(lambda batch, add: add(batch), additions, batch)
 
-        # Adds guide, ids of a copying model, and padding for a GPU to each batch; None if there is nothing to add.
+        # Adds guide, ids of a copying model, and padding to each batch; None if there is nothing to add.
         self.complete = complete if additions else None
 
     def find_run(self) -> Checkpoint | None:

@@ -23,7 +23,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
     """Returns processor or GPU, threads, versions, revision and date: all that is needed to reproduce a figure."""
     import torch
 
-    from nmtalign.core.numerics import picks_bf16
+    from nmtalign.core.numerics import has_fast_bf16
     from nmtalign.machine import instructions
     from nmtalign.version import __version__
 
@@ -32,7 +32,7 @@ def describe_machine(device: str = "cpu") -> dict[str, Any]:
         "instructions": instructions(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
-        "bf16_fast": picks_bf16("auto", torch.device(device)),
+        "bf16_fast": has_fast_bf16(torch.device(device)),
         "wait_policy": os.environ.get("OMP_WAIT_POLICY", "default"),
         "load": round(os.getloadavg()[0], 2),
         "torch": torch.__version__,

@@ -101,8 +101,8 @@ def with_mps(monkeypatch):
 def test_mps_is_chosen_only_by_its_name(with_mps):
     assert pick_device("auto") == torch.device("cpu")
     assert pick_device("mps") == torch.device("mps")
-    assert not picks_bf16("auto", torch.device("mps"))
-    assert picks_bf16("bf16", torch.device("mps"))
+    assert not picks_bf16("auto", torch.device("mps"), 512)
+    assert picks_bf16("bf16", torch.device("mps"), 512)
     assert [widest(torch.device(name)) for name in ("mps", "cpu", "cuda")] == [torch.float32, *[torch.float64] * 2]
 
 
@@ -122,8 +122,9 @@ def test_auto_is_bf16_only_where_it_is_faster(vendor, flags, isa, bf16, monkeypa
     facts = {"vendor_id": vendor, "flags": flags}
     monkeypatch.setattr(processor, "cpu_facts", lambda: facts)
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
-    assert picks_bf16("auto", torch.device("cpu")) == bf16
-    assert picks_bf16("bf16", torch.device("cpu"))
+    assert picks_bf16("auto", torch.device("cpu"), 512) == bf16
+    assert not picks_bf16("auto", torch.device("cpu"), 192)
+    assert picks_bf16("bf16", torch.device("cpu"), 192)
     assert precision_notices("auto", torch.device("cpu")) == []
     said = precision_notices("bf16", torch.device("cpu"))
     assert ["takes longer for products in bf16" in line for line in said] == ([] if bf16 else [True])
@@ -146,7 +147,7 @@ def test_auto_is_the_fastest_precision_of_a_search(vendor, flags, isa, fastest, 
     monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
     assert inference_precision("auto", torch.device("cpu")) == fastest
     assert inference_precision("fp32", torch.device("cpu")) == "fp32"
-    assert picks_bf16("auto", torch.device("cpu")) == trained_in_bf16  # training has no int8
+    assert picks_bf16("auto", torch.device("cpu"), 512) == trained_in_bf16  # training has no int8
 
 
 def test_int8_is_for_the_processor(int8, monkeypatch):
