@@ -97,7 +97,9 @@ def _pytorch(torch: Any) -> dict[str, Any]:
     training = TrainingConfig().precision, f"bf16{from_units}" if has_fast_bf16(device) else "fp32"
     translating = TranslateConfig().precision, inference_precision("auto", device)
     precision = {
-        use: f"{fastest if setting == 'auto' else setting} (the fastest on {device.type}: {fastest})"
+        use: f"{fastest} (the fastest on {device.type})"
+        if setting == "auto"
+        else f"{setting} (the fastest on {device.type}: {fastest})"
         for use, (setting, fastest) in (("training", training), ("translating", translating))
     }
     return {"devices": devices, "precision": precision}

@@ -23,6 +23,7 @@ Objective = Callable[..., tuple[Tensor, Tensor]]
 
 LENGTHS = 4  # lengths are rounded up to multiples of it: 5% more positions at 30 words, and about 30 buckets in use
 ROWS = 16  # rows likewise: a batch of 80 sentences stays as it is
+CPU_ROWS = 8  # rows on a CPU in bf16, which has no graphs, and takes longer for each row of padding
 LIMIT = 128  # graphs that are kept, some 10 MB each; the least recently used one is dropped
 TOLERANCE = 1e-2  # relative distance between the results of a graph and those of the same operations; for sums in bf16
 
@@ -58,8 +59,8 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
     )
 
 
-def pad_to_bucket(batch: Batch, step: int = ROWS) -> Batch:
-    """The batch padded to its bucket."""
+def pad_to_bucket(batch: Batch, step: int) -> Batch:
+    """The batch padded to its bucket with a multiple of `step` rows."""
     return padded(batch, bucket_of(batch, step))
 
 

@@ -27,7 +27,7 @@ from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
 from nmtalign.training.checkpoints import Checkpoint, Position
 from nmtalign.training.distributed import World
-from nmtalign.training.graphs import pad_to_bucket
+from nmtalign.training.graphs import CPU_ROWS, ROWS, pad_to_bucket
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
@@ -80,8 +80,8 @@ class TrainingSetup:
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
         copies = CopyIds(corpus, self.pairs) if model_config.copy else None
         # For each shape of batch a GPU records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
-        on_gpu = self.device.type == "cuda"
-        padding = pad_to_bucket if on_gpu else partial(pad_to_bucket, step=8) if self.bf16 else None
+        step = ROWS if self.device.type == "cuda" else CPU_ROWS if self.bf16 else None
+        padding = partial(pad_to_bucket, step=step) if step else None
         additions = [addition for addition in (self.guide, copies, padding) if addition is not None]
 
         def complete(batch: Batch) -> Batch:

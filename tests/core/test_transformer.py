@@ -64,6 +64,14 @@ def test_positions_are_the_articles_sinusoids():
     torch.testing.assert_close(sinusoids(3, 4, 6, torch.device("cpu")), expected)
 
 
+@pytest.mark.parametrize("first", [0, 1020, 5000])
+def test_long_texts_have_positions_too(first):
+    encoder = search_model().double().encoder
+    vectors = torch.zeros(1, 8, encoder.output_size, dtype=torch.float64)
+    expected = torch.stack([naive.position(place, encoder.output_size) for place in range(first, first + 8)])
+    torch.testing.assert_close(encoder.with_positions(vectors, first)[0], expected)
+
+
 def test_dropout_has_its_share_and_its_mean():
     torch.manual_seed(0)
     dropped = fast_dropout(torch.ones(400, 501), 0.3)
