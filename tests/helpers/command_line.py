@@ -4,7 +4,9 @@ Each test worker has a server process that has imported the libraries. `command(
 as a small client. The client sends its arguments, streams, folder and environment to the server. The server forks a
 process that works like `python -m nmtalign`. The client passes signals on to it, and ends as it ends. If a variable
 that Python or a library reads when it starts differs from the server's, or a stream is closed, the client becomes
-`python -m nmtalign` itself. A test that limits or measures a process starts `python -m nmtalign` directly.
+`python -m nmtalign` itself. A test that measures a process starts `python -m nmtalign` directly.
+
+A process first runs the Python code that the variable `NMTALIGN_TEST_CODE` contains, to slow down, limit or count.
 """
 
 import array
@@ -17,6 +19,7 @@ import sys
 
 READ_AT_START = ("GOMP_", "LANG", "LC_", "MALLOC_", "MKL_", "OMP_", "PYTHONPATH", "PYTHONIO", "PYTHONUN", "PYTHONUTF8")
 SET_BY_NMTALIGN = ("MKL_CBWR", "OMP_WAIT_POLICY", "PYTHONPATH")  # or by tests; a fork heeds them, or does not need them
+CODE = "NMTALIGN_TEST_CODE"
 PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -199,6 +202,7 @@ def become(request: dict, streams: list[int]) -> None:
     if rule := os.environ.get("PYTHONWARNINGS"):
         warnings.simplefilter(rule)
     sys.argv = ["nmtalign", *request["arguments"]]
+    exec(os.environ.pop(CODE, ""), {})  # noqa: S102
 
 
 def run_here() -> int:

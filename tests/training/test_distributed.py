@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
-from helpers.command_line import sets
+from helpers.command_line import command, sets
 
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -163,13 +163,17 @@ def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal):
 
 
 class Run:
-    """`torchrun -m nmtalign train ...` in the background."""
+    """`torchrun ... train ...` in the background; the ranks are clients of the server that saves their imports.
 
-    def __init__(self, folder, *arguments, processes=2):
+    With `real` they are processes of Python, which can be found and killed.
+    """
+
+    def __init__(self, folder, *arguments, processes=2, real=False):
         self.log, self.events = folder / "stderr", folder / "m" / "train.jsonl"
+        program = ("-m", "nmtalign") if real else ("--no-python", *command())
         with self.log.open("a") as stream:  # several processes append to it
-            command = torchrun("-m", "nmtalign", "train", *arguments, processes=processes)
-            self.agent = subprocess.Popen(command, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
+            call = torchrun(*program, "train", *arguments, processes=processes)
+            self.agent = subprocess.Popen(call, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
 
     def wait_for_progress(self):
         """Waits until the first 100 updates are made."""
@@ -203,8 +207,8 @@ def endless(corpus, tmp_path):
     """Starts a training without an end, and waits until it has made updates."""
     runs = []
 
-    def start(*arguments, processes=2):
-        run = Run(tmp_path, corpus.folder, "-o", "m", *QUICK, *ENDLESS, *arguments, processes=processes)
+    def start(*arguments, **options):
+        run = Run(tmp_path, corpus.folder, "-o", "m", *QUICK, *ENDLESS, *arguments, **options)
         runs.append(run)
         run.wait_for_progress()
         return run
@@ -228,7 +232,7 @@ linux = pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="look
 @linux
 @torch_distributed
 def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corpus, nmtalign):
-    run = endless("--set", "checkpoint_every=20")
+    run = endless("--set", "checkpoint_every=20", real=True)
     pids = [run.rank(0), run.rank(1)]
     os.kill(pids[1], signal.SIGKILL)
     code, lines = run.end()
@@ -303,7 +307,7 @@ def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus):
     for rank in ("0", "1"):
         (tmp_path / rank).mkdir()
     shutil.copytree(corpus.folder, tmp_path / "0" / "data")
-    train = f"cd $RANK; exec {shlex.quote(sys.executable)} -m nmtalign train data"
+    train = f"cd $RANK; exec {shlex.join(command('train', 'data'))}"
     call, quiet = torchrun("--no-python", "sh", "-c", train), {"capture_output": True, "text": True}
     started = subprocess.run(call, cwd=tmp_path, env=ENVIRONMENT, timeout=100, **quiet)
     assert started.returncode != 0

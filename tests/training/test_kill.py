@@ -2,8 +2,8 @@
 
 import hashlib
 import json
+import os
 import re
-import resource
 import signal
 import subprocess
 import sys
@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 from helpers import killed_trainings
-from helpers.command_line import sets
+from helpers.command_line import CODE, sets
+from helpers.command_line import command as nmtalign_command
 
 from nmtalign.cli.app import main
 from nmtalign.model_directory import load_tensors
@@ -41,8 +42,6 @@ def slow(descriptor):
         time.sleep(100)
     fsync(descriptor)
 os.fsync = slow
-from nmtalign.cli.app import main
-main()
 """
 
 SEES_NAMES = pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="looks at the names of open files")
@@ -52,10 +51,10 @@ def command(corpus, folder, *arguments):
     return ["train", str(corpus.folder), "-o", str(folder), *OFTEN, *map(str, arguments)]
 
 
-def start(arguments, code="from nmtalign.cli.app import main; main()", **options):
-    """`nmtalign ARGUMENTS` as a process; `code` may prepare it."""
-    call = [sys.executable, "-c", f"import sys; sys.argv[0] = 'nmtalign'\n{code}", *arguments]
-    return subprocess.Popen(call, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options)
+def start(arguments, code="", **options):
+    """`nmtalign ARGUMENTS` as a process, which first runs `code`."""
+    streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    return subprocess.Popen(nmtalign_command(*arguments), env={**os.environ, CODE: code}, **streams, **options)
 
 
 @pytest.fixture
@@ -145,10 +144,8 @@ def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
     folder, whole = tmp_path / "limited", tmp_path / "whole"
     here(command(reversal, folder, "--max-updates", 6))
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-
-    process = start(command(reversal, folder, *ENDLESS), preexec_fn=limit)
+    limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
+    process = start(command(reversal, folder, *ENDLESS), limit)
     said = process.communicate()[1]
     assert process.returncode == 5, said
     (complaint,) = [line for line in said.splitlines() if "error" in line]
@@ -168,7 +165,7 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
         process = start(command(reversal, folder, *ENDLESS))
     else:
         process = start(
-            command(reversal, folder, "--max-updates", "60", "--quiet"),
+            command(reversal, folder, "--max-updates", "20", "--quiet"),
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
         )
     until(process, lambda: updates(folder) > 4)
@@ -191,8 +188,6 @@ def step(*arguments, step=Inference.step):
     time.sleep(1)
     return step(*arguments)
 Inference.step = step
-from nmtalign.cli.app import main
-main()
 """
 
 
