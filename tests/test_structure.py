@@ -2,11 +2,9 @@
 
 import ast
 import re
-import shutil
 import subprocess
 import sys
 import tomllib
-import zipfile
 from collections import Counter
 from graphlib import TopologicalSorter
 from pathlib import Path
@@ -155,18 +153,6 @@ def test_every_file_of_the_package_is_in_the_wheel():
     found = {path for path in PACKAGE.rglob("*") if path.is_file() and path.suffix not in (".py", ".pyc")}
     assert PACKAGE / "docs" / "formats.md" in found
     assert found == carried
-
-
-@pytest.mark.slow
-def test_the_wheel_contains_the_documentation(tmp_path):
-    shutil.copytree(PACKAGE, tmp_path / "source" / "nmtalign", ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
-        shutil.copy(ROOT / name, tmp_path / "source")
-    options = ["--no-deps", "--no-build-isolation", "-q", "-w", tmp_path, tmp_path / "source"]
-    subprocess.run([sys.executable, "-m", "pip", "wheel", *options], check=True)
-    names = zipfile.ZipFile(next(tmp_path.glob("*.whl"))).namelist()
-    assert "nmtalign/docs/formats.md" in names
-    assert sum(name.endswith(".py") for name in names) == len(FILES)
 
 
 def test_the_public_names_are_listed_without_pytorch():
