@@ -12,7 +12,7 @@ import numpy as np
 
 from nmtalign import figures
 from nmtalign.errors import UsageError
-from nmtalign.scoring.report import Part, Report
+from nmtalign.scoring.report import Report
 
 _WIDTH, _HEIGHT, _BUCKET, _WIDEST = 6.4, 4.2, 0.56, 16.0  # inches; of a bucket at least
 _MOST_BANDS = 6  # intervals of more lines would hide each other
@@ -46,7 +46,6 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
         raise UsageError("nothing to draw: the report has no scores by length; add --by-length")
     from matplotlib.figure import Figure
 
-    column = report.metrics.index(metric)
     columns = [system.everything.lengths for system in report.systems]
     labels, places = [part.label for part in columns[0]], np.arange(len(columns[0]))
     figure = Figure(figsize=(min(_WIDEST, max(_WIDTH, _BUCKET * len(labels) + 1)), _HEIGHT))
@@ -55,7 +54,8 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     )
     marks, ends, bands = [], [0.0], False
     for number, parts in enumerate(columns):
-        values, lows, highs = np.array([_ends(part, column) for part in parts]).T
+        scores = [part.scores[metric] for part in parts]
+        values, lows, highs = np.array([[one.value, one.low, one.high] for one in scores], np.float64).T  # None is nan
         style = figures.line_style(number)
         if len(columns) <= _MOST_BANDS and not np.isnan(lows).all():
             bands = True
@@ -93,11 +93,5 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     figures.legend_above(axes, marks, [system.name for system in report.systems])
     drawn = report.resampling
     texts = [f"bands: 95% intervals of {drawn.samples:,} bootstrap samples, seed {drawn.seed}"] if drawn else []
-    figures.small_print(figure, [report.signatures[column], *(texts if bands else [])])
+    figures.small_print(figure, [report.signatures[metric], *(texts if bands else [])])
     return figure
-
-
-def _ends(part: Part, column: int) -> tuple[float, float, float]:
-    """A score and the ends of its interval; nan for those that do not exist."""
-    value, interval = part.values[column], part.interval(column)
-    return math.nan if value is None else value, *((interval.low, interval.high) if interval else (math.nan, math.nan))

@@ -109,7 +109,7 @@ class ScoreResult:
             raise UsageError(f"no metric {metric!r}; the result has {', '.join(self.report.metrics)}")
         for one in self.report.systems:
             if system in (None, one.name):
-                return one.everything.whole.values[self.report.metrics.index(metric)]
+                return one.everything.whole.scores[metric].value
         raise UsageError(f"no system {system!r}; the result has {', '.join(self.systems)}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -185,7 +185,8 @@ def run_scoring(
         notify(note)
     if not settings.tokenize:
         options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
-    texts, against = [text.lines for text in systems.values()], [text.lines for text in references]
+    named, against = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
+    texts = list(named.values())
     size = len(against[0])
     with progress("counting", size) as advance:
         tables = measure_systems(texts, against, options, advance=advance)
@@ -214,10 +215,10 @@ def run_scoring(
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     if words and source:
-        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, texts))
+        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, named))
     if settings.differences and several:
         shown_source = source.lines if source else None
-        found = most_different(texts, against, settings.differences, source=shown_source, statistics=tables)
+        found = most_different(named, against, settings.differences, source=shown_source, statistics=tables)
         report = dataclasses.replace(report, differences=found)
     return ScoreResult(report, systems, references, source)
 

@@ -12,24 +12,28 @@ from nmtalign.errors import UsageError
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
 from nmtalign.scoring.figure import draw_by_length, length_figure, length_svg
-from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
 
 pytest.importorskip("matplotlib")
-SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")
+SIGNATURES = {
+    "BLEU": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1",
+    "chrF2": "nrefs:1|case:mixed|nc:6|nw:0",
+}
 LABELS = ("1-10", "11-20", "21-30", ">30")
+WHOLE = Part("all", 100, {"BLEU": Estimate(30.0), "chrF2": Estimate(50.0)}, 1.0)
 
 
-def system(name, scores, labels=LABELS, width=1.0, more=0):
+def system(name, scores, more=0):
     parts = []
-    for number, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
-        values = (score, score and score + 20)
-        intervals = tuple(value and Interval(value, value - width, value + width) for value in values) if width else ()
-        parts.append(Part(label, (10 * number + more) if score else 0, values, 1.0, intervals))
-    return SystemReport(name, Section(Part("all", 100, (30.0, 50.0), 1.0), tuple(parts)))
+    for number, (label, score) in enumerate(zip(LABELS, scores, strict=True), 1):
+        ends = (score, score - 1, score + 1) if score else ()
+        scores = {"BLEU": Estimate(score, *ends), "chrF2": Estimate(score and score + 20)}
+        parts.append(Part(label, (10 * number + more) if score else 0, scores, 1.0))
+    return SystemReport(name, Section(WHOLE, tuple(parts)))
 
 
 def report(*systems, lengths="by words of the source", comparable=True):
-    return Report(("BLEU", "chrF2"), SIGNATURES, systems, Resampling(), lengths, comparable)
+    return Report(tuple(SIGNATURES), SIGNATURES, systems, Resampling(), lengths, comparable)
 
 
 TWO = report(system("search", [30, 29, None, 27]), system("$x$ و", [28, 24, 18, 12]))
@@ -80,7 +84,7 @@ def test_files_are_the_same_each_time(tmp_path: Path, ending):
 def test_the_page_gets_an_svg_with_names_and_signature():
     svg = length_svg(TWO)
     words = "".join(ElementTree.fromstring(svg).itertext())  # noqa: S314
-    for text in ("search", "$x$", SIGNATURES[0], "bands: 95% intervals of 1,000 bootstrap samples, seed 12345"):
+    for text in ("search", "$x$", SIGNATURES["BLEU"], "bands: 95% intervals of 1,000 bootstrap samples, seed 12345"):
         assert text in words
     page = PageReader(to_page(Document("t", [Figure("", "f", svg)])))
     page.check()
@@ -92,7 +96,7 @@ def test_the_page_gets_an_svg_with_names_and_signature():
         (TWO, "BLEU", "a.gif", "give a name that ends in .png, .svg or .pdf"),
         (TWO, "TER", "a.png", "no TER to draw: the report has BLEU, chrF2"),
         (
-            report(SystemReport("a", Section(Part("all", 1, (1.0, 1.0), 1.0))), lengths=""),
+            report(SystemReport("a", Section(WHOLE)), lengths=""),
             "BLEU",
             "a.png",
             "the report has no scores by length; add --by-length",

@@ -39,7 +39,7 @@ def test_systems_references_lengths_and_given_scores(texts) -> None:
     assert result.report.metrics == ("BLEU", "chrF2", "chrF2++", "multi-bleu", "COMET")
     assert [result.value("COMET", name) for name in "abc"] == [0, 1, 2]
     assert result.value(system="c") > result.value(system="a")
-    assert result.report.systems[2].everything.whole.marks[0] == "winner"
+    assert result.report.systems[2].everything.whole.scores["BLEU"].mark == "winner"
     assert len(result.report.systems[0].everything.lengths) == 7
     assert "by words of the source" in result.to_text()
 
@@ -98,7 +98,7 @@ def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
         told = []
         request = ScoreRequest({"one": lines}, [lines], settings=ScoreConfig(target_language="zh", **settings))
-        assert run_scoring(request, notify=told.append).report.systems[0].everything.whole.values[0] == 0
+        assert run_scoring(request, notify=told.append).value() == 0
         assert len(told) == 1
         assert "tokenize=char" in told[0]
 
