@@ -189,11 +189,6 @@ class Statistics:
         return "|".join([name, references, *drawn, f"seed:{seed}", *others]) if drawn else self.signature
 
 
-def bleu(hypotheses: Lines, references: Lines, lowercase: bool = False, tokenize: str = "13a") -> Score:
-    """sacreBLEU's BLEU of the corpus against one reference, counted in this process (training uses the cores)."""
-    return measure(hypotheses, [references], MetricOptions(("bleu",), lowercase, tokenize), processes=1)[0].score()
-
-
 def measure(
     hypotheses: Lines, references: Sequence[Lines], options: MetricOptions | None = None, *, processes: int = 0
 ) -> list[Statistics]:
