@@ -66,15 +66,11 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
         (mark,) = axes.plot(places, values, **style, linewidth=1.6, markersize=5.5, markeredgecolor="white")
         marks.append(mark)
         ends += [float(value) for value in values if not math.isnan(value)]
-        width = 0.8 / len(columns)
-        sizes = [part.sentences for part in parts]
-        if number == 0 or not report.comparable:  # systems with equal buckets share one bar
-            shift, share = (0.0, 0.74) if report.comparable else ((number + 0.5) * width - 0.4, 0.92 * width)
-            colour = "0.75" if report.comparable else figures.COLOURS[number % 10]
-            bars = strip.bar(places + shift, sizes, share, color=colour)
-            if report.comparable and len(labels) <= 30:
-                counts = [f"{size:,}" for size in sizes]
-                strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
+    sizes = [part.sentences for part in columns[0]]
+    bars = strip.bar(places, sizes, 0.74, color="0.75")
+    if len(labels) <= 30:
+        counts = [f"{size:,}" for size in sizes]
+        strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
     if len(ends) == 1:
         axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=figures.GREY)
     axes.set_ylim(min(0.0, *ends, 0.0), 1.06 * max(ends) or 1.0)

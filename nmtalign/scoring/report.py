@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nmtalign.scoring.known_words import UnknownRates
 
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
-Side = Literal["source", "reference", "hypothesis"]
+Side = Literal["source", "reference"]
 Mark = Literal["winner", "tie", ""]
 Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
 Scores = NDArray[np.floating[Any]]  # (samples,) or (trials,)
@@ -64,23 +64,15 @@ class Cut:
     """All sentences, divided by length."""
 
     title: str  # `by words of the source`
-    labels: tuple[str, ...]  # of the parts, in order
-    # For each part an (N,) mask: once for all systems, or for each system if the systems have different parts.
-    masks: tuple[tuple[Mask, ...], ...]
+    parts: tuple[tuple[str, Mask], ...]  # label and sentences of each bucket, in order
 
 
-def by_length(texts: Sequence[Lines], buckets: Sequence[Bucket], side: Side = "source") -> Cut:
-    """Divides the sentences by the number of words of one side, separated by white space (not tokenised).
-
-    `texts` contains the lines of the source, of the first reference, or of every system.
-    """
-    lengths = [np.array([len(line.split()) for line in lines], np.int64) for lines in texts]
+def by_length(lines: Lines, buckets: Sequence[Bucket], side: Side = "source") -> Cut:
+    """Divides the sentences by their number of words, separated by white space (not tokenised)."""
+    lengths = np.array([len(line.split()) for line in lines], np.int64)
     cumulative = ", cumulative" if buckets[-1].low == 0 else ""
-    return Cut(
-        f"by words of the {side}{cumulative}",
-        tuple(bucket.label for bucket in buckets),
-        tuple(tuple(bucket.members(counts) for counts in lengths) for bucket in buckets),
-    )
+    parts = tuple((bucket.label, bucket.members(lengths)) for bucket in buckets)
+    return Cut(f"by words of the {side}{cumulative}", parts)
 
 
 def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
@@ -165,7 +157,6 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
-    comparable: bool = True  # parts contain the same sentences of every system; not so by words of the hypothesis
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
 
@@ -187,24 +178,19 @@ def make_report(
     drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
     drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
-    share = 1 / (len(subsets) * (1 + (len(cut.labels) if cut else 0)))
-
-    def parts(label: str, masks: Sequence[Mask]) -> list[Part]:
-        """The parts of all systems; they are tested if they contain the same sentences."""
-        if len(masks) == 1:
-            made = _parts(label, tables, masks[0], drawn)
-        else:
-            alone, each = drawn and replace(drawn, tests=()), zip(tables, masks, strict=True)
-            made = [_parts(label, [table], mask, alone)[0] for table, mask in each]
-        if advance:
-            advance(share)
-        return made
+    cuts = cut.parts if cut else ()
+    share = 1 / (len(subsets) * (1 + len(cuts)))
 
     def sections(subset: Mask) -> list[Section]:
-        """The section of each system."""
-        wholes = parts("all", [subset])
-        rows = [parts(*row) for row in _rows(cut, subset)] if cut else []
-        return [Section(whole, tuple(row[number] for row in rows)) for number, whole in enumerate(wholes)]
+        """The section of each system; lines without a word are a part only if there are any."""
+        inside = [("all", subset), *((label, mask & subset) for label, mask in cuts)]
+        rows = []
+        for label, mask in inside:
+            if label != Bucket(0, 0).label or np.any(mask):
+                rows.append(_parts(label, tables, mask, drawn))
+            if advance:
+                advance(share)
+        return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
     signatures = {one.name: one.signature for one in tables[0]}
     if drawn:
@@ -219,16 +205,7 @@ def make_report(
         tuple(systems),
         drawn,
         cut.title if cut else "",
-        cut is None or len(cut.masks[0]) == 1,
     )
-
-
-def _rows(cut: Cut, subset: Mask) -> Iterator[tuple[str, list[Mask]]]:
-    """The label and the masks of each part; lines without a word are a part only if there are any."""
-    for label, masks in zip(cut.labels, cut.masks, strict=True):
-        inside = [mask & subset for mask in masks]
-        if label != Bucket(0, 0).label or np.any(inside):
-            yield label, inside
 
 
 def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:

@@ -154,7 +154,7 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
     # Cumulative buckets end with all sentences.
     rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
     first = report.metrics[0]
-    if len(sections) > 1 and report.comparable:
+    if len(sections) > 1:
         yield doc.Heading(f"{first} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
         for system, parts in zip(report.systems, rows, strict=True):

@@ -203,8 +203,8 @@ def run_scoring(
         resampling = None
     cut = None
     if settings.by_length:
-        sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
-        cut = by_length(sides[settings.length_of], buckets, settings.length_of)
+        side = source.lines if source and settings.length_of == "source" else against[0]
+        cut = by_length(side, buckets, settings.length_of)
     with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],

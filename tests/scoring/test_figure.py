@@ -23,17 +23,17 @@ LABELS = ("1-10", "11-20", "21-30", ">30")
 WHOLE = Part("all", 100, {"BLEU": Estimate(30.0), "chrF2": Estimate(50.0)}, 1.0)
 
 
-def system(name, scores, more=0):
+def system(name, scores):
     parts = []
     for number, (label, score) in enumerate(zip(LABELS, scores, strict=True), 1):
         ends = (score, score - 1, score + 1) if score else ()
         scores = {"BLEU": Estimate(score, *ends), "chrF2": Estimate(score and score + 20)}
-        parts.append(Part(label, (10 * number + more) if score else 0, scores, 1.0))
+        parts.append(Part(label, 10 * number if score else 0, scores, 1.0))
     return SystemReport(name, Section(WHOLE, tuple(parts)))
 
 
-def report(*systems, lengths="by words of the source", comparable=True):
-    return Report(tuple(SIGNATURES), SIGNATURES, systems, Resampling(), lengths, comparable)
+def report(*systems, lengths="by words of the source"):
+    return Report(tuple(SIGNATURES), SIGNATURES, systems, Resampling(), lengths)
 
 
 TWO = report(system("search", [30, 29, None, 27]), system("$x$ و", [28, 24, 18, 12]))
@@ -56,14 +56,6 @@ def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
     assert [bar.get_height() for bar in strip.patches] == [10, 20, 0, 40]
     assert [label.get_text() for label in strip.get_xticklabels()] == [*LABELS]
     assert length_figure(TWO, "chrF2").axes[0].lines[0].get_ydata()[0] == 50
-
-
-def test_systems_with_buckets_of_their_own_have_bars_of_their_own():
-    systems = [system(name, [3, 2, 1, 1], more=more) for name, more in (("a", 0), ("b", 5))]
-    assert [bar.get_height() for bar in length_figure(report(*systems, comparable=False)).axes[1].patches] == [
-        *(10, 20, 30, 40),
-        *(15, 25, 35, 45),
-    ]
 
 
 def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
