@@ -52,15 +52,14 @@ class Difference:
 def most_different(
     systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
+    statistics: Sequence[Sequence[Statistics]],
     n: int,
-    *,
     source: Sequence[str] | None = None,
-    statistics: Sequence[Sequence[Statistics]] = (),
 ) -> tuple[Difference, ...]:
     """At most `n` sentences, those whose chrF differs most between the first two systems, in either direction.
 
     Equal differences are in the order of their lines; lines that are the same in both systems are left out.
-    `statistics` are those of each system, if they are known.
+    `statistics` are those of each system; chrF is computed if it is not among them.
     """
     names, (one, other) = list(systems), list(systems.values())[:2]
     lines = [line for line, (first, second) in enumerate(zip(one, other, strict=True)) if first != second]

@@ -11,42 +11,36 @@ from typing import Any
 import numpy as np
 
 from nmtalign import figures
-from nmtalign.errors import UsageError
 from nmtalign.scoring.report import Report
 
 _WIDTH, _HEIGHT, _BUCKET, _WIDEST = 6.4, 4.2, 0.56, 16.0  # inches; of a bucket at least
 _MOST_BANDS = 6  # intervals of more lines would hide each other
 
 
-def draw_by_length(report: Report, path: Path, metric: str = "BLEU") -> list[str]:
-    """Writes the figure to a .png, .svg or .pdf file; returns notes for the user, one sentence each.
+def draw_by_length(report: Report, path: Path) -> list[str]:
+    """Writes the figure of a report with lengths to a .png, .svg or .pdf file; returns notes for the user.
 
-    Raises UsageError for a name without a known ending, for a report without that metric or without lengths, and if
-    matplotlib is missing.
+    Raises UsageError for a name without a known ending, and if matplotlib is missing.
     """
     kind = figures.check_figure_name(path)
     figures.need_matplotlib()
     with figures.usual_settings((system.name for system in report.systems), kind) as notes:
-        figures.save(length_figure(report, metric), path)
+        figures.save(length_figure(report), path)
     return notes
 
 
-def length_svg(report: Report, metric: str = "BLEU") -> str:
+def length_svg(report: Report) -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
     figures.need_matplotlib()
     with figures.usual_settings((), "svg"):
-        return figures.svg_for_page(length_figure(report, metric), f"{metric} by sentence length")
+        return figures.svg_for_page(length_figure(report), f"{report.metrics[0]} by sentence length")
 
 
-def length_figure(report: Report, metric: str = "BLEU") -> Any:
-    """The matplotlib figure: scores in its first axes, numbers of sentences in the second one."""
-    if metric not in report.metrics:
-        raise UsageError(f"no {metric} to draw: the report has {', '.join(report.metrics)}; name one of these")
-    if not report.lengths:
-        raise UsageError("nothing to draw: the report has no scores by length; add --by-length")
+def length_figure(report: Report) -> Any:
+    """The matplotlib figure: scores by the first metric in its first axes, numbers of sentences in the second one."""
     from matplotlib.figure import Figure
 
-    columns = [system.everything.lengths for system in report.systems]
+    metric, columns = report.metrics[0], [system.everything.lengths for system in report.systems]
     labels, places = [part.label for part in columns[0]], np.arange(len(columns[0]))
     figure = Figure(figsize=(min(_WIDEST, max(_WIDTH, _BUCKET * len(labels) + 1)), _HEIGHT))
     axes, strip = figure.subplots(

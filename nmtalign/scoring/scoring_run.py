@@ -136,9 +136,9 @@ class ScoreResult:
         from nmtalign.report.html_page import to_page
         from nmtalign.scoring.figure import length_svg
 
-        figures, metric = [], self.report.metrics[0]
+        figures = []
         if self.report.lengths:
-            figures = [(f"{metric} {self.report.lengths}", length_svg(self.report, metric))]
+            figures = [(f"{self.report.metrics[0]} {self.report.lengths}", length_svg(self.report))]
         texts = {
             "systems": ", ".join(f"{name} ({text.name})" for name, text in self.systems.items()),
             "references": ", ".join(text.name for text in self.references),
@@ -198,9 +198,6 @@ def run_scoring(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
-    if resampling and any(one.lines for one in tables[0]):
-        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
-        resampling = None
     cut = None
     if settings.by_length:
         side = source.lines if source and settings.length_of == "source" else against[0]
@@ -217,8 +214,7 @@ def run_scoring(
     if words and source:
         report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, named))
     if settings.differences and several:
-        shown_source = source.lines if source else None
-        found = most_different(named, against, settings.differences, source=shown_source, statistics=tables)
+        found = most_different(named, against, tables, settings.differences, source.lines if source else None)
         report = dataclasses.replace(report, differences=found)
     return ScoreResult(report, systems, references, source)
 

@@ -55,7 +55,6 @@ def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
     assert axes.get_ylim()[1] > 31
     assert [bar.get_height() for bar in strip.patches] == [10, 20, 0, 40]
     assert [label.get_text() for label in strip.get_xticklabels()] == [*LABELS]
-    assert length_figure(TWO, "chrF2").axes[0].lines[0].get_ydata()[0] == 50
 
 
 def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
@@ -82,22 +81,9 @@ def test_the_page_gets_an_svg_with_names_and_signature():
     page.check()
 
 
-@pytest.mark.parametrize(
-    ("given", "metric", "name", "message"),
-    [
-        (TWO, "BLEU", "a.gif", "give a name that ends in .png, .svg or .pdf"),
-        (TWO, "TER", "a.png", "no TER to draw: the report has BLEU, chrF2"),
-        (
-            report(SystemReport("a", Section(WHOLE)), lengths=""),
-            "BLEU",
-            "a.png",
-            "the report has no scores by length; add --by-length",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(tmp_path, given, metric, name, message):
-    with pytest.raises(UsageError, match=message):
-        draw_by_length(given, tmp_path / name, metric)
+def test_the_name_of_a_file_tells_its_format(tmp_path):
+    with pytest.raises(UsageError, match=r"give a name that ends in \.png, \.svg or \.pdf"):
+        draw_by_length(TWO, tmp_path / "a.gif")
 
 
 def test_without_matplotlib_the_error_names_the_package(tmp_path, monkeypatch):

@@ -234,7 +234,7 @@ def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
         assert client.ask("translate", {"q": "a fox", "source": "en", "target": "fr"})[0] == 200
         found = client.ask("align", {"source": "a red boat", "target": "un bateau rouge"})[1]
         assert found["links"] == [[0, 0], [2, 1], [1, 2]]
-    with pytest.raises(UsageError, match="another word aligner has the same languages"):
+    with pytest.raises(UsageError, match="give one word aligner per direction"):
         ServedModels([], AlignConfig(), [load_aligner(aligner)] * 2)
 
 
