@@ -81,11 +81,6 @@ def test_the_page_gets_an_svg_with_names_and_signature():
     page.check()
 
 
-def test_the_name_of_a_file_tells_its_format(tmp_path):
-    with pytest.raises(UsageError, match=r"give a name that ends in \.png, \.svg or \.pdf"):
-        draw_by_length(TWO, tmp_path / "a.gif")
-
-
 def test_without_matplotlib_the_error_names_the_package(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(UsageError, match=r'pip install "nmtalign\[plot\]"'):
