@@ -11,7 +11,6 @@ import functools
 import importlib.metadata
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -39,7 +38,6 @@ _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
 _JUDGED = 2000  # lines of a reference that show whether its script has spaces
 _BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time
 _PARALLEL_FROM = 2_000  # sentences of all systems; fewer take less time than starting processes
-_IN_FLIGHT = 16  # blocks per process
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
 
 Lines = Sequence[str]
@@ -217,11 +215,10 @@ def measure_systems(
     blocks, counted = _blocks([*systems, *references]), []
     with process_pool(workers, killed=_KILLED) if workers > 1 else contextlib.nullcontext() as pool:
         work = functools.partial(_count, options, names, len(systems))
-        while group := list(islice(blocks, _IN_FLIGHT * workers)):
-            for block in pool.map(work, group) if pool else map(work, group):
-                counted.append(block)
-                if advance:
-                    advance(len(block[0][names[0]]))
+        for block in pool.map(work, blocks) if pool else map(work, blocks):
+            counted.append(block)
+            if advance:
+                advance(len(block[0][names[0]]))
     return [
         [
             _statistics(name, options, np.concatenate([block[number][name] for block in counted]), references)
