@@ -29,7 +29,7 @@ class Segment:
 
 
 @dataclass(frozen=True)
-class Translation:
+class SystemText:
     """One sentence as a system translated it."""
 
     name: str  # of the system
@@ -46,7 +46,7 @@ class Difference:
     source: str | None
     references: tuple[str, ...]
     metric: str  # of the scores: chrF2
-    systems: tuple[Translation, ...]  # two
+    systems: tuple[SystemText, ...]  # two
 
 
 def most_different(
@@ -72,7 +72,7 @@ def most_different(
     differences = []
     for line, pair in ((lines[place], scores[:, place].tolist()) for place in order):
         texts, against = (one[line], other[line]), tuple(reference[line] for reference in references)
-        both = map(Translation, names, texts, pair, split_segments(*texts, against))
+        both = map(SystemText, names, texts, pair, split_segments(*texts, against))
         context = None if source is None else source[line]
         differences.append(Difference(line + 1, context, against, CHRF, tuple(both)))
     return tuple(differences)

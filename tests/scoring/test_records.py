@@ -9,7 +9,7 @@ from helpers.pages import PageReader
 
 from nmtalign.report.document import to_text
 from nmtalign.report.html_page import to_page
-from nmtalign.scoring.differences import Difference, Translation, split_segments
+from nmtalign.scoring.differences import Difference, SystemText, split_segments
 from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
@@ -36,7 +36,7 @@ def report_of(*systems: SystemReport, **more: object) -> Report:
 def full_report() -> Report:
     lengths = (PLAIN, EMPTY)
     texts = (HOSTILE, "le chien dort")
-    translations = map(Translation, ("one", "two"), texts, (20.0, 100.0), split_segments(*texts, ["le chien"]))
+    translations = map(SystemText, ("one", "two"), texts, (20.0, 100.0), split_segments(*texts, ["le chien"]))
     difference = Difference(3, "the", ("le chien",), "chrF2", tuple(translations))
     return report_of(
         SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
