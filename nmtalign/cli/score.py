@@ -116,7 +116,7 @@ def score(
     if plot:
         from nmtalign.scoring.figure import draw_by_length
 
-        for line in draw_by_length(result.report, plot, result.report.metrics[0]):
+        for line in draw_by_length(result.report, plot):
             common.say(line)
     if html:
         with common.open_output(html) as stream:

@@ -162,8 +162,6 @@ def _lines(block: Block, width: int, colour: bool) -> Iterator[str]:
         case DataTable():
             yield from [_line(block.caption)] if block.caption else []
             yield from table_lines(block, width)
-        case Commands():
-            yield from block.lines
         case Definitions():
             yield from (f"{_line(term)}: {_line(meaning)}" for term, meaning in block.items)
         case SentenceTexts():

@@ -1,4 +1,7 @@
-"""A document as Markdown (GitHub's dialect). Text of a corpus or of a user never becomes markup."""
+"""A document as Markdown (GitHub's dialect). Text of a corpus or of a user never becomes markup.
+
+Texts of sentences have no form in Markdown: only the report of `nmtalign score` contains them.
+"""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -7,7 +10,6 @@ from nmtalign.report import document as doc
 
 _MARKUP = re.compile(r"([\\*_\[\]<>|#~$&!`])")
 _ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$))")  # the start of a list or of a rule
-_AROUND = {"right": "**", "wrong": "~~", "odd": "*"}
 
 
 def to_markdown(document: doc.Document) -> str:
@@ -39,8 +41,7 @@ def _span(span: doc.Span) -> str:
         runs = [len(run) for run in re.findall("`+", line)]
         fence = "`" * (max(runs, default=0) + 1)
         return f"{fence} {line} {fence}" if runs else f"{fence}{line}{fence}"
-    around = _AROUND.get(span.style, "")
-    return around + _MARKUP.sub(r"\\\1", line) + around
+    return _MARKUP.sub(r"\\\1", line)
 
 
 def _block(block: doc.Block) -> Iterator[str]:
@@ -51,19 +52,12 @@ def _block(block: doc.Block) -> Iterator[str]:
             yield _at_start(_inline(block.text))
         case doc.DataTable():
             yield _table(block)
-        case doc.Figure() if block.file:
+        case doc.Figure():
             yield f"![{escaped(block.caption)}]({block.file})\n\n*{escaped(block.caption)}*"
         case doc.Commands():
             yield "\n".join(["```sh", *block.lines, "```"])
-        case doc.Definitions() if block.items:
+        case doc.Definitions():
             yield "\n".join(f"- **{_inline(term)}**: {_inline(meaning)}" for term, meaning in block.items)
-        case doc.SentenceTexts():
-            yield "\n".join([f"**{_inline(block.title)}**", "", *map(_named, block.texts)])
-
-
-def _named(text: doc.NamedText) -> str:
-    note = f" ({escaped(text.note)})" if text.note else ""
-    return f"- **{escaped(text.name)}**{note}: {_at_start(' '.join(_inline(text.text).split())) or '(nothing)'}"
 
 
 def _table(table: doc.DataTable) -> str:

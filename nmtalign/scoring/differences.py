@@ -2,7 +2,7 @@
 
 import difflib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -29,46 +29,53 @@ class Segment:
 
 
 @dataclass(frozen=True)
+class SystemText:
+    """One sentence as a system translated it."""
+
+    name: str  # of the system
+    text: str
+    score: float  # of the sentence
+    segments: tuple[Segment, ...]
+
+
+@dataclass(frozen=True)
 class Difference:
     """One sentence in which the first two systems differ."""
 
     line: int  # from 1
     source: str | None
     references: tuple[str, ...]
-    texts: tuple[str, str]
-    scores: tuple[float, float]  # of the sentence, by `metric`
-    metric: str  # chrF2
-    segments: tuple[tuple[Segment, ...], tuple[Segment, ...]]
+    metric: str  # of the scores: chrF2
+    systems: tuple[SystemText, ...]  # two
 
 
 def most_different(
-    systems: Sequence[Sequence[str]],
+    systems: Mapping[str, Sequence[str]],
     references: Sequence[Sequence[str]],
+    statistics: Sequence[Sequence[Statistics]],
     n: int,
-    *,
     source: Sequence[str] | None = None,
-    statistics: Sequence[Sequence[Statistics]] = (),
 ) -> tuple[Difference, ...]:
     """At most `n` sentences, those whose chrF differs most between the first two systems, in either direction.
 
     Equal differences are in the order of their lines; lines that are the same in both systems are left out.
-    `statistics` are those of each system, if they are known.
+    `statistics` are those of each system; chrF is computed if it is not among them.
     """
-    pair = systems[0], systems[1]
-    lines = [line for line, (first, second) in enumerate(zip(*pair, strict=True)) if first != second]
-    chrf = [one for table in statistics[:2] for one in table if one.name == CHRF]
+    names, (one, other) = list(systems), list(systems.values())[:2]
+    lines = [line for line, (first, second) in enumerate(zip(one, other, strict=True)) if first != second]
+    chrf = [found for table in statistics[:2] for found in table if found.name == CHRF]
     if len(chrf) < 2:
-        chrf = [one for (one,) in measure_systems(pair, references, MetricOptions(("chrf",)))]
-    scores = np.array([[one.score(np.array([line])).value for line in lines] for one in chrf])
+        chrf = [found for (found,) in measure_systems([one, other], references, MetricOptions(("chrf",)))]
+    scores = np.array([[found.score(np.array([line])).value for line in lines] for found in chrf])
     # Rounded, because equal scores can differ in the last bits.
     order = np.argsort(-np.abs(scores[0] - scores[1]).round(9), kind="stable")[:n]
-    found = []
-    for line, first, second in ((lines[i], float(scores[0, i]), float(scores[1, i])) for i in order):
-        texts, against = (pair[0][line], pair[1][line]), tuple(reference[line] for reference in references)
-        segments = split_segments(*texts, against)
+    differences = []
+    for line, pair in ((lines[place], scores[:, place].tolist()) for place in order):
+        texts, against = (one[line], other[line]), tuple(reference[line] for reference in references)
+        both = map(SystemText, names, texts, pair, split_segments(*texts, against))
         context = None if source is None else source[line]
-        found.append(Difference(line + 1, context, against, texts, (first, second), CHRF, segments))
-    return tuple(found)
+        differences.append(Difference(line + 1, context, against, CHRF, tuple(both)))
+    return tuple(differences)
 
 
 def split_segments(

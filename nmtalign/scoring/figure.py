@@ -11,43 +11,36 @@ from typing import Any
 import numpy as np
 
 from nmtalign import figures
-from nmtalign.errors import UsageError
-from nmtalign.scoring.report import Part, Report
+from nmtalign.scoring.report import Report
 
 _WIDTH, _HEIGHT, _BUCKET, _WIDEST = 6.4, 4.2, 0.56, 16.0  # inches; of a bucket at least
 _MOST_BANDS = 6  # intervals of more lines would hide each other
 
 
-def draw_by_length(report: Report, path: Path, metric: str = "BLEU") -> list[str]:
-    """Writes the figure to a .png, .svg or .pdf file; returns notes for the user, one sentence each.
+def draw_by_length(report: Report, path: Path) -> list[str]:
+    """Writes the figure of a report with lengths to a .png, .svg or .pdf file; returns notes for the user.
 
-    Raises UsageError for a name without a known ending, for a report without that metric or without lengths, and if
-    matplotlib is missing.
+    Raises UsageError for a name without a known ending, and if matplotlib is missing.
     """
     kind = figures.check_figure_name(path)
     figures.need_matplotlib()
     with figures.usual_settings((system.name for system in report.systems), kind) as notes:
-        figures.save(length_figure(report, metric), path)
+        figures.save(length_figure(report), path)
     return notes
 
 
-def length_svg(report: Report, metric: str = "BLEU") -> str:
+def length_svg(report: Report) -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
     figures.need_matplotlib()
     with figures.usual_settings((), "svg"):
-        return figures.svg_for_page(length_figure(report, metric), f"{metric} by sentence length")
+        return figures.svg_for_page(length_figure(report), f"{report.metrics[0]} by sentence length")
 
 
-def length_figure(report: Report, metric: str = "BLEU") -> Any:
-    """The matplotlib figure: scores in its first axes, numbers of sentences in the second one."""
-    if metric not in report.metrics:
-        raise UsageError(f"no {metric} to draw: the report has {', '.join(report.metrics)}; name one of these")
-    if not report.lengths:
-        raise UsageError("nothing to draw: the report has no scores by length; add --by-length")
+def length_figure(report: Report) -> Any:
+    """The matplotlib figure: scores by the first metric in its first axes, numbers of sentences in the second one."""
     from matplotlib.figure import Figure
 
-    column = report.metrics.index(metric)
-    columns = [system.everything.lengths for system in report.systems]
+    metric, columns = report.metrics[0], [system.everything.lengths for system in report.systems]
     labels, places = [part.label for part in columns[0]], np.arange(len(columns[0]))
     figure = Figure(figsize=(min(_WIDEST, max(_WIDTH, _BUCKET * len(labels) + 1)), _HEIGHT))
     axes, strip = figure.subplots(
@@ -55,7 +48,8 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     )
     marks, ends, bands = [], [0.0], False
     for number, parts in enumerate(columns):
-        values, lows, highs = np.array([_ends(part, column) for part in parts]).T
+        scores = [part.scores[metric] for part in parts]
+        values, lows, highs = np.array([[one.value, one.low, one.high] for one in scores], np.float64).T  # None is nan
         style = figures.line_style(number)
         if len(columns) <= _MOST_BANDS and not np.isnan(lows).all():
             bands = True
@@ -66,15 +60,11 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
         (mark,) = axes.plot(places, values, **style, linewidth=1.6, markersize=5.5, markeredgecolor="white")
         marks.append(mark)
         ends += [float(value) for value in values if not math.isnan(value)]
-        width = 0.8 / len(columns)
-        sizes = [part.sentences for part in parts]
-        if number == 0 or not report.comparable:  # systems with equal buckets share one bar
-            shift, share = (0.0, 0.74) if report.comparable else ((number + 0.5) * width - 0.4, 0.92 * width)
-            colour = "0.75" if report.comparable else figures.COLOURS[number % 10]
-            bars = strip.bar(places + shift, sizes, share, color=colour)
-            if report.comparable and len(labels) <= 30:
-                counts = [f"{size:,}" for size in sizes]
-                strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
+    sizes = [part.sentences for part in columns[0]]
+    bars = strip.bar(places, sizes, 0.74, color="0.75")
+    if len(labels) <= 30:
+        counts = [f"{size:,}" for size in sizes]
+        strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
     if len(ends) == 1:
         axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=figures.GREY)
     axes.set_ylim(min(0.0, *ends, 0.0), 1.06 * max(ends) or 1.0)
@@ -93,11 +83,5 @@ def length_figure(report: Report, metric: str = "BLEU") -> Any:
     figures.legend_above(axes, marks, [system.name for system in report.systems])
     drawn = report.resampling
     texts = [f"bands: 95% intervals of {drawn.samples:,} bootstrap samples, seed {drawn.seed}"] if drawn else []
-    figures.small_print(figure, [report.signatures[column], *(texts if bands else [])])
+    figures.small_print(figure, [report.signatures[metric], *(texts if bands else [])])
     return figure
-
-
-def _ends(part: Part, column: int) -> tuple[float, float, float]:
-    """A score and the ends of its interval; nan for those that do not exist."""
-    value, interval = part.values[column], part.interval(column)
-    return math.nan if value is None else value, *((interval.low, interval.high) if interval else (math.nan, math.nan))

@@ -1,6 +1,6 @@
 """Unknown words: the sentences without one (the second column of the article's Table 1), and how often they occur."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +24,7 @@ class UnknownRates:
 
     source: float
     reference: float
-    systems: tuple[float, ...]
+    systems: Mapping[str, float]
 
 
 def read_words(folder: Path) -> KnownWords:
@@ -53,7 +53,7 @@ def without_unknown_words(models: Sequence[KnownWords], source: Lines, reference
 
 
 def unknown_rates(
-    model: KnownWords, source: Lines, references: Sequence[Lines], systems: Sequence[Lines]
+    model: KnownWords, source: Lines, references: Sequence[Lines], systems: Mapping[str, Lines]
 ) -> UnknownRates:
     """The share of the words of the texts (pieces where those are subwords) that the model does not know."""
 
@@ -62,4 +62,6 @@ def unknown_rates(
         words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
         return sum(word not in vocabulary for word in words) / max(1, len(words))
 
-    return UnknownRates(share(0, [source]), share(1, references), tuple(share(1, [lines]) for lines in systems))
+    return UnknownRates(
+        share(0, [source]), share(1, references), {name: share(1, [lines]) for name, lines in systems.items()}
+    )

@@ -8,8 +8,7 @@ import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
-from nmtalign.scoring.report import Part, Report, Section
-from nmtalign.text.lines import finite
+from nmtalign.scoring.report import Report, Section
 from nmtalign.version import __version__
 
 # `by` is empty for a complete subset; rows of unknown words have no number of sentences.
@@ -22,62 +21,33 @@ Record = dict[str, Any]
 
 def record(report: Report) -> Record:
     """The report as one object."""
-    names = [system.name for system in report.systems]
-    drawn, unknown, of_drawing = report.resampling, report.unknown, ("samples", "trials", "seed", "level")
+    drawn = report.resampling and dataclasses.asdict(report.resampling)
+    if drawn:
+        del drawn["intervals"]
     return {
         "nmtalign": __version__,
         "sentences": report.systems[0].everything.whole.sentences,
-        "metrics": list(report.metrics),
-        "signatures": dict(zip(report.metrics, report.signatures, strict=True)),
-        "resampling": drawn and {name: getattr(drawn, name) for name in of_drawing} | {"tests": list(drawn.tests)},
+        "metrics": report.metrics,
+        "signatures": report.signatures,
+        "resampling": drawn,
         "titles": {"length": report.lengths} if report.lengths else {},
         "systems": [
             {
                 "name": system.name,
-                **_section(report, system.everything),
-                "no_unk": _section(report, system.no_unk) if system.no_unk else None,
+                **_section(system.everything),
+                "no_unk": _section(system.no_unk) if system.no_unk else None,
             }
             for system in report.systems
         ],
-        "unknown": unknown and {**vars(unknown), "systems": dict(zip(names, unknown.systems, strict=True))},
-        "differences": [
-            {
-                "line": one.line,
-                "source": one.source,
-                "references": list(one.references),
-                "metric": one.metric,
-                "systems": [
-                    {"name": name, "text": text, "score": score, "segments": list(map(dataclasses.asdict, segments))}
-                    for name, text, score, segments in zip(names, one.texts, one.scores, one.segments, strict=False)
-                ],
-            }
-            for one in report.differences
-        ],
+        "unknown": report.unknown and dataclasses.asdict(report.unknown),
+        "differences": list(map(dataclasses.asdict, report.differences)),
     }
 
 
-def _section(report: Report, section: Section) -> Record:
-    return {
-        **_part(report, section.whole),
-        "by_length": [{"label": part.label, **_part(report, part)} for part in section.lengths],
-    }
-
-
-def _part(report: Report, part: Part) -> Record:
-    scores = {name: _score(part, number) for number, name in enumerate(report.metrics)}
-    return {"sentences": part.sentences, "scores": scores, "length_ratio": part.length_ratio}
-
-
-def _score(part: Part, metric: int) -> Record:
-    interval = part.interval(metric)
-    return {
-        "value": finite(part.values[metric]),
-        "mean": interval and finite(interval.mean),
-        "low": interval and finite(interval.low),
-        "high": interval and finite(interval.high),
-        "p_values": {test: values[metric] for test, values in part.p_values.items()},
-        "mark": part.mark(metric),
-    }
+def _section(section: Section) -> Record:
+    whole = dataclasses.asdict(section.whole)
+    del whole["label"]
+    return {**whole, "by_length": list(map(dataclasses.asdict, section.lengths))}
 
 
 def csv_rows(report: Report) -> Iterator[Record]:
@@ -86,14 +56,14 @@ def csv_rows(report: Report) -> Iterator[Record]:
         for subset, section in (("all", system.everything), ("no-unk", system.no_unk)):
             parts = [("", section.whole), *(("length", part) for part in section.lengths)] if section else []
             for by, part in parts:
-                for number, (name, signature) in enumerate(zip(report.metrics, report.signatures, strict=True)):
-                    score = _score(part, number)
+                for name, estimate in part.scores.items():
+                    score = dataclasses.asdict(estimate)
                     p_values = {f"p_{test}": value for test, value in score.pop("p_values").items()}
                     common: Record = {"system": system.name, "subset": subset, "by": by, "label": part.label}
-                    common |= {"sentences": part.sentences, "metric": name}
-                    yield {**common, **score, **p_values, "length_ratio": part.length_ratio, "signature": signature}
+                    common |= {"sentences": part.sentences, "metric": name, "signature": report.signatures[name]}
+                    yield {**common, **score, **p_values, "length_ratio": part.length_ratio}
     if report.unknown:
         shares = [("", "source", report.unknown.source), ("", "reference", report.unknown.reference)]
-        systems = zip(report.systems, report.unknown.systems, strict=True)
-        for name, label, value in (*shares, *((system.name, "translation", share) for system, share in systems)):
+        shares += [(name, "translation", share) for name, share in report.unknown.systems.items()]
+        for name, label, value in shares:
             yield {"system": name, "subset": "all", "by": "unknown", "label": label, "metric": "share", "value": value}

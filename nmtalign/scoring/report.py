@@ -20,13 +20,14 @@ from sacrebleu.metrics import TER
 
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.lines import finite
 
 if TYPE_CHECKING:
     from nmtalign.scoring.differences import Difference
     from nmtalign.scoring.known_words import UnknownRates
 
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
-Side = Literal["source", "reference", "hypothesis"]
+Side = Literal["source", "reference"]
 Mark = Literal["winner", "tie", ""]
 Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
 Scores = NDArray[np.floating[Any]]  # (samples,) or (trials,)
@@ -63,23 +64,15 @@ class Cut:
     """All sentences, divided by length."""
 
     title: str  # `by words of the source`
-    labels: tuple[str, ...]  # of the parts, in order
-    # For each part an (N,) mask: once for all systems, or for each system if the systems have different parts.
-    masks: tuple[tuple[Mask, ...], ...]
+    parts: tuple[tuple[str, Mask], ...]  # label and sentences of each bucket, in order
 
 
-def by_length(texts: Sequence[Lines], buckets: Sequence[Bucket], side: Side = "source") -> Cut:
-    """Divides the sentences by the number of words of one side, separated by white space (not tokenised).
-
-    `texts` contains the lines of the source, of the first reference, or of every system.
-    """
-    lengths = [np.array([len(line.split()) for line in lines], np.int64) for lines in texts]
+def by_length(lines: Lines, buckets: Sequence[Bucket], side: Side = "source") -> Cut:
+    """Divides the sentences by their number of words, separated by white space (not tokenised)."""
+    lengths = np.array([len(line.split()) for line in lines], np.int64)
     cumulative = ", cumulative" if buckets[-1].low == 0 else ""
-    return Cut(
-        f"by words of the {side}{cumulative}",
-        tuple(bucket.label for bucket in buckets),
-        tuple(tuple(bucket.members(counts) for counts in lengths) for bucket in buckets),
-    )
+    parts = tuple((bucket.label, bucket.members(lengths)) for bucket in buckets)
+    return Cut(f"by words of the {side}{cumulative}", parts)
 
 
 def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
@@ -101,15 +94,6 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
 
 
 @dataclass(frozen=True)
-class Interval:
-    """The 95% interval of a score over bootstrap samples, as sacreBLEU estimates it."""
-
-    mean: float  # over the samples
-    low: float
-    high: float
-
-
-@dataclass(frozen=True)
 class Resampling:
     """How intervals and p-values are drawn; the defaults are those of sacreBLEU."""
 
@@ -122,28 +106,29 @@ class Resampling:
 
 
 @dataclass(frozen=True)
+class Estimate:
+    """The score of some sentences by one metric, and what was drawn of it; None is what does not exist."""
+
+    value: float | None  # None if there is no sentence
+    mean: float | None = None  # over the bootstrap samples; low and high end their 95% interval, as in sacreBLEU
+    low: float | None = None
+    high: float | None = None
+    # Of each test against the first system; {} for the first system and where nothing was tested.
+    p_values: Mapping[Test, float | None] = field(default_factory=dict)
+    # Empty without tests. A winner is better than every other system, significantly by every test. A tie is not the
+    # winner, but not significantly worse than the best system by some test. All systems are ties if there are too few
+    # sentences for a decision (2 / 2**sentences is not below the level).
+    mark: Mark = ""
+
+
+@dataclass(frozen=True)
 class Part:
-    """The corpus scores of some of the sentences, one value per metric; None if there is no sentence."""
+    """The corpus scores of some of the sentences."""
 
     label: str  # `11-20`, `all`
     sentences: int
-    values: tuple[float | None, ...]
+    scores: Mapping[str, Estimate]  # by metric
     length_ratio: float | None  # tokens of the hypotheses over tokens of the references, as BLEU counts them
-    intervals: tuple[Interval | None, ...] = ()  # one per metric; () if none was requested
-    # One per metric, of the test against the first system; {} for the first system and where nothing was tested.
-    p_values: Mapping[Test, tuple[float | None, ...]] = field(default_factory=dict)
-    # One per metric; () for one system or without tests. A winner is better than every other system, significantly by
-    # every test. A tie is not the winner, but not significantly worse than the best system by some test. All systems
-    # are ties if there are too few sentences for a decision (2 / 2**sentences is not below the level).
-    marks: tuple[Mark, ...] = ()
-
-    def interval(self, metric: int) -> Interval | None:
-        """The interval of a metric, if it was drawn."""
-        return self.intervals[metric] if self.intervals else None
-
-    def mark(self, metric: int) -> Mark:
-        """The mark of a metric; empty without a test."""
-        return self.marks[metric] if self.marks else ""
 
 
 @dataclass(frozen=True)
@@ -168,11 +153,10 @@ class Report:
     """All figures of all systems; the first one is the baseline that the others are tested against."""
 
     metrics: tuple[str, ...]  # names as printed: BLEU, chrF2, chrF2++, TER, multi-bleu
-    signatures: tuple[str, ...]  # one per metric
+    signatures: Mapping[str, str]  # by metric
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
-    comparable: bool = True  # parts contain the same sentences of every system; not so by words of the hypothesis
     unknown: "UnknownRates | None" = None
     differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
 
@@ -194,126 +178,91 @@ def make_report(
     drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
     drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
-    share = 1 / (len(subsets) * (1 + (len(cut.labels) if cut else 0)))
-
-    def parts(label: str, masks: Sequence[Mask]) -> list[Part]:
-        """The parts of all systems; they are tested if they contain the same sentences."""
-        if len(masks) == 1:
-            made = _parts(label, tables, masks[0], drawn)
-        else:
-            alone, each = drawn and replace(drawn, tests=()), zip(tables, masks, strict=True)
-            made = [_parts(label, [table], mask, alone)[0] for table, mask in each]
-        if advance:
-            advance(share)
-        return made
+    cuts = cut.parts if cut else ()
+    share = 1 / (len(subsets) * (1 + len(cuts)))
 
     def sections(subset: Mask) -> list[Section]:
-        """The section of each system."""
-        wholes = parts("all", [subset])
-        rows = [parts(*row) for row in _rows(cut, subset)] if cut else []
-        return [Section(whole, tuple(row[number] for row in rows)) for number, whole in enumerate(wholes)]
+        """The section of each system; lines without a word are a part only if there are any."""
+        inside = [("all", subset), *((label, mask & subset) for label, mask in cuts)]
+        rows = []
+        for label, mask in inside:
+            if label != Bucket(0, 0).label or np.any(mask):
+                rows.append(_parts(label, tables, mask, drawn))
+            if advance:
+                advance(share)
+        return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
-    signatures = [one.signature for one in tables[0]]
+    signatures = {one.name: one.signature for one in tables[0]}
     if drawn:
         samples = drawn.samples if drawn.intervals or "bs" in drawn.tests else 0
-        signatures = [one.signed(samples, drawn.trials if "ar" in drawn.tests else 0, drawn.seed) for one in tables[0]]
+        trials = drawn.trials if "ar" in drawn.tests else 0
+        signatures = {one.name: one.signed(samples, trials, drawn.seed) for one in tables[0]}
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
     return Report(
-        tuple(one.name for one in tables[0]),
         tuple(signatures),
+        signatures,
         tuple(systems),
         drawn,
         cut.title if cut else "",
-        cut is None or len(cut.masks[0]) == 1,
     )
 
 
-def _rows(cut: Cut, subset: Mask) -> Iterator[tuple[str, list[Mask]]]:
-    """The label and the masks of each part; lines without a word are a part only if there are any."""
-    for label, masks in zip(cut.labels, cut.masks, strict=True):
-        inside = [mask & subset for mask in masks]
-        if label != Bucket(0, 0).label or np.any(inside):
-            yield label, inside
-
-
 def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:
-    """The part of each system: scores, and what is drawn of them."""
-    size, nothing = int(mask.sum()), (None,) * len(tables[0])
-    parts = [
-        Part(
-            label,
-            size,
-            tuple(one.score(mask).value if size else None for one in table),
-            next((ratio for one in table if (ratio := one.length_ratio(mask)) is not None), None),
-        )
-        for table in tables
-    ]
-    if plan is None:
-        return parts
-    untested = dict.fromkeys(plan.tests, nothing)
-    plan = plan if size >= _FEWEST else replace(plan, tests=())
-    draws = _Draws(tables, mask, plan) if size else None
-    marks = draws.marks() if draws and plan.tests else [()] * len(parts)
-    return [
-        replace(
-            part,
-            intervals=(draws.intervals(number) if draws else nothing) if plan.intervals else (),
-            p_values=(draws.p_values(number) if draws and plan.tests else untested) if number else {},
-            marks=marks[number],
-        )
-        for number, part in enumerate(parts)
-    ]
+    """The part of each system: scores, and what is drawn of them, with the same draws for all metrics."""
+    size, columns = int(mask.sum()), list(zip(*tables, strict=True))  # for each metric, the statistics of all systems
+    rows = [one.rows[mask] for column in columns for one in column]
+    tests = plan.tests if plan and size >= _FEWEST else ()
+    sampled = plan and size and (plan.intervals or "bs" in tests)
+    sums = bootstrap(rows, plan.samples, plan.seed) if plan and sampled else []
+    picked, left = swaps(rows, plan.trials, plan.seed) if plan and "ar" in tests else ([], [])
+    scores: list[dict[str, Estimate]] = [{} for _ in tables]
+    for number, column in enumerate(columns):
+        own = slice(number * len(tables), (number + 1) * len(tables))
+        values = [one.score(mask).value if size else math.nan for one in column]
+        samples = [one.values(each) for one, each in zip(column, sums[own], strict=False)]
+        draws = _Draws(column, values, samples, picked[own], left[own])
+        for system, estimate in zip(scores, draws.estimates(plan, tests, size), strict=True):
+            system[column[0].name] = estimate
+    ratios = (next((ratio for one in table if (ratio := one.length_ratio(mask)) is not None), None) for table in tables)
+    return [Part(label, size, found, ratio) for found, ratio in zip(scores, ratios, strict=True)]
 
 
+@dataclass(frozen=True)
 class _Draws:
-    """The scores of every system and metric in all draws of one subset, which has at least one sentence."""
+    """The scores of every system by one metric for one subset, and those of all draws."""
 
-    def __init__(self, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling) -> None:
-        self._tables, self._plan, self._size = tables, plan, int(mask.sum())
-        rows = [one.rows[mask] for table in tables for one in table]
-        metrics = len(tables[0])
-        self._real = [[one.values(one.rows[mask].sum(axis=0)[None])[0] for one in table] for table in tables]
-        self._samples: list[list[Scores]] = []
-        if plan.intervals or "bs" in plan.tests:
-            sums = bootstrap(rows, plan.samples, plan.seed)
-            self._samples = [
-                [one.values(sums[number * metrics + metric]) for metric, one in enumerate(table)]
-                for number, table in enumerate(tables)
-            ]
-        self._picked, self._left = swaps(rows, plan.trials, plan.seed) if "ar" in plan.tests else ([], [])
+    systems: Sequence[Statistics]
+    values: Sequence[float]  # of each system; nan if there is no sentence
+    samples: Sequence[Scores]  # of each system, in every bootstrap sample
+    picked: Sequence[Rows]  # of each system, in every trial: the sums of the sentences picked, and of the others
+    left: Sequence[Rows]
 
-    def intervals(self, system: int) -> tuple[Interval, ...]:
-        """One per metric."""
-        return tuple(interval(scores, paired="bs" in self._plan.tests) for scores in self._samples[system])
+    def estimates(self, plan: Resampling | None, tests: Sequence[Test], size: int) -> Iterator[Estimate]:
+        """One for each system; `tests` are those of the plan that were made, on `size` sentences."""
+        marks: list[Mark] = [""] * len(self.systems)
+        if plan and tests:
+            marks = self._marks(tests, plan.level, size)
+        for system, (value, mark) in enumerate(zip(self.values, marks, strict=True)):
+            drawn = plan and plan.intervals and self.samples
+            mean, low, high = interval(self.samples[system], "bs" in tests) if drawn else (None, None, None)
+            compared = plan.tests if plan and system else ()
+            p_values = {test: self._p_value(test, 0, system) if test in tests else None for test in compared}
+            yield Estimate(finite(value), finite(mean), finite(low), finite(high), p_values, mark)
 
-    def p_values(self, system: int) -> Mapping[Test, tuple[float, ...]]:
-        """The p-values of the difference between a system and the first one: for every test one per metric."""
-        metrics, tests = range(len(self._tables[0])), self._plan.tests
-        return {test: tuple(self._p_value(test, metric, 0, system) for metric in metrics) for test in tests}
-
-    def marks(self) -> list[tuple[Mark, ...]]:
-        """For every system one per metric: a winner and ties by the p-values below the level.
+    def _marks(self, tests: Sequence[Test], level: float, size: int) -> list[Mark]:
+        """For every system whether it is the winner or a tie, by the p-values below the level.
 
         N sentences have 2**N swaps, and the real one and its mirror have the greatest difference of all. If 2 / 2**N is
         not below the level, no system is called worse, even if the sampled p-value of so few sentences is lower.
         """
-        metrics = range(len(self._tables[0]))
-        if 2.0 ** (1 - self._size) >= self._plan.level:
-            tie: Mark = "tie"
-            return [(tie,) * len(metrics)] * len(self._tables)
-        return list(zip(*map(self._marks, metrics), strict=True))
-
-    def _marks(self, metric: int) -> list[Mark]:
-        """The marks of every system by one metric."""
-        better = -1 if isinstance(self._tables[0][metric].metric, TER) else 1  # TER counts edits
-        values = [better * row[metric] for row in self._real]
+        better = -1 if isinstance(self.systems[0].metric, TER) else 1  # TER counts edits
+        values = [better * value for value in self.values]
         best = values.index(max(values))
         worse = [
             value < values[best]
-            and all(
-                self._p_value(test, metric, *sorted((best, system))) < self._plan.level for test in self._plan.tests
-            )
+            and 2.0 ** (1 - size) < level
+            and all(self._p_value(test, *sorted((best, system))) < level for test in tests)
             for system, value in enumerate(values)
         ]
         marks: list[Mark] = ["" if clearly else "tie" for clearly in worse]
@@ -321,20 +270,19 @@ class _Draws:
             marks[best] = "winner"
         return marks
 
-    def _p_value(self, test: Test, metric: int, first: int, second: int) -> float:
+    def _p_value(self, test: Test, first: int, second: int) -> float:
         """The share of draws with a greater difference than the real one, which counts as one more draw."""
         if test == "bs":
-            gaps = np.abs(self._samples[second][metric] - self._samples[first][metric])
+            gaps = np.abs(self.samples[second] - self.samples[first])
             drawn = gaps - gaps.mean()
         else:
-            drawn = np.abs(self._shuffled(metric, first, second) - self._shuffled(metric, second, first))
-        difference = abs(self._real[first][metric] - self._real[second][metric])
+            drawn = np.abs(self._shuffled(first, second) - self._shuffled(second, first))
+        difference = abs(self.values[first] - self.values[second])
         return (int(np.count_nonzero(drawn > difference)) + 1) / (len(drawn) + 1)
 
-    def _shuffled(self, metric: int, first: int, second: int) -> Scores:
+    def _shuffled(self, first: int, second: int) -> Scores:
         """(trials,) scores of a system made of the sentences picked from one and left by the other."""
-        one, other = (system * len(self._tables[0]) + metric for system in (first, second))
-        return self._tables[first][metric].values(self._picked[one] + self._left[other])
+        return self.systems[first].values(self.picked[first] + self.left[second])
 
 
 def bootstrap(rows: Sequence[Rows], samples: int, seed: int) -> list[NDArray[np.float32]]:
@@ -377,15 +325,15 @@ def swaps(rows: Sequence[Rows], trials: int, seed: int) -> tuple[list[Rows], lis
     return [np.concatenate(each) for each in picked], [np.concatenate(each) for each in left]
 
 
-def interval(scores: Scores, paired: bool = False) -> Interval:
-    """The mean and the 95% interval of (samples,) bootstrap scores; the bounds leave out a fortieth on either side.
+def interval(scores: Scores, paired: bool = False) -> tuple[float, float, float]:
+    """The mean of (samples,) bootstrap scores, and the ends of their 95% interval, which leave out a fortieth each.
 
     sacreBLEU adds up the mean exactly for one system, but in the scores' own precision in a `paired` test.
     """
     ranked = np.sort(scores)
     out = len(ranked) // 40
     mean = scores.dtype.type(math.fsum(ranked.tolist()) / len(ranked))
-    return Interval(float(ranked.mean() if paired else mean), float(ranked[out]), float(ranked[-out - 1]))
+    return float(ranked.mean() if paired else mean), float(ranked[out]), float(ranked[-out - 1])
 
 
 def _slices(total: int, size: int) -> Iterator[int]:

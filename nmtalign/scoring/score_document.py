@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nmtalign.report import document as doc
 from nmtalign.scoring.differences import Difference, Segment
-from nmtalign.scoring.report import Part, Report, Section, Test
+from nmtalign.scoring.report import Estimate, Part, Report, Section, Test
 from nmtalign.version import __version__
 
 BAR = 20  # characters of the longest bar
@@ -53,15 +53,14 @@ def figure(value: float | None, signature: str = "") -> str:
     return doc.NOTHING if value is None else f"{value:.4f}" if _GIVEN in signature else f"{value:.2f}"
 
 
-def bar(part: Part, top: float) -> str:
-    """A bar of the first score, where `top` is the longest; with an interval, full to its low end, then shaded."""
-    value, interval = part.values[0], part.interval(0)
-    if value is None or top <= 0:
+def bar(estimate: Estimate, top: float) -> str:
+    """A bar of a score, where `top` is the longest; with an interval, full to its low end, then shaded."""
+    if estimate.value is None or top <= 0:
         return ""
-    if interval is None:
-        eighths = round(8 * BAR * max(0.0, value) / top)
+    if estimate.low is None or estimate.high is None:
+        eighths = round(8 * BAR * max(0.0, estimate.value) / top)
         return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
-    full, shaded = (round(BAR * max(0.0, end) / top) for end in (interval.low, interval.high))
+    full, shaded = (round(BAR * max(0.0, end) / top) for end in (estimate.low, estimate.high))
     return "█" * full + "▒" * (shaded - full)
 
 
@@ -78,10 +77,9 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     """Systems as rows, metrics as columns; below, the signatures and the meaning of the signs."""
     wholes = [system.everything.whole for system in report.systems]
     yield _table(_names(report, "system") + _scores(report, wholes))
-    pairs = zip(report.metrics, report.signatures, strict=True)
-    yield doc.Definitions([(doc.Span(name), doc.Span(text, "code")) for name, text in pairs])
+    yield doc.Definitions([(doc.Span(name), doc.Span(text, "code")) for name, text in report.signatures.items()])
     drawn = report.resampling
-    if drawn and any(part.intervals for part in wholes):
+    if drawn and drawn.intervals:
         yield doc.Paragraph(f"±: half of the 95% interval of {drawn.samples:,} bootstrap samples, seed {drawn.seed}")
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
@@ -98,27 +96,34 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
 
 def _scores(report: Report, parts: Sequence[Part]) -> Columns:
     """The columns of every metric; `parts` are of all systems."""
-    return [column for metric in range(len(report.metrics)) for column in _metric(report, metric, parts)]
+    return [column for metric in report.metrics for column in _metric(report, metric, parts)]
 
 
-def _metric(report: Report, metric: int, parts: Sequence[Part]) -> Columns:
+def _metric(report: Report, metric: str, parts: Sequence[Part]) -> Columns:
     """Scores with their marks, half widths of intervals, and p-values: a column for each."""
-    signature, marked = report.signatures[metric], any(part.marks for part in parts)
-    marks = [_SIGNS[part.mark(metric)] if marked else "" for part in parts]
-    scores = [figure(part.values[metric], signature) for part in parts]
-    name = report.metrics[metric] + ("  " if marked else "")
-    columns: Columns = [[name, *(score + mark for score, mark in zip(scores, marks, strict=True))]]
-    if any(part.intervals for part in parts):
-        widths = (0.5 * (one.high - one.low) if one else None for one in (part.interval(metric) for part in parts))
-        columns.append(["±", *(figure(width, signature) for width in widths)])
-    return columns + [_p_values(test, metric, parts) for test in parts[-1].p_values]
+    scores, drawn, signature = [part.scores[metric] for part in parts], report.resampling, report.signatures[metric]
+    signs = _SIGNS if drawn and drawn.tests else {}
+    cells = (figure(one.value, signature) + signs.get(one.mark, "") for one in scores)
+    columns: Columns = [[metric + signs.get("", ""), *cells]]
+    if drawn and drawn.intervals:
+        columns.append(["±", *(figure(_half_width(one), signature) for one in scores)])
+    return columns + _p_values(scores)
 
 
-def _p_values(test: Test, metric: int, parts: Sequence[Part]) -> list[doc.Inline]:
-    """A column of p-values; the first system has none."""
-    values = (part.p_values[test][metric] if part.p_values else None for part in parts)
-    cells = (doc.NOTHING if value is None else f"{value:.4f}" for value in values)
-    return ["p" if len(parts[-1].p_values) == 1 else f"p ({test})", *cells]
+def _half_width(estimate: Estimate) -> float | None:
+    """Half of the interval, if there is one."""
+    return None if estimate.low is None or estimate.high is None else 0.5 * (estimate.high - estimate.low)
+
+
+def _p_values(scores: Sequence[Estimate]) -> Columns:
+    """A column of p-values for each test; the first system has none."""
+    tests = scores[-1].p_values
+    columns: Columns = []
+    for test in tests:
+        values = (one.p_values.get(test) for one in scores)
+        cells = (doc.NOTHING if value is None else f"{value:.4f}" for value in values)
+        columns.append(["p" if len(tests) == 1 else f"p ({test})", *cells])
+    return columns
 
 
 def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
@@ -130,16 +135,16 @@ def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
     yield doc.Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
     yield _table(_names(report, "system") + _scores(report, known))
     columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
-    for metric, name in enumerate(report.metrics):
+    for name in report.metrics:
         if "bleu" in name.lower():
             for title, parts in (("All", wholes), ("No UNK", known)):
-                columns.append([f"{name} {title}", *(figure(part.values[metric]) for part in parts)])
+                columns.append([f"{name} {title}", *(figure(part.scores[name].value) for part in parts)])
     if len(columns) > 1:
         yield doc.Heading("Table 1: with and without unknown words")
         yield _table(columns)
     if rates := report.unknown:
         shares: list[tuple[str | doc.Span, float]] = [("source", rates.source), ("reference", rates.reference)]
-        shares += [(doc.Span(one.name), rate) for one, rate in zip(report.systems, rates.systems, strict=True)]
+        shares += [(doc.Span(name), rate) for name, rate in rates.systems.items()]
         yield doc.Heading("Words that are not in the vocabulary")
         yield doc.Definitions([(name, f"{share:.2%}") for name, share in shares])
 
@@ -148,32 +153,34 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
     """One table per system, and before them one that compares the systems, if there are several."""
     # Cumulative buckets end with all sentences.
     rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
-    if len(sections) > 1 and report.comparable:
-        yield doc.Heading(f"{report.metrics[0]} {report.lengths} ({subset}, all systems)")
+    first = report.metrics[0]
+    if len(sections) > 1:
+        yield doc.Heading(f"{first} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
         for system, parts in zip(report.systems, rows, strict=True):
-            scores, *_ = _metric(report, 0, parts)
+            figures, *_ = _metric(report, first, parts)
             columns += [
-                [doc.Span(system.name, "name"), *scores[1:]],
-                *(_p_values(test, 0, parts) for test in parts[-1].p_values),
+                [doc.Span(system.name, "name"), *figures[1:]],
+                *_p_values([part.scores[first] for part in parts]),
             ]
         yield _table(columns)
-    shown = [part for parts in rows for part in parts]
-    ends = [part.values[0] or 0.0 for part in shown] + [one.high for part in shown if (one := part.interval(0))]
-    top = max(ends, default=0.0)
+    shown = [part.scores[first] for parts in rows for part in parts]
+    top = max(end or 0.0 for one in shown for end in (one.value, one.high))
     for system, parts in zip(report.systems, rows, strict=True):
         name = (", ", doc.Span(system.name, "name")) if len(sections) > 1 else ()
         yield doc.Heading((f"{report.lengths[:1].upper()}{report.lengths[1:]} ({subset}", *name, ")"))
         columns = _buckets(parts)
-        for metric, title in enumerate(report.metrics):
-            columns.append([title, *(figure(part.values[metric], report.signatures[metric]) for part in parts)])
-            if metric == 0 and any(part.intervals for part in parts):
-                bounds = (part.interval(0) for part in parts)
-                columns.append(["[low, high]", *(f"[{b.low:.2f}, {b.high:.2f}]" if b else doc.NOTHING for b in bounds)])
+        for metric in report.metrics:
+            scores = [part.scores[metric] for part in parts]
+            columns.append([metric, *(figure(one.value, report.signatures[metric]) for one in scores)])
+            if metric == first and report.resampling and report.resampling.intervals:
+                bounds = (doc.NOTHING if one.low is None else f"[{one.low:.2f}, {one.high:.2f}]" for one in scores)
+                columns.append(["[low, high]", *bounds])
         if any(part.length_ratio is not None for part in parts):
             columns.append(["length ratio", *(figure(part.length_ratio) for part in parts)])
         # Bars are aligned left; columns of figures are aligned right.
-        yield _table([*columns, [report.metrics[0].ljust(BAR), *(bar(part, top).ljust(BAR) for part in parts)]])
+        bars = (bar(part.scores[first], top) for part in parts)
+        yield _table([*columns, [first.ljust(BAR), *(one.ljust(BAR) for one in bars)]])
 
 
 def _buckets(parts: Sequence[Part]) -> Columns:
@@ -184,25 +191,23 @@ def _buckets(parts: Sequence[Part]) -> Columns:
 def _differences(report: Report) -> Iterator[doc.Block]:
     """The sentences in which the first two systems differ most."""
     if report.differences:
-        names = [system.name for system in report.systems[:2]]
         yield doc.Heading("Sentences in which the first two systems differ most")
         legend = [span for style, words in _WORDS.values() for span in ("; ", doc.Span(words, style))][1:]
         yield doc.Paragraph(("Words: ", *legend))
-        for difference in report.differences:
-            yield _sentence(difference, names)
+        yield from map(_sentence, report.differences)
 
 
-def _sentence(difference: Difference, names: Sequence[str]) -> doc.SentenceTexts:
-    first, second = difference.scores
+def _sentence(difference: Difference) -> doc.SentenceTexts:
     texts = [doc.NamedText("source", doc.Span(difference.source))] if difference.source is not None else []
     several = len(difference.references) > 1
     for number, reference in enumerate(difference.references, 1):
         texts.append(doc.NamedText(f"reference {number}" if several else "reference", doc.Span(reference)))
-    for name, segments, score in zip(names, difference.segments, difference.scores, strict=True):
-        better = score == max(difference.scores) and first != second
-        words = tuple(span for segment in segments for span in _segment(segment))
-        texts.append(doc.NamedText(name, words, f"{difference.metric} {score:.2f}", better))
-    title = (f"Line {difference.line:,} ", doc.Span(f"{difference.metric} {abs(first - second):.2f} apart", "muted"))
+    worse, best = sorted(one.score for one in difference.systems)
+    for one in difference.systems:
+        words = tuple(span for segment in one.segments for span in _segment(segment))
+        note = f"{difference.metric} {one.score:.2f}"
+        texts.append(doc.NamedText(one.name, words, note, one.score == best > worse))
+    title = (f"Line {difference.line:,} ", doc.Span(f"{difference.metric} {best - worse:.2f} apart", "muted"))
     return doc.SentenceTexts(title, texts)
 
 

@@ -109,7 +109,7 @@ class ScoreResult:
             raise UsageError(f"no metric {metric!r}; the result has {', '.join(self.report.metrics)}")
         for one in self.report.systems:
             if system in (None, one.name):
-                return one.everything.whole.values[self.report.metrics.index(metric)]
+                return one.everything.whole.scores[metric].value
         raise UsageError(f"no system {system!r}; the result has {', '.join(self.systems)}")
 
     def to_dict(self) -> dict[str, Any]:
@@ -136,9 +136,9 @@ class ScoreResult:
         from nmtalign.report.html_page import to_page
         from nmtalign.scoring.figure import length_svg
 
-        figures, metric = [], self.report.metrics[0]
+        figures = []
         if self.report.lengths:
-            figures = [(f"{metric} {self.report.lengths}", length_svg(self.report, metric))]
+            figures = [(f"{self.report.metrics[0]} {self.report.lengths}", length_svg(self.report))]
         texts = {
             "systems": ", ".join(f"{name} ({text.name})" for name, text in self.systems.items()),
             "references": ", ".join(text.name for text in self.references),
@@ -185,7 +185,8 @@ def run_scoring(
         notify(note)
     if not settings.tokenize:
         options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
-    texts, against = [text.lines for text in systems.values()], [text.lines for text in references]
+    named, against = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
+    texts = list(named.values())
     size = len(against[0])
     with progress("counting", size) as advance:
         tables = measure_systems(texts, against, options, advance=advance)
@@ -197,13 +198,10 @@ def run_scoring(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
-    if resampling and any(one.lines for one in tables[0]):
-        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
-        resampling = None
     cut = None
     if settings.by_length:
-        sides = {"source": [source.lines if source else []], "reference": against[:1], "hypothesis": texts}
-        cut = by_length(sides[settings.length_of], buckets, settings.length_of)
+        side = source.lines if source and settings.length_of == "source" else against[0]
+        cut = by_length(side, buckets, settings.length_of)
     with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
@@ -214,10 +212,9 @@ def run_scoring(
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     if words and source:
-        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, texts))
+        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, named))
     if settings.differences and several:
-        shown_source = source.lines if source else None
-        found = most_different(texts, against, settings.differences, source=shown_source, statistics=tables)
+        found = most_different(named, against, tables, settings.differences, source.lines if source else None)
         report = dataclasses.replace(report, differences=found)
     return ScoreResult(report, systems, references, source)
 

@@ -81,6 +81,7 @@ class ServedAligner:
         self._models, self._align_config, self._threads = models, align_config, threads
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
+        self.folder = self._one.folder
         self.pairs = lru_cache(16)(self._pairs)
 
     def _pairs(self, settings: Settings) -> PairAligner:
@@ -156,30 +157,23 @@ class ServedModels:
     def __init__(
         self, translators: Sequence[Translator], align_config: AlignConfig, aligners: Sequence[WordAligner] = ()
     ) -> None:
-        self._models: dict[tuple[str, str], ServedModel] = {}
-        self._aligners: dict[tuple[str, str], ServedAligner] = {}
-        for translator in translators:
-            model = ServedModel(translator, align_config)
-            if (model.source, model.target) in self._models:
-                raise UsageError(
-                    f"{translator.loaded.folder}: another model translates {model.source}-{model.target}, too; "
-                    "give one model per direction"
-                )
-            self._models[model.source, model.target] = model
-        for aligner in aligners:
-            served = ServedAligner(aligner, align_config, align_config.threads)
-            if (served.source, served.target) in self._aligners:
-                raise UsageError(f"{aligner.folder}: another word aligner has the same languages; give only one")
-            self._aligners[served.source, served.target] = served
-        if not (self._models or self._aligners):
+        self._models = [ServedModel(translator, align_config) for translator in translators]
+        self._aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
+        for kind, several in (("model", self._models), ("word aligner", self._aligners)):
+            directions = [(one.source, one.target) for one in several]
+            for number, (source, target) in enumerate(directions):
+                if (source, target) in directions[:number]:
+                    name = several[number].folder
+                    raise UsageError(f"{name}: another {kind} is for {source}-{target}; give one {kind} per direction")
+        if not self.all():
             raise UsageError("there is no model to serve; give at least one")
 
     def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models.values())
+        return iter(self._models)
 
     def all(self) -> list[ServedAligner]:
         """The models, then the word aligners."""
-        return [*self._models.values(), *self._aligners.values()]
+        return [*self._models, *self._aligners]
 
     def notices(self) -> list[str]:
         """What a user should know about the settings."""
@@ -187,15 +181,10 @@ class ServedModels:
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
-        codes = dict.fromkeys(code for pair in self._models for code in pair)
-        return [
-            {
-                "code": code,
-                "name": language_name(code),
-                "targets": [target for source, target in self._models if source == code],
-            }
-            for code in codes
-        ]
+        targets: dict[str, list[str]] = {code: [] for one in self for code in (one.source, one.target)}
+        for one in self:
+            targets[one.source].append(one.target)
+        return [{"code": code, "name": language_name(code), "targets": each} for code, each in targets.items()]
 
     def matching(self, source: str | None, target: str | None) -> list[ServedModel]:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
@@ -211,12 +200,13 @@ class ServedModels:
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""
-        codes = {code for pair in self._models for code in pair}
-        return any(_means(source, one) and _means(target, one) and (one, one) not in self._models for one in codes)
+        pairs = [(one.source, one.target) for one in self]
+        codes = {code for pair in pairs for code in pair}
+        return any(_means(source, one) and _means(target, one) and (one, one) not in pairs for one in codes)
 
     def aligner(self, source: str | None, target: str | None) -> ServedAligner:
         """The word aligner of a direction, else the model of `only`."""
-        fitting = [one for one in self._aligners.values() if _means(source, one.source) and _means(target, one.target)]
+        fitting = [one for one in self._aligners if _means(source, one.source) and _means(target, one.target)]
         return fitting[0] if len(fitting) == 1 else self.only(source, target)
 
     def only(self, source: str | None, target: str | None) -> ServedModel:

@@ -255,9 +255,7 @@ class ScoreConfig(Settings, section="score"):
     """What `score` measures and prints (section [score])."""
 
     by_length: bool = common(False, "Also score by sentence length.")
-    length_of: Literal["source", "reference", "hypothesis"] = setting(
-        "source", "Text whose lengths define the buckets."
-    )
+    length_of: Literal["source", "reference"] = setting("source", "Text whose lengths define the buckets.")
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", metavar="N,...")
     cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.")
     known_words: bool = common(

@@ -15,7 +15,7 @@ from nmtalign.core.model import Ids, Indices, TranslationModel, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
-from nmtalign.scoring.metrics import MetricOptions, Score, bleu, measure, tokenizer_for
+from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
@@ -119,9 +119,10 @@ class Validator:
         count = count if math.isfinite(nll) else 0
         translations, probabilities = self._translate_greedily(count, share)
         references = [dev.target.text(index) for index in range(count)]
-        score = bleu(translations, references, tokenize=self._tokenizer) if count else None
-        sample = ("", "", "")
+        score, sample = None, ("", "", "")
         if count:
+            options = MetricOptions(("bleu",), tokenize=self._tokenizer)
+            score = measure(translations, [references], options, processes=1)[0].score()
             pick = update * 7919 % count
             sample = (dev.source.text(pick), translations[pick], references[pick])
         self._model.train(training)

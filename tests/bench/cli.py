@@ -10,12 +10,10 @@ from typing import Any, NoReturn
 from nmtalign.errors import NmtalignError, UsageError
 
 COMMANDS = {
-    "train": "training: nmtalign, a naive loop, the floor; with --peers other toolkits",
+    "train": "training: nmtalign, a naive loop, the floor",
     "translate": "translation: nmtalign and a naive decoder",
     "quality": "BLEU, dev loss and speed of translation after --words words; with --peers others too",
-    "align": "forced decoding; writing, size and reading of alignment files",
     "links": "word aligners on texts with gold links: nmtalign link; with --peers eflomal, fast_align",
-    "score": "scoring three systems: seconds, memory, comparison with sacreBLEU",
     "markup": "tags placed in translations by links, beside gold links: how many are exactly right",
     "gpu": "a CUDA device: updates with and without CUDA graphs, and their kernels",
 }
@@ -65,16 +63,11 @@ def _parser() -> argparse.ArgumentParser:
         _add_model(added[name])
         _add(added[name], length=(30, "words per sentence, with `</s>`"))
         added[name].add_argument("--variants", metavar="A,B", help="for example naive,ours-bf16 [all]")
-    for name, repeats in (("train", 5), ("translate", 3), ("align", 3)):
+    for name, repeats in (("train", 5), ("translate", 3)):
         _add(added[name], threads=(2, "threads"), repeats=(repeats, "rounds, after a warm-up round"))
     _add_train(added["train"])
     _add_translate(added["translate"])
     _add_quality(added["quality"])
-    for name in ("train", "quality"):
-        added[name].add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian [all]")
-        added[name].add_argument("--peer-env", type=Path, metavar="DIR", help="for their environments [.venv-peers/]")
-    _add_align(added["align"])
-    _add_score(added["score"])
     _add_links(added["links"])
     _add_markup(added["markup"])
     _add_gpu(added["gpu"])
@@ -104,7 +97,6 @@ def _add_train(parser: argparse.ArgumentParser) -> None:
         "--data", type=Path, metavar="DIR", help="use batches of this prepared corpus, not random words"
     )
     parser.add_argument("--no-memory", action="store_true", help="do not measure peak memory")
-    parser.add_argument("--peer-seconds", type=float, default=60.0, metavar="S", help="training time of each [60]")
 
 
 def _add_translate(parser: argparse.ArgumentParser) -> None:
@@ -128,23 +120,9 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
     )
     _add(parser, jobs=(1, "trainings at the same time"))
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and models, kept [a temporary folder]")
+    parser.add_argument("--peers", nargs="?", const="all", metavar="A,B", help="joeynmt,opennmt,marian [all]")
+    parser.add_argument("--peer-env", type=Path, metavar="DIR", help="for their environments [.venv-peers/]")
     parser.add_argument("--peers-only", action="store_true", help="leave nmtalign out")
-
-
-def _add_align(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--size", default="small", choices=["paper", "small", "tiny"], help="[small]")
-    _add(parser, pairs=(1_000_000, "pairs in the file"), length=(25, "words per side"), batch=(80, "sentences"))
-    _add(parser, forced=(2000, "pairs that the model aligns"), reads=(1000, "random reads"))
-    parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu", help="[cpu]")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the files")
-
-
-def _add_score(parser: argparse.ArgumentParser) -> None:
-    runs = ("counted, by length", "and intervals", "and paired bootstrap", "and approximate randomisation")
-    _add(parser, sentences=(100_000, "sentences"), samples=(1000, "samples of the bootstrap"))
-    _add(parser, trials=(10_000, "trials of randomisation"))
-    parser.add_argument("--runs", nargs="+", choices=runs, metavar="NAME", help=f"some of: {'; '.join(runs)} [all]")
-    parser.add_argument("--folder", type=Path, metavar="DIR", help="parent of a temporary folder for the texts")
 
 
 def _add_markup(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,8 @@
 """Runs subcommands of the benchmark."""
 
-import sys
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from bench.cli import main
 

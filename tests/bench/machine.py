@@ -90,40 +90,6 @@ def own_peak_mb() -> float:
     return kilobytes / (1 << 20 if sys.platform == "darwin" else 1024)
 
 
-def tree_mb(root: int, field: str = "VmRSS") -> float:
-    """Returns the memory that a process and its descendants use now (VmRSS, shared pages counted in each), in MB.
-
-    With the field VmHWM it returns the sum of their peaks so far.
-    """
-    return sum(status.get(field, 0) for status in _tree(root).values()) / 1024
-
-
-def tree_cpu_seconds(root: int) -> dict[int, float]:
-    """Returns the processor time that a process and each of its descendants have used so far."""
-    found = {}
-    for pid in _tree(root):
-        try:
-            fields = Path("/proc", str(pid), "stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2]
-        except OSError:
-            continue
-        found[pid] = sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
-    return found
-
-
-def _tree(root: int) -> dict[int, dict[str, int]]:
-    """Yields the status of a process and of all its descendants."""
-    all_of_them = {
-        int(folder.name): _status(folder.name) for folder in Path("/proc").iterdir() if folder.name.isdigit()
-    }
-    inside = {root}
-    grew = True
-    while grew:
-        grown = {pid for pid, status in all_of_them.items() if status.get("PPid", 0) in inside} - inside
-        inside |= grown
-        grew = bool(grown)
-    return {pid: all_of_them[pid] for pid in inside if pid in all_of_them}
-
-
 def _status(pid: str) -> dict[str, int]:
     """Returns the numbers of /proc/PID/status, memory in kB; empty if the process has ended."""
     try:

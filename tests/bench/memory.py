@@ -6,7 +6,7 @@ import sys
 from typing import Any
 
 from bench.machine import BENCH, own_peak_mb
-from bench.watch import complaint_in
+from bench.report import complaint_in
 from nmtalign.errors import NmtalignError
 
 

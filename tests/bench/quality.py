@@ -24,9 +24,8 @@ from bench.machine import ROOT, describe_machine, environment, in_words
 from bench.peers import PeerError, chosen, install, limits, softly
 from bench.quality_recipes import CLIP_NORM, QUALITY_RECIPES, Training
 from bench.recipes import Job, Recipe
-from bench.report import Table, figure, say, show, write_json
+from bench.report import Table, complaint_in, figure, say, show, write_json
 from bench.texts import SIDES, Texts, training_options
-from bench.watch import complaint_in
 from bench.workload import FIRST_WORD, Size
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError

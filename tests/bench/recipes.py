@@ -47,12 +47,11 @@ class Job:
 
 @dataclass(frozen=True)
 class Recipe:
-    """A toolkit: the arguments of each pip call, and how to train; `rate` finds target words/s in its log."""
+    """A toolkit: the arguments of each pip call, and how to train."""
 
     name: str
     installs: Sequence[Sequence[str]]
     train_command: Callable[[Path, Job], list[str]]
-    rate: str
     note: str
 
 
@@ -195,21 +194,18 @@ def recipes(torch_version: str) -> dict[str, Recipe]:
             "joeynmt",
             [torch, ["--no-deps", "joeynmt==2.3.0"], joeynmt],
             _joeynmt,
-            r"Tokens per Sec:\s+(\d+)",
             "JoeyNMT 2.3.0",
         ),
         Recipe(
             "opennmt",
             [torch, ["--no-deps", "OpenNMT-py==3.5.1"], ["--only-binary=:all:", *opennmt]],
             _opennmt,
-            r"/\s*(\d+) tok/s",
             "OpenNMT-py 3.5.1, half the encoder size",
         ),
         Recipe(
             "marian",
             [["pymarian==1.12.42", "pyyaml"]],
             _marian,
-            r": ([\d.]+) words/s",
             "Marian 1.12.42, the Python wheel",
         ),
     ]

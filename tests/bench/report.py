@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nmtalign.text.text_table import aligned
+
 
 @dataclass
 class Table:
@@ -26,18 +28,8 @@ def show(tables: Sequence[Table]) -> None:
 
 def plain(table: Table) -> str:
     """Returns the table as text, with two spaces between columns."""
-    lines = [list(table.columns), *(list(row) for row in table.rows)]
-    widths = [max(len(line[column]) for line in lines) for column in range(len(table.columns))]
-
-    def aligned(line: Sequence[str]) -> str:
-        cells = [
-            line[0].ljust(widths[0]),
-            *(cell.rjust(width) for cell, width in zip(line[1:], widths[1:], strict=True)),
-        ]
-        return "  ".join(cells).rstrip()
-
-    body = [aligned(line) for line in lines]
-    return "\n".join([table.title, *body, *([table.note] if table.note else []), ""])
+    columns = list(zip(table.columns, *table.rows, strict=True))
+    return "\n".join([table.title, *aligned(columns), *([table.note] if table.note else []), ""])
 
 
 def say(message: str) -> None:
@@ -71,3 +63,10 @@ def percent(value: float | None) -> str:
 def times(value: float | None) -> str:
     """Formats a ratio such as 3.4 x; a dash for None."""
     return "-" if value is None else f"{value:.2f} x"
+
+
+def complaint_in(lines: Sequence[str]) -> str:
+    """Returns the line that says why a program failed: nmtalign's error line, else the last line."""
+    words = [line.strip() for line in lines if line.strip()]
+    errors = [line.partition(": error: ")[2] for line in words if ": error: " in line]
+    return (errors or words[-1:] or ["it printed nothing"])[0][:300]

@@ -3,24 +3,18 @@
 import itertools
 import json
 import re
-import sys
-from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-BENCH = Path(__file__).parent
-sys.path.insert(0, str(BENCH.parent))
-
-from bench import peers, timing  # noqa: E402
-from bench.naive import NaiveLoop  # noqa: E402
-from bench.products import flops_of, products_of  # noqa: E402
-from bench.recipes import Job, Recipe, recipes  # noqa: E402
-from bench.texts import random_texts  # noqa: E402
-from bench.watch import watch  # noqa: E402
-from bench.workload import SYSTEM_SIZES, Size, random_workload  # noqa: E402
-from nmtalign.core.model import TranslationModel, make_batch  # noqa: E402
+from bench import timing
+from bench.naive import NaiveLoop
+from bench.products import flops_of, products_of
+from bench.recipes import Job, recipes
+from bench.texts import random_texts
+from bench.workload import SYSTEM_SIZES, Size, random_workload
+from nmtalign.core.model import TranslationModel, make_batch
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(
@@ -158,28 +152,6 @@ def test_train_takes_the_batches_of_a_corpus(bench, reversal):
     assert 0.5 < found["workload"]["useful"] <= 1
 
 
-def fake_toolkit(code):
-    def command(bin_folder, job):
-        return [sys.executable, "-c", code]
-
-    return Recipe("fake", [["fake==1"]], command, r"rate (\d+)", "Fake 1")
-
-
-def test_a_toolkit_is_run_for_a_while_and_its_rates_are_read(tmp_path):
-    texts = random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20)
-    assert {len(line.split()) for line in texts.file("train", "src").read_text().splitlines()} == {4}
-    job = Job(texts, tmp_path / "job", 3, 1)
-    job.folder.mkdir()
-    (tmp_path / "fake").mkdir()
-    (tmp_path / "fake" / "installed").touch()
-    code = "import time\nfor rate in (1, 70, 90, 80): print('rate', rate, flush=True)\ntime.sleep(60)"
-    found = peers._run(fake_toolkit(code), tmp_path, job, 0.5)
-    assert found["target_words_per_second"] == 80  # the first report contains the warm-up
-    assert found["reports"] == 3
-    table = peers.peers_table({"nmtalign": {**found, "target_words_per_second": 240}, "fake": found})
-    assert table.rows[1][:3] == ["Fake 1", "3.00 x", "80"]
-
-
 @pytest.mark.parametrize("name", ["joeynmt", "opennmt", "marian"])
 def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
     texts = random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20)
@@ -224,26 +196,3 @@ def test_a_wrong_option_is_one_line(bench, arguments, said):
     [line] = result.stderr.splitlines()
     assert line.startswith("bench: error: ")
     assert said in line
-
-
-def test_another_program_is_read_and_ended(tmp_path):
-    code = "import time\nfor i in range(1000): print(f'rate {i}', flush=True); time.sleep(0.01)"
-    seen = watch([sys.executable, "-c", code], r"rate (\d+)", 60, tmp_path, matches=5)
-    assert [text for _, text in seen.matches] == ["0", "1", "2", "3", "4"]
-    assert seen.exit_code is None
-    assert seen.peak_mb > 1
-    failed = watch([sys.executable, "-c", "raise SystemExit('no such option')"], "rate", 60, tmp_path)
-    assert failed.exit_code == 1
-    assert failed.complaint == "no such option"
-
-
-@pytest.mark.parametrize(
-    ("name", "line", "rate"),
-    [
-        ("joeynmt", "Epoch 1, Step: 2, Batch Loss: 9.1, Batch Acc: 0.01, Tokens per Sec:   670, Lr: 0.001000", "670"),
-        ("opennmt", "Step 2/1000000; acc: 0.0; bsz: 2400/2400/80; 1433/1340 tok/s;   4 sec;", "1340"),
-        ("marian", "Ep. 1 : Up. 2 : Sen. 160 : Cost 9.2 : Time 3.31s : 724.91 words/s : gNorm 0.5", "724.91"),
-    ],
-)
-def test_rates_are_found_in_the_logs_of_other_toolkits(name, line, rate):
-    assert re.search(recipes("2.13.0+cpu")[name].rate, line)[1] == rate

@@ -5,22 +5,18 @@ import json
 import math
 import re
 import sys
-from pathlib import Path
 
 import pytest
 
-BENCH = Path(__file__).parent
-sys.path.insert(0, str(BENCH.parent))
-
-from bench import quality  # noqa: E402
-from bench.cli import main  # noqa: E402
-from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training  # noqa: E402
-from bench.recipes import Recipe, recipes  # noqa: E402
-from nmtalign import Translator  # noqa: E402
-from nmtalign.data.prepare import prepare  # noqa: E402
-from nmtalign.sample.sample_corpus import write_sample  # noqa: E402
-from nmtalign.settings.command_settings import PrepConfig  # noqa: E402
-from nmtalign.text.tokenizer import Tokenizers  # noqa: E402
+from bench import quality
+from bench.cli import main
+from bench.quality_recipes import QUALITY_RECIPES, QualityRecipe, Training
+from bench.recipes import Recipe, recipes
+from nmtalign import Translator
+from nmtalign.data.prepare import prepare
+from nmtalign.sample.sample_corpus import write_sample
+from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.text.tokenizer import Tokenizers
 
 # A fake toolkit: it repeats its input and prints the last lines of a training log.
 TRAINS = "print('Total params: 17'); print('dev ppl: 9.00'); print('dev ppl: 4.00')"
@@ -56,7 +52,7 @@ def toolkit(tmp_path, monkeypatch):
     def settle(config, job, training):
         config["updates"] = training.updates
 
-    recipe = Recipe("fake", [], train, "", "Fake 1")
+    recipe = Recipe("fake", [], train, "Fake 1")
     how = QualityRecipe(
         settle, lambda *_: [sys.executable, "-c", TRANSLATES], r"dev ppl: ([\d.]+)", r"Total params: (\d+)"
     )

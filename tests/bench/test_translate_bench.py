@@ -3,28 +3,23 @@
 import importlib.util
 import itertools
 import json
-import sys
 from functools import partial
-from pathlib import Path
 
 import pytest
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-BENCH = Path(__file__).parent
-sys.path.insert(0, str(BENCH.parent))
-
-from bench.naive import NaiveLoop  # noqa: E402
-from bench.naive_search import NaiveSearch  # noqa: E402
-from bench.random_model import SPREAD, spread_logits, write_lexicon  # noqa: E402
-from bench.search_products import SearchShape, search_flops_of  # noqa: E402
-from bench.texts import random_texts  # noqa: E402
-from bench.translate import TITLES  # noqa: E402
-from bench.workload import Size  # noqa: E402
-from nmtalign.core.inference import Inference  # noqa: E402
-from nmtalign.core.model import TranslationModel, make_source  # noqa: E402
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search  # noqa: E402
-from nmtalign.settings.command_settings import TranslateConfig  # noqa: E402
+from bench.naive import NaiveLoop
+from bench.naive_search import NaiveSearch
+from bench.random_model import SPREAD, spread_logits, write_lexicon
+from bench.search_products import SearchShape, search_flops_of
+from bench.texts import random_texts
+from bench.translate import TITLES
+from bench.workload import Size
+from nmtalign.core.inference import Inference
+from nmtalign.core.model import TranslationModel, make_source
+from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.settings.command_settings import TranslateConfig
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(

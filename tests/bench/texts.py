@@ -1,15 +1,11 @@
 """The same work as text files, for programs that train from files, including `nmtalign train`."""
 
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
-from bench.machine import environment
 from bench.workload import FIRST_WORD, Size
-from nmtalign.errors import NmtalignError
 from nmtalign.files import atomic_text
 
 PAIRS = 4000
@@ -50,30 +46,6 @@ def _write(folder: Path, side: str, lines: list[str]) -> None:
     for part, chosen in (("train", lines), ("dev", lines[:DEV_PAIRS])):
         with atomic_text(folder / f"{part}.{side}") as stream:
             stream.writelines(f"{line}\n" for line in chosen)
-
-
-def prepare(texts: Texts) -> Path:
-    """Prepares the texts for `nmtalign train` by the command `nmtalign prep`; returns the folder."""
-    folder = texts.folder / "data"
-    config = texts.size.model
-    shortlist = f"{config.source_vocabulary_size}:{config.target_vocabulary_size}"
-    files = [str(texts.file("train", side)) for side in SIDES]
-    options = [
-        "--vocabulary",
-        "none",
-        "--shortlist",
-        shortlist,
-        "--quiet",
-        "--set",
-        "max_length=0",
-        "--set",
-        "workers=1",
-    ]
-    command = [sys.executable, "-m", "nmtalign", "prep", *files, "-o", str(folder), *options]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=texts.folder, env=environment())
-    if done.returncode:
-        raise NmtalignError(f"nmtalign prep of the benchmark's text failed: {done.stderr.strip()}")
-    return folder
 
 
 def training_options(size: Size, sentences: int, threads: int) -> list[str]:

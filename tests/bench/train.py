@@ -43,10 +43,6 @@ def run(given: dict[str, Any]) -> int:
     for variant in variants if not given["no_memory"] else ():
         say(f"peak memory of {variant.name}")
         results["variants"][variant.name]["peak_mb"] = peak_memory(variant.name, options)
-    if given["peers"]:
-        from bench.peers import run_peers
-
-        results["peers"] = run_peers(given, workload.size, given["batch"] or len(workload.batches[0].source))
     show(tables(results))
     if given["json"]:
         write_json(given["json"], results)
@@ -145,10 +141,6 @@ def tables(results: dict[str, Any]) -> list[Table]:
     made = [_main_table(results), _floor_table(results["floor"])]
     if "threads" in results:
         made.append(_threads_table(results["threads"]))
-    if "peers" in results:
-        from bench.peers import peers_table
-
-        made.append(peers_table(results["peers"]))
     return made
 
 

@@ -11,56 +11,53 @@ from nmtalign.scoring.metrics import MetricOptions, measure
 REFERENCE = ["the cat sleeps here", "a dog runs", "two birds sing now", "rain falls"]
 FIRST = ["the cat sleeps here", "a dog runs", "two fish swim", "rain fell"]
 SECOND = ["a tiger eats there", "a dog runs", "two birds sing now", "rain falls"]
+BOTH = {"a": FIRST, "b": SECOND}
 PIECES = st.lists(st.sampled_from(["a", "b", " ", "  ", ".", "'", "été", "日", "\u00a0", "x1", "-"]), max_size=12)
 
 
 def test_the_most_different_sentences_come_first_whichever_system_is_better():
-    found = most_different([FIRST, SECOND], [REFERENCE], 5)
+    found = most_different(BOTH, [REFERENCE], (), 5)
     assert [difference.line for difference in found] == [3, 1, 4]  # line 2 is the same in both
-    assert found[0].scores[1] == pytest.approx(100)
-    assert found[0].scores[0] < 50
-    assert found[1].scores[0] == pytest.approx(100)
-    assert found[1].scores[1] < 50
+    assert [translation.name for translation in found[0].systems] == ["a", "b"]
+    for (one, other), place in ((found[0].systems, 1), (found[1].systems, 0)):
+        assert (one, other)[place].score == pytest.approx(100)
+        assert (other, one)[place].score < 50
     assert found[1].references == ("the cat sleeps here",)
     assert (found[0].source, found[0].metric) == (None, "chrF2")
 
 
 @pytest.mark.parametrize("references", [[REFERENCE], [REFERENCE, SECOND]])
 def test_the_scores_are_those_of_sacrebleu(references):
-    for difference in most_different([FIRST, SECOND], references, 5):
-        for text, score in zip(difference.texts, difference.scores, strict=True):
-            expected = CHRF().sentence_score(text, list(difference.references)).score
-            assert score == expected
+    for difference in most_different(BOTH, references, (), 5):
+        for one in difference.systems:
+            assert one.score == CHRF().sentence_score(one.text, list(difference.references)).score
 
 
 def test_known_statistics_give_the_same_differences():
-    options = MetricOptions(("bleu", "chrf"))
-    table = [measure(system, [REFERENCE], options) for system in (FIRST, SECOND)]
-    given_table = most_different([FIRST, SECOND], [REFERENCE], 2, statistics=table)
-    assert given_table == most_different([FIRST, SECOND], [REFERENCE], 2)
-    without = [measure(system, [REFERENCE], MetricOptions(("bleu",))) for system in (FIRST, SECOND)]
-    assert most_different([FIRST, SECOND], [REFERENCE], 2, statistics=without) == given_table
+    for names in (("bleu",), ("bleu", "chrf")):
+        table = [measure(system, [REFERENCE], MetricOptions(names)) for system in (FIRST, SECOND)]
+        assert most_different(BOTH, [REFERENCE], table, 2) == most_different(BOTH, [REFERENCE], (), 2)
 
 
 def test_only_the_first_two_of_three_systems_are_compared():
-    found = most_different([FIRST, SECOND, REFERENCE], [REFERENCE], 1, source=["s1", "s2", "s3", "s4"])
-    assert found[0].texts == (FIRST[2], SECOND[2])
-    assert found[0].source == "s3"
+    (found,) = most_different({**BOTH, "c": REFERENCE}, [REFERENCE], (), 1, ["s1", "s2", "s3", "s4"])
+    assert [one.text for one in found.systems] == [FIRST[2], SECOND[2]]
+    assert found.source == "s3"
 
 
 def test_ties_are_in_the_order_of_their_lines():
-    found = most_different([["x y"] * 4, ["a b"] * 4], [["a b"] * 4], 3)
+    found = most_different({"a": ["x y"] * 4, "b": ["a b"] * 4}, [["a b"] * 4], (), 3)
     assert [difference.line for difference in found] == [1, 2, 3]
 
 
 def test_equal_systems_have_no_differences():
-    assert most_different([FIRST, FIRST], [REFERENCE], 3) == ()
+    assert most_different({"a": FIRST, "b": FIRST}, [REFERENCE], (), 3) == ()
 
 
 def test_empty_lines_can_differ():
-    (found,) = most_different([[""], ["a b"]], [["a b"]], 3)
-    assert found.scores == (0.0, pytest.approx(100))
-    assert found.segments == ((), (Segment("a b", "only", True),))
+    (found,) = most_different({"a": [""], "b": ["a b"]}, [["a b"]], (), 3)
+    assert [one.score for one in found.systems] == [0.0, pytest.approx(100)]
+    assert [one.segments for one in found.systems] == [(), (Segment("a b", "only", True),)]
 
 
 def test_segments_tell_what_differs_and_what_the_reference_contains():

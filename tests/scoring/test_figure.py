@@ -12,24 +12,28 @@ from nmtalign.errors import UsageError
 from nmtalign.report.document import Document, Figure
 from nmtalign.report.html_page import to_page
 from nmtalign.scoring.figure import draw_by_length, length_figure, length_svg
-from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
 
 pytest.importorskip("matplotlib")
-SIGNATURES = ("nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1", "nrefs:1|case:mixed|nc:6|nw:0")
+SIGNATURES = {
+    "BLEU": "nrefs:1|case:mixed|eff:no|tok:13a|smooth:exp|version:2.5.1",
+    "chrF2": "nrefs:1|case:mixed|nc:6|nw:0",
+}
 LABELS = ("1-10", "11-20", "21-30", ">30")
+WHOLE = Part("all", 100, {"BLEU": Estimate(30.0), "chrF2": Estimate(50.0)}, 1.0)
 
 
-def system(name, scores, labels=LABELS, width=1.0, more=0):
+def system(name, scores):
     parts = []
-    for number, (label, score) in enumerate(zip(labels, scores, strict=True), 1):
-        values = (score, score and score + 20)
-        intervals = tuple(value and Interval(value, value - width, value + width) for value in values) if width else ()
-        parts.append(Part(label, (10 * number + more) if score else 0, values, 1.0, intervals))
-    return SystemReport(name, Section(Part("all", 100, (30.0, 50.0), 1.0), tuple(parts)))
+    for number, (label, score) in enumerate(zip(LABELS, scores, strict=True), 1):
+        ends = (score, score - 1, score + 1) if score else ()
+        scores = {"BLEU": Estimate(score, *ends), "chrF2": Estimate(score and score + 20)}
+        parts.append(Part(label, 10 * number if score else 0, scores, 1.0))
+    return SystemReport(name, Section(WHOLE, tuple(parts)))
 
 
-def report(*systems, lengths="by words of the source", comparable=True):
-    return Report(("BLEU", "chrF2"), SIGNATURES, systems, Resampling(), lengths, comparable)
+def report(*systems, lengths="by words of the source"):
+    return Report(tuple(SIGNATURES), SIGNATURES, systems, Resampling(), lengths)
 
 
 TWO = report(system("search", [30, 29, None, 27]), system("$x$ و", [28, 24, 18, 12]))
@@ -51,15 +55,6 @@ def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
     assert axes.get_ylim()[1] > 31
     assert [bar.get_height() for bar in strip.patches] == [10, 20, 0, 40]
     assert [label.get_text() for label in strip.get_xticklabels()] == [*LABELS]
-    assert length_figure(TWO, "chrF2").axes[0].lines[0].get_ydata()[0] == 50
-
-
-def test_systems_with_buckets_of_their_own_have_bars_of_their_own():
-    systems = [system(name, [3, 2, 1, 1], more=more) for name, more in (("a", 0), ("b", 5))]
-    assert [bar.get_height() for bar in length_figure(report(*systems, comparable=False)).axes[1].patches] == [
-        *(10, 20, 30, 40),
-        *(15, 25, 35, 45),
-    ]
 
 
 def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
@@ -80,28 +75,10 @@ def test_files_are_the_same_each_time(tmp_path: Path, ending):
 def test_the_page_gets_an_svg_with_names_and_signature():
     svg = length_svg(TWO)
     words = "".join(ElementTree.fromstring(svg).itertext())  # noqa: S314
-    for text in ("search", "$x$", SIGNATURES[0], "bands: 95% intervals of 1,000 bootstrap samples, seed 12345"):
+    for text in ("search", "$x$", SIGNATURES["BLEU"], "bands: 95% intervals of 1,000 bootstrap samples, seed 12345"):
         assert text in words
     page = PageReader(to_page(Document("t", [Figure("", "f", svg)])))
     page.check()
-
-
-@pytest.mark.parametrize(
-    ("given", "metric", "name", "message"),
-    [
-        (TWO, "BLEU", "a.gif", "give a name that ends in .png, .svg or .pdf"),
-        (TWO, "TER", "a.png", "no TER to draw: the report has BLEU, chrF2"),
-        (
-            report(SystemReport("a", Section(Part("all", 1, (1.0, 1.0), 1.0))), lengths=""),
-            "BLEU",
-            "a.png",
-            "the report has no scores by length; add --by-length",
-        ),
-    ],
-)
-def test_what_cannot_be_drawn_is_refused(tmp_path, given, metric, name, message):
-    with pytest.raises(UsageError, match=message):
-        draw_by_length(given, tmp_path / name, metric)
 
 
 def test_without_matplotlib_the_error_names_the_package(tmp_path, monkeypatch):

@@ -92,6 +92,6 @@ def test_a_sentence_must_be_known_to_every_model(folder: Path) -> None:
 
 
 def test_rates_are_shares_of_all_words(folder: Path) -> None:
-    systems = [["le chat", "un chat"], [""]]
+    systems = {"a": ["le chat", "un chat"], "b": [""]}
     rates = unknown_rates(read_words(folder), SOURCES, [REFERENCES, ["x"] * 5], systems)
-    assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), (0.25, 0.0))
+    assert rates == UnknownRates(2 / 11, (2 + 5) / (11 + 5), {"a": 0.25, "b": 0.0})

@@ -9,44 +9,42 @@ from helpers.pages import PageReader
 
 from nmtalign.report.document import to_text
 from nmtalign.report.html_page import to_page
-from nmtalign.report.markdown import to_markdown
-from nmtalign.scoring.differences import Difference, split_segments
+from nmtalign.scoring.differences import Difference, SystemText, split_segments
 from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
-from nmtalign.scoring.report import Interval, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
 from nmtalign.scoring.score_document import bar, figure, score_document
 
-PLAIN = Part("all", 4, (12.345678901, 80.0), 0.9)
-EMPTY = Part(">10", 0, (None, None), None)
+PLAIN = Part("all", 4, {"BLEU": Estimate(12.345678901), "TER": Estimate(80.0)}, 0.9)
+EMPTY = Part(">10", 0, {"BLEU": Estimate(None), "TER": Estimate(None)}, None)
 TESTED = Part(
     "all",
     4,
-    (15.0, 79.0),
+    {
+        "BLEU": Estimate(15.0, 15.1, 14.0, 16.25, {"bs": 0.012, "ar": 0.5}, "winner"),
+        "TER": Estimate(79.0, p_values={"bs": None, "ar": 0.25}, mark="tie"),
+    },
     1.0,
-    (Interval(15.1, 14.0, 16.25), None),
-    {"bs": (0.012, None), "ar": (0.5, 0.25)},
-    ("winner", "tie"),
 )
 HOSTILE = "le \x1b[2J<b>chat</b> \u202edort"
 
 
 def report_of(*systems: SystemReport, **more: object) -> Report:
-    return Report(("BLEU", "TER"), ("BLEU|a", "TER|b"), systems, **more)  # type: ignore[arg-type]
+    return Report(("BLEU", "TER"), {"BLEU": "BLEU|a", "TER": "TER|b"}, systems, **more)  # type: ignore[arg-type]
 
 
 def full_report() -> Report:
     lengths = (PLAIN, EMPTY)
     texts = (HOSTILE, "le chien dort")
-    differences = Difference(
-        3, "the", ("le chien",), texts, (20.0, 100.0), "chrF2", split_segments(*texts, ["le chien"])
-    )
+    translations = map(SystemText, ("one", "two"), texts, (20.0, 100.0), split_segments(*texts, ["le chien"]))
+    difference = Difference(3, "the", ("le chien",), "chrF2", tuple(translations))
     return report_of(
         SystemReport("one", Section(PLAIN, lengths), Section(EMPTY, lengths)),
         SystemReport("two", Section(TESTED, lengths), Section(EMPTY, lengths)),
         resampling=Resampling(tests=("bs", "ar")),
         lengths="by words of the source",
-        unknown=UnknownRates(0.125, 0.25, (0.5, 0.0)),
-        differences=(differences,),
+        unknown=UnknownRates(0.125, 0.25, {"one": 0.5, "two": 0.0}),
+        differences=(difference,),
     )
 
 
@@ -103,12 +101,11 @@ def test_rows_hold_a_figure_each_under_known_names() -> None:
     assert [row["value"] for row in rows if row["by"] == "length"][:3] == [12.345678901, 80.0, None]
 
 
-def test_text_page_and_markdown_have_the_same_figures() -> None:
+def test_text_and_page_have_the_same_figures() -> None:
     document = score_document(full_report(), "A title", figures=[("Figure 2", "<svg/>")], facts={"reference": "x.fr"})
     reader = PageReader(to_page(document))
     reader.check()
-    text, markdown = to_text(document), to_markdown(document).replace("\\", "")
-    for words in (text, markdown, reader.words()):
+    for words in (to_text(document), reader.words()):
         for part in ("12.35", "80.00", "15.00 *", "79.00 =", "1.12", "0.0120", "0.5000", "12.50%", "BLEU|a", "x.fr"):
             assert part in words
         assert "Sentences without an unknown word (0 of 4)" in words
@@ -154,6 +151,6 @@ def test_a_figure_has_the_digits_of_sacrebleu(value: float | None, signature: st
     ],
 )
 def test_a_bar_is_as_long_as_its_figure(value: float | None, low: float | None, high: float | None, shown: str) -> None:
-    intervals = () if low is None or high is None else (Interval(value or 0.0, low, high),)
-    assert bar(Part("all", 1, (value,), None, intervals), 100.0) == shown
-    assert bar(Part("all", 1, (value,), None, intervals), 0.0) == ""
+    estimate = Estimate(value, value, low, high)
+    assert bar(estimate, 100.0) == shown
+    assert bar(estimate, 0.0) == ""

@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -44,11 +45,16 @@ def paired(printed: str) -> list[dict[str, list[str]]]:
     return [dict(zip(names, (re.findall(r"\d+\.\d{4}", cell) for cell in row[1:]), strict=True)) for row in table[1:]]
 
 
-def ours(part: Part, metric: int, test: Test) -> list[str]:
-    interval = part.intervals[metric] if part.intervals else None
-    figures = [part.values[metric], *((interval.mean, 0.5 * (interval.high - interval.low)) if interval else ())]
-    figures += [part.p_values[test][metric]] if part.p_values else []
+def ours(part: Part, metric: str, test: Test) -> list[str]:
+    one = part.scores[metric]
+    figures = [one.value, *(() if one.low is None else (one.mean, 0.5 * (one.high - one.low)))]
+    figures += [one.p_values[test]] if one.p_values else []
     return [f"{figure:.4f}" for figure in figures]
+
+
+def of_wholes(report: Report, name: str) -> list[list[Any]]:
+    """An attribute of the estimates of all sentences, by system and metric."""
+    return [[getattr(one, name) for one in system.everything.whole.scores.values()] for system in report.systems]
 
 
 def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tuple[Test, ...] = ()) -> Report:
@@ -64,8 +70,8 @@ def test_intervals_and_signatures_equal_sacrebleus_command_line(texts, tmp_path,
     printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED, "--confidence", "--format", "json"))
     assert len(printed) == len(report.metrics)
     for found in printed:
-        metric = report.metrics.index(found["name"])
-        assert report.signatures[metric] == f"{found['name']}|{found['signature']}"
+        metric = found["name"]
+        assert report.signatures[metric] == f"{metric}|{found['signature']}"
         figures = [found["score"], found["confidence_mean"], found["confidence_var"]]
         assert ours(report.systems[0].everything.whole, metric, "bs") == [f"{figure:.4f}" for figure in figures]
 
@@ -81,30 +87,29 @@ def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, 
     report = report_of(systems, known, (test,))
     printed = sacrebleu(tmp_path, systems, known, *ASKED, *drawn(test), "--format", "latex")
     for system, figures in zip(report.systems, paired(printed), strict=True):
-        for metric, name in enumerate(report.metrics):
-            assert ours(system.everything.whole, metric, test) == figures[name], (system.name, name)
+        for metric in report.metrics:
+            assert ours(system.everything.whole, metric, test) == figures[metric], (system.name, metric)
             assert report.signatures[metric].split("|", 1)[1] in printed
 
 
 @pytest.mark.parametrize("test", ["bs", "ar"])
 def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     known = np.arange(len(texts.source)) % 3 > 0
-    cut = by_length([texts.source], parse_buckets("8,12"))
+    cut = by_length(texts.source, parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
     report = make_report(
         "abc", tables, cut=cut, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
     )
-    place = cut.labels.index("9-12")
-    chosen = np.flatnonzero(cut.masks[place][0] & known)
+    chosen = np.flatnonzero(dict(cut.parts)["9-12"] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]
     found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
     for system, figures in zip(report.systems, found, strict=True):
         part = next(part for part in system.no_unk.lengths if part.label == "9-12")
-        for metric, name in enumerate(report.metrics):
-            assert ours(part, metric, test) == figures[name]
+        for metric in report.metrics:
+            assert ours(part, metric, test) == figures[metric]
 
 
 @pytest.mark.parametrize(("sentences", "mark"), [(5, "tie"), (6, "winner")])
@@ -112,30 +117,25 @@ def test_five_sentences_are_too_few_for_a_winner_whatever_the_draws_say(texts, s
     right = texts.references[0][:sentences]
     wrong = [f"x{number} y z v w" for number in range(sentences)]
     report = report_of([right, wrong], [right], ("bs", "ar"))
-    first, second = (system.everything.whole for system in report.systems)
-    assert first.marks == (mark,) * 3
-    assert second.marks == ("tie" if mark == "tie" else "",) * 3
-    assert all(p < 0.05 for p in second.p_values["bs"])
+    assert of_wholes(report, "mark") == [[mark] * 3, ["tie" if mark == "tie" else ""] * 3]
+    assert all(p_values["bs"] < 0.05 for p_values in of_wholes(report, "p_values")[1])
 
 
 def test_equal_texts_are_ties(texts):
     systems = [texts.systems[0], list(texts.systems[0]), texts.systems[0][::-1]]
     report = report_of(systems, texts.references[:1], ("bs", "ar"))
-    marks = [system.everything.whole.marks for system in report.systems]
-    assert marks == [("tie",) * 3, ("tie",) * 3, ("",) * 3]
-    everything = report.systems[1].everything.whole
+    assert of_wholes(report, "mark") == [["tie"] * 3, ["tie"] * 3, [""] * 3]
     # sacreBLEU's p-value is the smallest possible if two systems are equal, so ties are also recognised by the scores.
-    assert everything.p_values == {"bs": (1 / 301,) * 3, "ar": (1 / 601,) * 3}
+    assert of_wholes(report, "p_values")[1] == [{"bs": 1 / 301, "ar": 1 / 601}] * 3
 
 
 def test_the_best_of_all_is_the_winner_of_every_metric(texts):
     report = report_of(texts.systems, texts.references[:1], ("bs", "ar"))
-    marks = [system.everything.whole.marks for system in report.systems]
-    assert marks == [("",) * 3, ("",) * 3, ("winner",) * 3]
-    values = [system.everything.whole.values for system in report.systems]
+    assert of_wholes(report, "mark") == [[""] * 3, [""] * 3, ["winner"] * 3]
+    values = of_wholes(report, "value")
     assert values[2][0] > values[0][0]
     assert values[2][2] < values[0][2]
-    assert report.systems[0].everything.whole.p_values == {}
+    assert of_wholes(report, "p_values")[0] == [{}] * 3
 
 
 def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
@@ -148,18 +148,18 @@ def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
         for each in (nearly, worse, edits)
     ]
     report = make_report("abc", tables, resampling=replace(QUICK, tests=("bs",)))
-    wholes = [system.everything.whole for system in report.systems]
-    assert wholes[2].values < wholes[0].values < wholes[1].values
-    assert wholes[2].p_values["bs"][0] >= 0.05 > wholes[1].p_values["bs"][0]
-    assert [whole.marks for whole in wholes] == [("tie",), ("",), ("tie",)]
+    first, second, third = (system.everything.whole.scores["TER"] for system in report.systems)
+    assert third.value < first.value < second.value
+    assert third.p_values["bs"] >= 0.05 > second.p_values["bs"]
+    assert (first.mark, second.mark, third.mark) == ("tie", "", "tie")
 
 
 def test_fewer_than_two_sentences_are_not_tested():
     rows = np.array([[2, 3, 2, 1, 0, 0, 2, 1, 0, 0]], dtype=float)
     tables = [[Statistics("BLEU", "BLEU|nrefs:1", rows, BLEU())]] * 2
     report = make_report("ab", tables, known=np.array([False]), resampling=replace(QUICK, tests=("bs", "ar")))
-    whole, none = report.systems[1].everything.whole, report.systems[1].no_unk.whole
-    assert whole.p_values == none.p_values == {"bs": (None,), "ar": (None,)}
-    assert whole.marks == none.marks == ()
-    assert whole.intervals[0].low == whole.intervals[0].high
-    assert none.intervals == (None,)
+    whole, none = (part.whole.scores["BLEU"] for part in (report.systems[1].everything, report.systems[1].no_unk))
+    assert whole.p_values == none.p_values == {"bs": None, "ar": None}
+    assert whole.mark == none.mark == ""
+    assert whole.low == whole.high
+    assert none.low is none.value is None

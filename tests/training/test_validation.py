@@ -32,7 +32,7 @@ def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
     references = [dev.target.text(index) for index in range(count)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
     done = translation_of(source, tmp_path / "model", greedy, print, lambda doing, total: nullcontext())
-    score = metrics.bleu(done.lines, references)
+    score = metrics.measure(done.lines, [references], metrics.MetricOptions(("bleu",)))[0].score()
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
 
