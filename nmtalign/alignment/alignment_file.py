@@ -121,28 +121,26 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
 
     `file.links()` reads the words and hard links of all records without their weights, which is several times as fast.
     A record is read in well under a millisecond, and the memory used does not grow with the file. The object works in
-    forked and spawned processes: each process opens the file again. Raises FormatError naming the file if it is
-    missing, damaged or of another kind.
+    forked and spawned processes. Raises FormatError naming the file if it is missing, damaged or of another kind.
 
     `attributes` are those of the root, and `dtype` is the type in which weights are stored.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._file: Any = None
-        self._datasets: dict[str, Any] = {}
-        self._process = 0
         self._pages: dict[int, dict[str, Array]] = {}  # the last ones
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
-            self.attributes = plain_attributes(self._open())
+            self._file = h5py.File(self.path, "r", locking=False)
+            self.attributes = plain_attributes(self._file)
             self._check_format()
-            self.dtype = str(self._dataset("weights").dtype)
-            self._length = len(self._dataset("sentence_id"))
+            self._datasets = _known(plain_datasets(self._file))
+            self.dtype = str(self._datasets["weights"].dtype)
+            self._length = len(self._datasets["sentence_id"])
             for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
-                if len(self._dataset(name)) != length:
-                    raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
+                if len(self._datasets[name]) != length:
+                    raise ValueError(f"{name} has {len(self._datasets[name])} values; the records need {length}")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -192,32 +190,29 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def place_of(self, number: int) -> int:
         """Returns the place of the first record whose sentence is `number` or a later one."""
         with self._damage():
-            return bisect.bisect_left(self._dataset("sentence_id"), number)
+            return bisect.bisect_left(self._datasets["sentence_id"], number)
 
     def sentence_count(self) -> int:
         """Returns the number of sentences, each of which has one record of rank 0."""
         with self._damage():
-            return int(np.count_nonzero(self._dataset("rank")[:] == 0))
+            return int(np.count_nonzero(self._datasets["rank"][:] == 0))
 
     def close(self) -> None:
-        """Closes the file. The next access opens it again."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-        self._datasets = {}
+        """Closes the file."""
+        self._file.close()
 
     def info(self) -> dict[str, Any]:
         """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
         with self._damage():
             check_seal(self.path)
-            cells, size = len(self._dataset("weights")), self.path.stat().st_size
+            cells, size = len(self._datasets["weights"]), self.path.stat().st_size
             words = {side: self._last(f"{side}/word_offsets") for side in SIDES}
             return {
                 "pairs": self._length,
                 "sentences": self.sentence_count(),
                 "source_words": words["source"],
                 "target_words": words["target"],
-                "links": len(self._dataset("links")),
+                "links": len(self._datasets["links"]),
                 "cells": cells,
                 "weights": self.dtype,
                 "bytes": size,
@@ -225,14 +220,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 "attributes": dict(self.attributes),
             }
 
-    @contextlib.contextmanager
-    def _damage(self) -> Iterator[None]:
-        try:
-            with damage(self.path, "alignment file", "write it again"):
-                yield
-        except FormatError:
-            self.close()
-            raise
+    def _damage(self) -> contextlib.AbstractContextManager[None]:
+        return damage(self.path, "alignment file", "write it again")
 
     def _check_path(self) -> None:
         if not self.path.exists():
@@ -243,15 +232,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             kind = kind_of(self.path)
             why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
             raise FormatError(f"{self.path}: not an alignment file ({why})")
-
-    def _open(self) -> Any:
-        """Returns the file, opened by this process: a handle from before a fork shares its position with the parent."""
-        if self._file is None or self._process != os.getpid():
-            self.close()
-            self._check_path()
-            self._file = h5py.File(self.path, "r", locking=False)
-            self._process = os.getpid()
-        return self._file
 
     def _check_format(self) -> None:
         if self.attributes.get("format") != FORMAT:
@@ -266,25 +246,19 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
-        offsets = self._dataset(name)
+        offsets = self._datasets[name]
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
-
-    def _dataset(self, name: str) -> Any:
-        file = self._open()  # if it was opened again, it is checked again
-        if not self._datasets:
-            self._datasets = _known(plain_datasets(file))
-        return self._datasets[name]
 
     def _page(self, number: int) -> dict[str, Array]:
         """Returns the offsets, log-probabilities, ids and ranks of the records of a page; the last pages are kept."""
         if number in self._pages:
             return self._pages[number]
         begin = number * _PAGE
-        page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in OFFSETS}
+        page = {name: self._datasets[name][begin : begin + _PAGE + 1] for name in OFFSETS}
         for name, offsets in page.items():
             if len(offsets) and (offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any()):
                 raise ValueError(f"{name} does not rise")
-        page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
+        page |= {name: self._datasets[name][begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
         if len(self._pages) == _PAGES:
             del self._pages[next(iter(self._pages))]  # the oldest
         self._pages[number] = page
@@ -337,7 +311,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
 
     def _parts(self, name: str, offsets: Array) -> list[Array]:
-        values = self._dataset(name)[offsets[0] : offsets[-1]]
+        values = self._datasets[name][offsets[0] : offsets[-1]]
         bounds = (offsets - offsets[0]).tolist()
         return [values[begin:end] for begin, end in pairwise(bounds)]
 
@@ -364,13 +338,13 @@ class AlignmentWriter:
     The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
     killed, FILE.h5 does not change, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`).
 
-    With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
-    added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
-    is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
+    With `resume` the writer continues that file. A complete FILE.h5 does not change, and nothing can be added to it.
+    After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list is one
+    sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
     UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
     include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
-    after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
-    (FILE.h5.partial.old) until the new file is complete.
+    after at most this number of sentences, and does not use a complete file that has more. Without `resume` an existing
+    FILE.h5.partial is renamed to `kept` (FILE.h5.partial.old) until the new file is complete.
 
     `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
     interruption. Raises ResourceError if the disk refuses.
@@ -391,7 +365,7 @@ class AlignmentWriter:
         self._resume, self._at_most = resume, at_most
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
-        self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
+        self._complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
         self._last_id = 0
         self._committed = self._committed_sentences = 0  # records and sentences in the journal
@@ -408,18 +382,16 @@ class AlignmentWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._break_off()
+            return
         try:
-            if self._complete is not None:  # nothing was added
-                self._complete.close()
-            elif kind is None:
+            if not self._complete:
                 self._commit()
                 self._build()
         except BaseException:
             self._break_off()
             raise
-        if kind is not None and self._complete is None:
-            self._break_off()
-            return
         self._journal.close(remove=True)
         if self.kept is not None:
             with disk_errors(self.kept):
@@ -435,8 +407,13 @@ class AlignmentWriter:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it.
 
         The entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not
-        fit, a word with a line feed, a link outside its pair, and ids or ranks out of order.
+        fit, a word with a line feed, a link outside its pair, and ids or ranks out of order; UsageError if an earlier
+        run has completed the file.
         """
+        if self._complete:
+            raise UsageError(
+                f"{self.path}: is complete, with {self.sentences:,} pairs, and the texts have more; leave out --resume"
+            )
         links, sentence_id, rank = record.hard_links, record.sentence_id, record.rank
         rows, columns = len(record.target) + 1, len(record.source) + 1
         if record.weights.shape != (rows, columns):
@@ -452,8 +429,6 @@ class AlignmentWriter:
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         if self.records and sentence_id < self._last_id:
             raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
-        if self._complete is not None:
-            self._copy_complete()
         if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
         stored = record.weights.astype(self._types["weights"])
@@ -488,14 +463,17 @@ class AlignmentWriter:
             self.kept = self._journal.old
         if self._resume and not self._journal.is_empty():
             self._continue()
-        elif self._resume and self.path.exists():
-            complete = AlignmentFile(self.path)
-            check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
-            self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
-            if self._at_most is not None and self.sentences > self._at_most:
-                self._copy_complete(self._at_most)
-        else:
+        elif not (self._resume and self.path.exists() and self._takes_complete()):
             self._start()
+
+    def _takes_complete(self) -> bool:
+        """Takes the complete file as the result, unless it has too many sentences."""
+        with AlignmentFile(self.path) as file:
+            check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings())
+            records, sentences = len(file), file.sentence_count()
+        if self._at_most is None or sentences <= self._at_most:
+            self.records, self.sentences, self._complete = records, sentences, True
+        return self._complete
 
     def _start(self) -> None:
         self._journal.cut(0)
@@ -617,19 +595,6 @@ class AlignmentWriter:
             if records != self._committed:
                 raise ValueError(f"{records} complete records, and {self._committed} were written")
 
-    def _copy_complete(self, sentences: int | None = None) -> None:
-        """Writes the records of the complete file again, or those of its first `sentences` sentences."""
-        complete, self._complete = self._complete, None
-        if complete is None:
-            return
-        self.records = self.sentences = 0
-        self._start()
-        with complete:
-            for record in complete:
-                if record.rank == 0 and self.sentences == sentences:
-                    break
-                self.add(record)
-
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
         self._journal.close(remove=not self._committed)
@@ -646,14 +611,11 @@ def _extend(dataset: Any, values: Array) -> None:
 
 
 def _joined(words: Sequence[str]) -> bytes:
-    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes U+FFFD."""
+    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes "?"."""
     text = "".join([f"{word}\n" for word in words])
     if text.count("\n") != len(words):
         raise ValueError("a word contains a line feed, which ends a word in the file")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return text.encode(errors="replace")
 
 
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:

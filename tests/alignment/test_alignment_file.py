@@ -1,7 +1,6 @@
 """The HDF5 file: written records are read back in any process, complete or not at all."""
 
 import multiprocessing
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -216,14 +215,6 @@ def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
             found = pool.starmap(_first_word, [(file, i) for i in range(40)], chunksize=5)
         assert found == expected
         assert [_first_word(file, i) for i in range(40)] == expected
-
-
-def test_a_reader_is_pickled_by_its_path_and_opens_again_after_close(tmp_path: Path) -> None:
-    write(tmp_path / "a.h5", numbered(5))
-    file = AlignmentFile(tmp_path / "a.h5")
-    assert pickle.loads(pickle.dumps(file))[3].sentence_id == 3  # noqa: S301
-    file.close()
-    assert file[2].sentence_id == 2
 
 
 def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: Any) -> None:
