@@ -12,9 +12,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self, TypeVar
 
-from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.evaluation import turned_note
-from nmtalign.alignment.link_files import ErrorRates, GoldFile
+from nmtalign.alignment.alignment_file import AlignmentWriter, method_of
+from nmtalign.alignment.evaluation import figures_by_pair, signature_of, turned_note
+from nmtalign.alignment.link_files import GoldLinks, LinkFigures, LinkFile, common_length
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
@@ -25,8 +25,8 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code, suffix_language
 from nmtalign.text.lines import Shard, read_pairs, shown
+from nmtalign.text.link_counting import check_alike
 from nmtalign.text.tokenizer import Subwords
-from nmtalign.version import __version__
 
 T = TypeVar("T")
 
@@ -145,8 +145,8 @@ class AlignmentSummary:
     target_words: int = 0  # of pairs without an empty side
     end_total: float = 0.0  # sum of their weights on the source's `</s>`
     done_before: int = 0  # pairs that were in the file when the run began
-    rates: ErrorRates | None = None
-    signature: str | None = None  # everything that reproduces the rates
+    figures: LinkFigures | None = None  # with gold links
+    signature: str | None = None  # everything that reproduces the figures
 
     @property
     def end_mass(self) -> float:
@@ -184,7 +184,7 @@ class AlignmentRun:
         *,
         output: Path | None = None,
         resume: bool = False,
-        gold: GoldFile | None = None,
+        gold: LinkFile | None = None,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
     ) -> None:
@@ -203,10 +203,10 @@ class AlignmentRun:
         if self.config.symmetrize is not None:
             self._check_languages()
         self.summary = AlignmentSummary()
+        self._attributes = self._origin()
         self._writer: AlignmentWriter | None = None
         if output is not None:
-            attributes = self._attributes()
-            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume)
+            self._writer = AlignmentWriter(output, self._attributes, self.config.alignment_type, resume=resume)
 
     def __enter__(self) -> Self:
         if self._writer is not None:
@@ -228,23 +228,34 @@ class AlignmentRun:
             raise with_more(error, self.left()) from None
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        gold, summary = self._gold, self.summary
+        gold, summary, found = self._gold, self.summary, list[GoldLinks]()
         if isinstance(self._models, WordAligner):
             self._models.too_long.clear()  # of earlier runs
         for record in self._records(summary.done_before):
             summary.count(record)
             if gold is not None:
-                gold.compare(record.hard_links, len(record.source), len(record.target))
+                gold.check_inside(len(found), len(record.source), len(record.target))
+                links = frozenset(record.hard_links)
+                found.append(GoldLinks(links, links))
             if self._writer is not None:
                 self._writer.add(record)
             yield record
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
             self._notify(f"warning: {shown(self._texts[0])}: {note}")
         if gold is not None:
-            counts = gold.finish()
-            summary.rates, summary.signature = counts.rates(), self._signature(gold, counts.sure)
-            if note := turned_note(gold.file, gold.found, list(map(gold.file.pair, range(len(gold.found))))):
-                self._notify(note)
+            self._compare(found, gold)
+
+    def _compare(self, found: list[GoldLinks], gold: LinkFile) -> None:
+        """Compares the links of all pairs; raises InputError for gold links of more pairs, or of other words."""
+        model = "+".join(self._hashes())
+        file = LinkFile("alignments", "HDF5", 0, found, method=method_of(self._attributes), model=model)
+        answers = [gold.pair(number) for number in range(common_length([file, gold], {}))]
+        both = ((ours.possible, theirs.possible) for ours, theirs in zip(found, answers, strict=True))
+        check_alike(file.name, gold.name, both)
+        self.summary.figures = sum(figures_by_pair(file, answers), LinkFigures())
+        self.summary.signature = signature_of(file, gold, answers)
+        if note := turned_note(gold, file, answers):
+            self._notify(note)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -275,12 +286,15 @@ class AlignmentRun:
                 "exchange the models, or the texts"
             )
 
-    def _attributes(self) -> dict[str, object]:
+    def _origin(self) -> dict[str, object]:
         """Returns the origin of the file, as the file records it."""
         config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
+        threshold = (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
+        if method in SOFT_METHODS:
+            threshold = least_weight(method, config.threshold)
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
             aligner = isinstance(self._models, WordAligner)
@@ -292,7 +306,7 @@ class AlignmentRun:
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
             "links_method": config.links,
-            "threshold": self._threshold(),
+            "threshold": threshold,
             "reading": config.reading,
             "weights_are": weights,
             **{f"{side}_file": str(path) for side, path in zip(("source", "target"), self._texts, strict=True)},
@@ -305,28 +319,6 @@ class AlignmentRun:
 
     def _hashes(self) -> list[str]:
         return [loaded.hash for loaded in ([self._models] if isinstance(self._models, WordAligner) else self._models)]
-
-    def _threshold(self) -> float:
-        """Returns the threshold in use, 0 if there is none."""
-        config = self.config
-        if config.symmetrize in SOFT_METHODS:
-            return least_weight(config.symmetrize, config.threshold)
-        return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
-
-    def _signature(self, gold: GoldFile, sure: int) -> str:
-        config, threshold = self.config, self._threshold()
-        parts = {
-            f"links:{config.links}": config.symmetrize not in SOFT_METHODS,
-            f"symmetrize:{config.symmetrize}": config.symmetrize is not None,
-            f"threshold:{threshold:g}": threshold > 0,
-            f"reading:{config.reading}": config.reading != "current",
-            f"gold:{Path(gold.file.name).name}{',target-first' if gold.file.reverse else ''}": True,
-            f"pairs:{len(gold.found)}": True,
-            f"sure:{sure}": True,
-            f"model:{'+'.join(found[:12] for found in self._hashes())}": True,
-            f"nmtalign:{__version__}": True,
-        }
-        return "|".join(["AER", *(part for part, wanted in parts.items() if wanted)])
 
 
 def _block(shard: Shard | None, source: Path, target: Path) -> range:

@@ -174,15 +174,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         for start in range(0, self._length, _PAGE):
             yield from self._read_links(start, min(start + _PAGE, self._length))
 
-    def method(self) -> str | None:
-        """How the stored links were chosen, such as "argmax" or "agreement,0.6"; None if the file does not tell."""
-        kept = self.attributes
-        symmetrized, threshold = kept.get("symmetrization", "none"), kept.get("threshold")
-        parts = [] if symmetrized in get_args(SoftSymmetrization) else [kept.get("links_method")]
-        parts += [] if symmetrized == "none" else [symmetrized]
-        parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
-        return ",".join(str(part) for part in parts if part) or None
-
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
         return self[self.place_of(number) : self.place_of(number + 1)]
@@ -616,6 +607,16 @@ def _joined(words: Sequence[str]) -> bytes:
     if text.count("\n") != len(words):
         raise ValueError("a word contains a line feed, which ends a word in the file")
     return text.encode(errors="replace")
+
+
+def method_of(attributes: Mapping[str, Any]) -> str | None:
+    """How the links of a file were chosen, such as "argmax" or "agreement,0.6"; None if its attributes do not tell."""
+    symmetrized, threshold = attributes.get("symmetrization", "none"), attributes.get("threshold")
+    parts = [] if symmetrized in get_args(SoftSymmetrization) else [attributes.get("links_method")]
+    parts += [] if symmetrized == "none" else [symmetrized]
+    parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
+    parts += [] if attributes.get("reading") == "current" else [attributes.get("reading")]
+    return ",".join(str(part) for part in parts if part) or None
 
 
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:

@@ -183,7 +183,7 @@ MISTAKES = [
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
-    (("in.en", "out.fr", "--gold", "long.gold"), 3, "long.gold: has 5 lines, but there are 4 pairs"),
+    (("in.en", "out.fr", "--gold", "long.gold"), 3, "alignments: has no line 5, but long.gold has 5 lines"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
     (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
     (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention, so it cannot align"),

@@ -113,9 +113,9 @@ def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, mod
     code, out, err = run(*both_of(models, "--gold", "links.gold", "--format", "json", "-q"))
     assert (code, err) == (0, "")
     signature = json.loads(out)["signature"]
-    assert signature.startswith("AER|links:threshold|symmetrize:union|threshold:0.4|gold:links.gold|pairs:5|")
+    assert "|gold:links.gold,Pharaoh,from-0|method:threshold,union,0.4|pairs:5|" in signature
     code, out, _ = run(*both_of(models, "--symmetrize", "product", "--gold", "links.gold", "--format", "json"))
-    assert "AER|symmetrize:product|threshold:0.4|gold" in json.loads(out)["signature"]
+    assert "|method:product,0.4|" in json.loads(out)["signature"]
 
 
 def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one(

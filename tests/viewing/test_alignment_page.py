@@ -153,7 +153,7 @@ def test_gold_links_are_counted_as_aer_counts_them(tmp_path):
     assert columns["sure"] == [[0, 0], [0, 1]]
     assert columns["possible"] == [[0, 0, 1, 0], [0, 1, 1, 1]]
     assert columns["aer"] == [0, 1]
-    assert summary.counts[0].rates().aer == pytest.approx(1 - (1 + 1) / (2 + 2))
+    assert summary.figures[0].aer == pytest.approx(1 - (1 + 1) / (2 + 2))
     assert json.loads(elements(page, "about")[0])["models"][0]["aer"] == pytest.approx(0.5)
 
 
