@@ -91,7 +91,7 @@ FACTS: Mapping[str, object] = {
 _MAGIC = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
-_PAGE, _PAGES = 1024, 64  # records whose offsets are read together; how many pages stay in memory
+_PAGE = 1024  # records whose offsets are read together
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
@@ -128,7 +128,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._pages: dict[int, dict[str, Array]] = {}  # the last ones
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
@@ -160,19 +159,32 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def __getitem__(self, index: int | slice) -> AlignmentRecord | list[AlignmentRecord]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
-            return list(self._records(start, stop)) if step == 1 else [self[i] for i in range(start, stop, step)]
+            return list(self.records(start, stop)) if step == 1 else [self[i] for i in range(start, stop, step)]
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
             raise IndexError(f"{self.path}: no record {index}; it has {self._length}, counted from 0")
-        return next(self._records(position, position + 1))
+        return next(self.records(position, position + 1))
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        return self._records(0, self._length)
+        return self.records(0, self._length)
+
+    def records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
+        """Yields the records of a range in blocks that are not large, with one read per dataset."""
+        with self._damage():
+            for first, page in self._pages(start, stop):
+                offsets, place = page["weight_offsets"], 0
+                while place < len(offsets) - 1:
+                    fitting = int(np.searchsorted(offsets, offsets[place] + _CELLS, side="right")) - 1
+                    end = max(fitting, place + 1)
+                    block = {name: values[place : end + 1] for name, values in page.items()}
+                    yield from self._read(first + place, block)
+                    place = end
 
     def links(self) -> Iterator[LinkedPair]:
         """Yields the words and hard links of each record, in order. The weights are not read."""
-        for start in range(0, self._length, _PAGE):
-            yield from self._read_links(start, min(start + _PAGE, self._length))
+        with self._damage():
+            for _, page in self._pages(0, self._length):
+                yield from self._read_links(page)
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
@@ -240,66 +252,45 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         offsets = self._datasets[name]
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
 
-    def _page(self, number: int) -> dict[str, Array]:
-        """Returns the offsets, log-probabilities, ids and ranks of the records of a page; the last pages are kept."""
-        if number in self._pages:
-            return self._pages[number]
-        begin = number * _PAGE
-        page = {name: self._datasets[name][begin : begin + _PAGE + 1] for name in OFFSETS}
-        for name, offsets in page.items():
-            if len(offsets) and (offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any()):
-                raise ValueError(f"{name} does not rise")
-        page |= {name: self._datasets[name][begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
-        if len(self._pages) == _PAGES:
-            del self._pages[next(iter(self._pages))]  # the oldest
-        self._pages[number] = page
-        return page
+    def _pages(self, start: int, stop: int) -> Iterator[tuple[int, dict[str, Array]]]:
+        """Yields the number of the first record, and the offsets, log-probabilities, ids and ranks of some records."""
+        for begin in range(start, stop, _PAGE):
+            end = min(begin + _PAGE, stop)
+            page = {name: self._datasets[name][begin : end + 1] for name in OFFSETS}
+            for name, offsets in page.items():
+                if offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any():
+                    raise ValueError(f"{name} does not rise")
+            page |= {name: self._datasets[name][begin:end] for name in ("log_prob", "sentence_id", "rank")}
+            yield begin, page
 
-    def _records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a range, read in blocks that lie in one page and are not large."""
-        with self._damage():
-            while start < stop:
-                offsets = self._page(start // _PAGE)["weight_offsets"][start % _PAGE :]
-                fitting = int(np.searchsorted(offsets, offsets[0] + _CELLS, side="right")) - 1
-                end = min(start + max(fitting, 1), stop)
-                yield from self._read(start, end)
-                start = end
-
-    def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a block that lies in one page, with one read per dataset."""
-        first, page = start % _PAGE, self._page(start // _PAGE)
-        span = slice(first, first + stop - start + 1)
-        weights = self._parts("weights", page["weight_offsets"][span])
-        rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
-        token_log_probs = self._parts("token_log_prob", rows)
-        for k, pair in enumerate(self._read_links(start, stop)):
+    def _read(self, first: int, page: Mapping[str, Array]) -> Iterator[AlignmentRecord]:
+        """Yields the records of a page, the first of which has this number."""
+        weights = self._parts("weights", page["weight_offsets"])
+        ends = page["target/word_offsets"]
+        token_log_probs = self._parts("token_log_prob", ends + np.arange(first, first + len(ends)))
+        for k, pair in enumerate(self._read_links(page)):
             shape = len(pair.target) + 1, len(pair.source) + 1
             yield AlignmentRecord(
                 source=pair.source,
                 target=pair.target,
                 weights=weights[k].reshape(shape).astype(np.float32),
-                log_prob=float(page["log_prob"][first + k]),
+                log_prob=float(page["log_prob"][k]),
                 sentence_id=pair.sentence_id,
                 token_log_probs=token_log_probs[k],
                 hard_links=pair.links,
                 rank=pair.rank,
             )
 
-    def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
-        """Yields words and links of a block that lies in one page."""
-        first = start % _PAGE
-        with self._damage():
-            page = self._page(start // _PAGE)
-            span = slice(first, first + stop - start + 1)
-            links = self._parts("links", page["link_offsets"][span])
-            texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
-            for k in range(stop - start):
-                source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
-                pairs = tuple((i, j) for i, j in links[k].tolist())
-                if any(not (0 <= i < len(source) and 0 <= j < len(target)) for i, j in pairs):
-                    raise ValueError(f"record {start + k} has a link outside its {len(source)} and {len(target)} words")
-                number, rank = page["sentence_id"][first + k], page["rank"][first + k]
-                yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
+    def _read_links(self, page: Mapping[str, Array]) -> Iterator[LinkedPair]:
+        """Yields the words and links of a page."""
+        links = self._parts("links", page["link_offsets"])
+        texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"]) for side in SIDES]
+        for k, own in enumerate(links):
+            source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
+            pairs, number = tuple((i, j) for i, j in own.tolist()), int(page["sentence_id"][k])
+            if any(not (0 <= i < len(source) and 0 <= j < len(target)) for i, j in pairs):
+                raise ValueError(f"sentence {number} has a link outside its {len(source)} and {len(target)} words")
+            yield LinkedPair(tuple(source), tuple(target), pairs, number, int(page["rank"][k]))
 
     def _parts(self, name: str, offsets: Array) -> list[Array]:
         values = self._datasets[name][offsets[0] : offsets[-1]]

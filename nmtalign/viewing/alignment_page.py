@@ -19,6 +19,7 @@ import contextlib
 import heapq
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -106,8 +107,6 @@ def _data(
             if gold is not None and not record.rank:
                 gold.check_inside(record.sentence_id, len(record.source), len(record.target))
                 summary.figures[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
-    if not summary.sentences:
-        raise UsageError(f"{files[0].path}: no sentence to show")
     yield from _packed_block(block, gold)
     summary.complete = next(found, None) is None
     models = [
@@ -139,15 +138,12 @@ def sentences(files: Sequence[AlignmentFile], numbers: Sequence[range] = ()) -> 
 
 def _chosen(file: AlignmentFile, numbers: Sequence[range], model: int) -> Iterator[tuple[int, int, AlignmentRecord]]:
     """Yields (sentence, model, record)."""
-    if not numbers:
-        yield from ((record.sentence_id, model, record) for record in file)
-    for span in numbers:
+    for span in numbers or [range(sys.maxsize)]:
         start, stop = file.place_of(span.start), file.place_of(span.stop)
         if start == stop and model == 0:
             has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "no sentences"
             raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}, counted from 0")
-        for place in range(start, stop):
-            yield file[place].sentence_id, model, file[place]
+        yield from ((record.sentence_id, model, record) for record in file.records(start, stop))
 
 
 def parse_numbers(text: str) -> list[range]:
