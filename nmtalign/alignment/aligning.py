@@ -191,8 +191,9 @@ class AlignmentRun:
         if resume and gold is not None:
             raise UsageError("a resumed run would compare only the rest with the gold links: compare the complete file")
         self._models, self._texts, self._gold, self._notify = models, (source, target), gold, notify
-        # It has the languages and the tokenisers of the source and the target.
-        self._forward = models if isinstance(models, WordAligner) else models[0]
+        loaded = [models] if isinstance(models, WordAligner) else models
+        self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
+        self._hash = "+".join(one.hash for one in loaded)
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), models)
         if not isinstance(models, WordAligner):
@@ -247,8 +248,7 @@ class AlignmentRun:
 
     def _compare(self, found: list[GoldLinks], gold: LinkFile) -> None:
         """Compares the links of all pairs; raises InputError for gold links of more pairs, or of other words."""
-        model = "+".join(self._hashes())
-        file = LinkFile("alignments", "HDF5", 0, found, method=method_of(self._attributes), model=model)
+        file = LinkFile("alignments", "HDF5", 0, found, method=method_of(self._attributes), model=self._hash)
         answers = [gold.pair(number) for number in range(common_length([file, gold], {}))]
         both = ((ours.possible, theirs.possible) for ours, theirs in zip(found, answers, strict=True))
         check_alike(file.name, gold.name, both)
@@ -302,7 +302,7 @@ class AlignmentRun:
             mean = f"{kind_of_mean(method)} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
-            "model_hash": "+".join(self._hashes()),
+            "model_hash": self._hash,
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
             "links_method": config.links,
@@ -316,9 +316,6 @@ class AlignmentRun:
             "options": json.dumps(options),
             **({} if method is None else {"symmetrization": method}),
         }
-
-    def _hashes(self) -> list[str]:
-        return [loaded.hash for loaded in ([self._models] if isinstance(self._models, WordAligner) else self._models)]
 
 
 def _block(shard: Shard | None, source: Path, target: Path) -> range:

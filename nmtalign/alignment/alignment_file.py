@@ -344,6 +344,7 @@ class AlignmentWriter:
         self.kept: Path | None = None
         self.attributes = {**DEFAULTS, **attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
+        self._settings = {**self.attributes, "weights": np.dtype(dtype).name}
         self._resume, self._at_most = resume, at_most
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
@@ -352,7 +353,7 @@ class AlignmentWriter:
         self._last_id = 0
         self._committed = self._committed_sentences = 0  # records and sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
-        self._cells = self._sentences_waiting = 0
+        self._cells = 0  # of the waiting records
 
     def __enter__(self) -> Self:
         self._journal.open()
@@ -411,7 +412,8 @@ class AlignmentWriter:
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         if self.records and sentence_id < self._last_id:
             raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
-        if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
+        waiting = self.sentences - self._committed_sentences
+        if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
         stored = record.weights.astype(self._types["weights"])
         texts = _joined(record.source), _joined(record.target)
@@ -429,14 +431,9 @@ class AlignmentWriter:
         sizes = stored.size, len(links), len(texts[0]), len(texts[1]), columns - 1, rows - 1
         self._waiting.append((sizes, values))
         self._cells += stored.size
-        self._sentences_waiting += rank == 0
         self.records += 1
         self.sentences += rank == 0
         self._last_id = sentence_id
-
-    def _settings(self) -> dict[str, Any]:
-        settings = {**self.attributes, "weights": self._types["weights"].name}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
@@ -451,7 +448,7 @@ class AlignmentWriter:
     def _takes_complete(self) -> bool:
         """Takes the complete file as the result, unless it has too many sentences."""
         with AlignmentFile(self.path) as file:
-            check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings())
+            check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings)
             records, sentences = len(file), file.sentence_count()
         if self._at_most is None or sentences <= self._at_most:
             self.records, self.sentences, self._complete = records, sentences, True
@@ -460,7 +457,7 @@ class AlignmentWriter:
     def _start(self) -> None:
         self._journal.cut(0)
         self._journal.write(_MAGIC)
-        self._append(json.dumps(self._settings(), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        self._append(json.dumps(self._settings, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""
@@ -468,25 +465,20 @@ class AlignmentWriter:
         with self._damaged_journal():
             for payload, place in self._payloads():
                 if not end:
-                    check_same(self.partial, dict(parse_json(payload)), self._settings())
+                    check_same(self.partial, dict(parse_json(payload)), self._settings)
                 else:
                     values = self._unpacked(payload)[1]
                     sentences = self.sentences + int((values["rank"] == 0).sum())
                     if self._at_most is not None and sentences > self._at_most:
                         break
-                    self._count(values)
-                    self.records, self.sentences = self._committed, self._committed_sentences
+                    self.records, self.sentences = self.records + len(values["rank"]), sentences
                     self._last_id = int(values["sentence_id"][-1])
                 end = place
+        self._committed, self._committed_sentences = self.records, self.sentences
         if end:
             self._journal.cut(end)
         else:
             self._start()
-
-    def _count(self, values: Mapping[str, Array]) -> None:
-        """Counts the records of a block of the journal."""
-        self._committed += len(values["rank"])
-        self._committed_sentences += int((values["rank"] == 0).sum())
 
     def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
         return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
@@ -521,8 +513,8 @@ class AlignmentWriter:
         self._append(
             b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
         )
-        self._count(values)
-        self._waiting, self._cells, self._sentences_waiting = [], 0, 0
+        self._committed, self._committed_sentences = self.records, self.sentences
+        self._waiting, self._cells = [], 0
 
     def _unpacked(self, payload: bytes) -> _Block:
         """Returns the records of a block; raises ValueError if it does not have the values that its sizes need."""

@@ -7,6 +7,7 @@ which format a file has. Scores after a tab are ignored. Alignment files (HDF5) 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -222,8 +223,7 @@ def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> 
 
 
 def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list[GoldLinks]:
-    sure: dict[int, set[Link]] = {}
-    possible: dict[int, set[Link]] = {}
+    sure, possible = defaultdict[int, set[Link]](set), defaultdict[int, set[Link]](set)
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line:
             continue
@@ -236,13 +236,10 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
         if int(match[1]) == 0:
             raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
         pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), line, where, base, role)
-        possible.setdefault(pair, set()).add(link)
+        possible[pair].add(link)
         if match[4] != "P":
-            sure.setdefault(pair, set()).add(link)
-    return [
-        GoldLinks(frozenset(sure.get(pair, ())), frozenset(possible[pair])) if pair in possible else NO_LINKS
-        for pair in range(max(possible, default=-1) + 1)
-    ]
+            sure[pair].add(link)
+    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in range(max(possible, default=-1) + 1)]
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
