@@ -239,7 +239,8 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
         possible[pair].add(link)
         if match[4] != "P":
             sure[pair].add(link)
-    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in range(max(possible, default=-1) + 1)]
+    pairs = range(max(possible, default=-1) + 1)
+    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in pairs]
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
