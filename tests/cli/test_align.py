@@ -99,17 +99,6 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
 
 
-def test_batch_size_precision_of_weights_and_tokenized(texts: Path, model: Path) -> None:
-    for name, setting in (("a.h5", "batch_size=1"), ("b.h5", "threads=1")):
-        options = ("-o", name, "--set", "alignment_type=float32", "--set", setting, "--tokenized")
-        assert run(texts, "in.en", "out.fr", "-m", model, *options).returncode == 0
-    one, two = AlignmentFile(texts / "a.h5"), AlignmentFile(texts / "b.h5")
-    assert one.info()["weights"] == "float32"
-    assert one[0].source == ("the", "fox", "sees", "a", "red", "boat.")
-    for left, right in zip(one, two, strict=True):
-        assert abs(left.weights - right.weights).max() < 1e-5
-
-
 def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n'

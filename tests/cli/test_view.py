@@ -80,13 +80,15 @@ def test_curves_in_the_terminal(folder: Path) -> None:
     assert max(map(len, lines)) <= 60
 
 
-@pytest.mark.parametrize("inputs", ["alignments.h5 b.h5", "small=model other/model --x epochs"])
-def test_figures(folder: Path, inputs: str) -> None:
-    for name, magic in (("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")):
-        done = run(folder, *inputs.split(), "-o", name)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
-        assert (folder / name).read_bytes().startswith(magic)
-    assert run(folder, *inputs.split(), "-o", "d.png", "-q").stderr == ""
+FIGURES = [("alignments.h5 b.h5", "a.png", b"\x89PNG"), ("small=model other/model --x epochs", "c.PDF", b"%PDF")]
+
+
+@pytest.mark.parametrize(("inputs", "name", "magic"), FIGURES)
+def test_figures(folder: Path, inputs: str, name: str, magic: bytes) -> None:
+    done = run(folder, *inputs.split(), "-o", name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
+    assert (folder / name).read_bytes().startswith(magic)
+    assert run(folder, *inputs.split(), "-o", "d.svg", "-q").stderr == ""
 
 
 def test_a_page(folder: Path) -> None:
