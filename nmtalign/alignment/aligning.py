@@ -207,15 +207,13 @@ class AlignmentRun:
         self._attributes = self._origin()
         self._writer: AlignmentWriter | None = None
         if output is not None:
-            self._writer = AlignmentWriter(output, self._attributes, self.config.alignment_type, resume=resume)
+            kind = self.config.alignment_type
+            self._writer = AlignmentWriter(output, self._attributes, kind, resume=resume, notify=notify)
 
     def __enter__(self) -> Self:
         if self._writer is not None:
             self._writer.__enter__()
             self.summary.done_before = self._writer.sentences
-            if self._writer.kept is not None:
-                old = f"{self._writer.partial} existed; it is now {self._writer.kept}"
-                self._notify(f"{old}, and --resume would have continued it")
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
@@ -274,9 +272,7 @@ class AlignmentRun:
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _check_languages(self) -> None:
-        """Raises UsageError if two models do not fit each other, or the endings of the texts name the other order."""
-        if not isinstance(self._models, WordAligner):
-            check_directions(*self._models)
+        """Raises UsageError if the endings of the texts name the other order."""
         forward, source = self._forward, self._texts[0]
         languages = forward.source_language, forward.target_language
         named = suffix_language(source), suffix_language(self._texts[1])

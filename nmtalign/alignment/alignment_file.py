@@ -24,7 +24,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, get_args, overload
@@ -245,8 +245,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
-        if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
-            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
         offsets = self._datasets[name]
@@ -326,7 +324,7 @@ class AlignmentWriter:
     UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
     include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
     after at most this number of sentences, and does not use a complete file that has more. Without `resume` an existing
-    FILE.h5.partial is renamed to `kept` (FILE.h5.partial.old) until the new file is complete.
+    FILE.h5.partial is renamed to FILE.h5.partial.old until the new file is complete, and `notify` is told.
 
     `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
     interruption. Raises ResourceError if the disk refuses.
@@ -340,12 +338,13 @@ class AlignmentWriter:
         *,
         resume: bool = False,
         at_most: int | None = None,
+        notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self.kept: Path | None = None
+        self._kept: Path | None = None
         self.attributes = {**DEFAULTS, **attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
         self._settings = {**self.attributes, "weights": np.dtype(dtype).name}
-        self._resume, self._at_most = resume, at_most
+        self._resume, self._at_most, self._notify = resume, at_most, notify
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
         self._complete = False  # whether an earlier run has completed the file
@@ -376,9 +375,9 @@ class AlignmentWriter:
             self._break_off()
             raise
         self._journal.close(remove=True)
-        if self.kept is not None:
-            with disk_errors(self.kept):
-                self.kept.unlink(missing_ok=True)
+        if self._kept is not None:
+            with disk_errors(self._kept):
+                self._kept.unlink(missing_ok=True)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -439,7 +438,8 @@ class AlignmentWriter:
         """Resumes from what exists, or starts a new file."""
         if not self._journal.is_empty() and not self._resume:
             self._journal.set_aside()
-            self.kept = self._journal.old
+            self._kept = self._journal.old
+            self._notify(f"{self.partial} existed; renamed to {self._kept}; --resume would have continued it")
         if self._resume and not self._journal.is_empty():
             self._continue()
         elif not (self._resume and self.path.exists() and self._takes_complete()):
@@ -572,10 +572,9 @@ class AlignmentWriter:
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
         self._journal.close(remove=not self._committed)
-        if not self._committed and self.kept is not None:
+        if not self._committed and self._kept is not None:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
-                self.kept.replace(self.partial)
-                self.kept = None
+                self._kept.replace(self.partial)
 
 
 def _extend(dataset: Any, values: Array) -> None:

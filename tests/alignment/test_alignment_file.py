@@ -232,11 +232,6 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: An
         file.attrs["format_version"] = 99
     with pytest.raises(FormatError, match="version 99"):
         AlignmentFile(tmp_path / "newer.h5")
-    write(tmp_path / "bare.h5", [])
-    with edit_hdf5(tmp_path / "bare.h5") as file:
-        file.attrs["end_of_sentence_column"] = False
-    with pytest.raises(FormatError, match="is without </s>"):
-        AlignmentFile(tmp_path / "bare.h5")
 
 
 def test_damage_is_found(tmp_path: Path, edit_hdf5: Any) -> None:

@@ -224,20 +224,21 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path) -> None:
     cut_off(path, 100)
     long_work = (tmp_path / "a.h5.partial").read_bytes()
     with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
-        assert file.kept == old
         assert old.read_bytes() == long_work
         raise CutOffError
     assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
     assert not old.exists()
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+    told: list[str] = []
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, notify=told.append) as file:
         feed(file, 50)
         raise CutOffError
+    assert told == [f"{path}.partial existed; renamed to {old}; --resume would have continued it"]
     assert file.left() == f"; {path}.partial has {COMMIT} pairs, and --resume continues after them"
     assert old.read_bytes() == long_work
     with resumed(path) as file:
         assert file.records == COMMIT
-    with AlignmentWriter(path, {}) as file:
-        assert file.kept is None
+    with AlignmentWriter(path, {}, notify=told.append):
+        assert len(told) == 1
     assert len(AlignmentFile(path)) == 0
 
 
@@ -251,8 +252,7 @@ def test_foreign_files_are_not_touched(tmp_path: Path) -> None:
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"):
         resumed(tmp_path / "a.h5").__enter__()
-    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        assert file.kept == tmp_path / "a.h5.partial.old"
+    with AlignmentWriter(tmp_path / "a.h5", {}):
         assert (tmp_path / "a.h5.partial.old").read_text().startswith("a novel")
     with pytest.raises(UsageError, match="is not a file that can be replaced"), AlignmentWriter(tmp_path, {}):
         pass
