@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,6 @@ from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
-from nmtalign.cli.app import main
 
 WORDS = {
     "source": ["the", "fox", "sees", "a", "red", "boat", "."],
@@ -180,11 +180,7 @@ MISTAKES = [
 
 
 def test_mistakes_are_one_line_and_leave_no_file(
-    texts: Path,
-    model: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    random_model_directory,
+    texts: Path, model: Path, here: Callable[..., tuple[int, str, str]], random_model_directory
 ) -> None:
     (texts / "short.fr").write_text("le\n")
     (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
@@ -192,13 +188,9 @@ def test_mistakes_are_one_line_and_leave_no_file(
     (texts / "long.gold").write_text("0-0\n" + "\n" * 4)
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
     random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
-    monkeypatch.chdir(texts)
     for arguments, code, message in MISTAKES:
-        given = [] if "-m" in arguments else ["-m", str(model)]
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "align", *given, *arguments])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        streams = capsys.readouterr()
-        assert message in streams.err
-        assert (streams.out, streams.err.count("\n"), caught.value.code) == ("", 1, code)
+        given = [] if "-m" in arguments else ["-m", model]
+        ended, out, err = here("align", *given, *arguments)
+        assert message in err
+        assert (ended, out, err.count("\n")) == (code, "", 1)
         assert not list(texts.glob("*.h5*")) + list(texts.glob(".*"))

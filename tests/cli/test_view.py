@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from helpers.records import add
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.cli.app import main
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -137,20 +136,11 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    code: int,
-    message: str,
+    folder: Path, here: Callable[..., tuple[int, str, str]], arguments: str, code: int, message: str
 ) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["nmtalign", "view", *arguments.split()])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    streams = capsys.readouterr()
-    assert message in streams.err
-    assert (streams.out, streams.err.count("\n"), caught.value.code) == ("", 1, code)
+    ended, out, err = here("view", *arguments.split())
+    assert message in err
+    assert (ended, out, err.count("\n")) == (code, "", 1)
     assert not list(folder.glob("a.*"))
 
 
