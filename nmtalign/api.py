@@ -332,10 +332,7 @@ def align_files(
             notify=notify,
             shard=shard,
         )
-        with run:
-            for _ in watch(run):
-                pass
-    return run.summary
+        return run.run(watch)
 
 
 def symmetrize_files(

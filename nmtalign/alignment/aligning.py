@@ -3,14 +3,14 @@
 Only models need PyTorch (`forced_decoding`); a word aligner does without.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter, method_of
 from nmtalign.alignment.evaluation import figures_by_pair, signature_of, turned_note
@@ -163,12 +163,11 @@ class AlignmentSummary:
 
 
 class AlignmentRun:
-    """Aligns two texts: `with AlignmentRun(models, source, target, output=path) as run: for record in run: ...`.
+    """Aligns two texts: `AlignmentRun(models, source, target, output=path).run()`.
 
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
-    Iterate only once, and to the end: the file appears when the block ends without an error; otherwise FILE.h5.partial
-    keeps the records, and `left()` returns how many. With `resume` only the rest is aligned and counted, with a `shard`
-    only its block of the pairs.
+    The file appears when all is done without an error; otherwise FILE.h5.partial keeps the records, and `left()`
+    returns how many. With `resume` only the rest is aligned and counted, with a `shard` only its block of the pairs.
 
     `models` and `config` are those of `align`, `notify` is called with warnings. Raises also InputError for texts of
     unequal length and gold links that do not fit, ResourceError if the disk is full, and UsageError if the file was
@@ -210,21 +209,16 @@ class AlignmentRun:
             kind = self.config.alignment_type
             self._writer = AlignmentWriter(output, self._attributes, kind, resume=resume, notify=notify)
 
-    def __enter__(self) -> Self:
-        if self._writer is not None:
-            self._writer.__enter__()
-            self.summary.done_before = self._writer.sentences
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._writer is None:
-            return
+    def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
+        """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""
         try:
-            self._writer.__exit__(kind, error, _)
-        except NmtalignError as refused:
-            error = refused
-        if isinstance(error, NmtalignError):
+            with self._writer or contextlib.nullcontext():
+                self.summary.done_before = self._writer.sentences if self._writer is not None else 0
+                for _ in watch(self):
+                    pass
+        except NmtalignError as error:
             raise with_more(error, self.left()) from None
+        return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         gold, summary, found = self._gold, self.summary, list[GoldLinks]()

@@ -138,9 +138,7 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     config = AlignConfig(alignment_type="float32")
 
     def write(**options: Any) -> AlignmentSummary:
-        with AlignmentRun(models, *texts, config, output=output, **options) as run:
-            list(run)
-        return run.summary
+        return AlignmentRun(models, *texts, config, output=output, **options).run()
 
     gold = read_links(tmp_path / "gold", "gold")
     summary = write(gold=gold)
@@ -169,8 +167,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
         (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
     for reading in ("current", "shifted", *(["posterior"] if loaded.model.has_posterior else [])):
         config = AlignConfig(alignment_type="float32", reading=reading)
-        with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
-            list(run)
+        AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading).run()
         with AlignmentFile(tmp_path / reading) as file:
             for record, lines in zip(file, PAIRS, strict=True):
                 tokens = [line.split() for line in lines]
