@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward, jump_weights
+from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
 from nmtalign.alignment.links import blocks, in_order
 
@@ -193,7 +193,7 @@ class AgreeingModels:
         occurrences = [np.bincount(side.ids, minlength=size) for side, size in zip(sides, sizes, strict=True)]
         self.model = LexicalModel(names, [own.astype(np.float64) for own in occurrences], keys)
         self.counts = self.model.counted([np.zeros(len(keys))] * 2, list(map(np.zeros, sizes[::-1])))
-        self.jumps = [even_jumps(), even_jumps()]
+        self.jumps = [np.ones(2 * FARTHEST + 1)] * 2  # all distances are equally likely
         self._own = np.zeros(self.cells, np.float16)  # what each cell has contributed to its counts
 
     def iterate(self, progress: Callable[[float], object] = lambda share: None) -> None:

@@ -304,7 +304,8 @@ class AlignmentRun:
             "source_sha256": sha256_of(self._texts[0]) if self._texts[0].is_file() else "",
             "target_sha256": sha256_of(self._texts[1]) if self._texts[1].is_file() else "",
             "options": json.dumps(options),
-            **({} if method is None else {"symmetrization": method}),
+            "symmetrization": method or "none",
+            "seed": 0,
         }
 
 

@@ -7,7 +7,7 @@ word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row su
 pair is empty; the weights of local-p attention are normalised. All log-probabilities are natural logarithms; they are
 NaN for a pair that no model has read, because a side is empty.
 
-The attributes of the root (FACTS and DEFAULTS) repeat these facts and record how the file was made. The ids of the
+The attributes of the root repeat these facts (FACTS) and record how the file was made. The ids of the
 sentences never fall (`sentence_ids_rise`), which allows binary search.
 
 HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
@@ -65,16 +65,6 @@ DATASETS: Mapping[str, tuple[str, int]] = {
 OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 COMMIT = 32  # sentences of a block of the journal
-# The attributes of a file whose writer is given no others.
-DEFAULTS: Mapping[str, object] = {
-    "model_hash": "",
-    "direction": "",
-    "made_by": "",
-    "options": "{}",
-    "seed": 0,
-    "links_method": "argmax",
-    "symmetrization": "none",
-}
 FACTS: Mapping[str, object] = {
     "format": FORMAT,
     "format_version": FORMAT_VERSION,
@@ -341,7 +331,7 @@ class AlignmentWriter:
         notify: Callable[[str], object] = lambda message: None,
     ) -> None:
         self._kept: Path | None = None
-        self.attributes = {**DEFAULTS, **attributes, **FACTS}
+        self.attributes = {**attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
         self._settings = {**self.attributes, "weights": np.dtype(dtype).name}
         self._resume, self._at_most, self._notify = resume, at_most, notify

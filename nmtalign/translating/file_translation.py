@@ -302,6 +302,8 @@ class FileTranslation:
             "made_by": "sampling" if config.sample else "beam search",
             "options": json.dumps({"command": "translate", **origin["options"]}),
             "files_sha256": json.dumps(origin["files_sha256"]),
+            "links_method": "argmax",
+            "symmetrization": "none",
             "seed": config.seed if config.sample else 0,
             "source_file": ", ".join(map(str, self._inputs.paths)),
             "source_sha256": origin["source_sha256"],
