@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.errors import FormatError, ResourceError
+from nmtalign.errors import FormatError
 from nmtalign.hdf5 import seal
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
@@ -125,12 +125,6 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
         stop_halfway()
     assert path.read_bytes() == before
     assert list(tmp_path.iterdir()) == [path]
-
-
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="cannot make the folder"), AlignmentWriter(tmp_path / "file" / "a.h5", {}):
-        pass
 
 
 @pytest.mark.parametrize(

@@ -30,7 +30,7 @@ def test_gold_formats() -> None:
     assert parse_links("", "g: line 1").possible == frozenset()
 
 
-@pytest.mark.parametrize("text", ["0", "0:0", "0P0", "1-2-3", "x-1"])
+@pytest.mark.parametrize("text", ["0", "0-", "0:0", "0P0", "1-2-3", "x-1", "-1-0", "٣-٣"])
 def test_an_error_names_what_is_not_a_gold_link(text: str) -> None:
     with pytest.raises(InputError, match="g: line 9: "):
         parse_links(text, "g: line 9")

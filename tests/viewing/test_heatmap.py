@@ -1,7 +1,6 @@
 """Heat maps: the paper's Figure 3 in picture files, and blocks or grey in the terminal."""
 
 import re
-import sys
 import warnings
 from pathlib import Path
 
@@ -115,12 +114,6 @@ def test_gold_and_hard_links_are_drawn_over() -> None:
     assert (possible.center, possible.get_fill()) == ((1, 1), False)
     assert possible.get_linestyle() != "-"
     assert [text.get_text() for text in figure.texts] == ["● sure  ○ possible  ▢ link"]
-
-
-def test_without_matplotlib_the_extra_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(UsageError, match=r"nmtalign\[plot\]"):
-        draw([SMALL], tmp_path / "f.png")
 
 
 # --- the terminal ---
