@@ -317,10 +317,10 @@ def align_files(
     """
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
-        from nmtalign.alignment.link_files import GoldFile
+        from nmtalign.alignment.link_files import read_links
 
         loaded = load_models(_several(models), config)
-        links = None if gold is None else GoldFile(Path(gold), gold_base, reverse_gold)
+        links = None if gold is None else read_links(Path(gold), "gold", gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
             Path(source),
@@ -332,10 +332,7 @@ def align_files(
             notify=notify,
             shard=shard,
         )
-        with run:
-            for _ in watch(run):
-                pass
-    return run.summary
+        return run.run(watch)
 
 
 def symmetrize_files(

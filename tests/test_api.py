@@ -41,8 +41,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
         assert (done.pairs, len(alignments)) == (20, 20)
     (system,) = nmtalign.aer([("a", tmp_path / "a.h5")], gold, source=source, target=target).systems
-    assert done.rates is not None
-    assert (system.figures.aer, system.name) == (done.rates.aer, "a")
+    assert done.figures is not None
+    assert (system.figures.aer, system.name) == (done.figures.aer, "a")
     assert nmtalign.symmetrize([(0, 0), (1, 1)], [(0, 0), (1, 2)], "intersection") == [(0, 0)]
     links = nmtalign.link(*pair, tmp_path / "aligner", threads=1)
     assert nmtalign.symmetrize_files(links, links, tmp_path / "both", backward_order="source-target").pairs == 20

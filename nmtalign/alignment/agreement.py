@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.hmm import Posteriors, equal_choices, even_jumps, forward_backward, jump_weights
+from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_backward, jump_weights
 from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
 from nmtalign.alignment.links import blocks, in_order
 
@@ -192,7 +192,8 @@ class AgreeingModels:
         self.cells = sum(batch.places.size for batch in self._batches)
         occurrences = [np.bincount(side.ids, minlength=size) for side, size in zip(sides, sizes, strict=True)]
         self.model = LexicalModel(names, [own.astype(np.float64) for own in occurrences], keys)
-        self.jumps = [even_jumps(), even_jumps()]
+        self.counts = self.model.counted([np.zeros(len(keys))] * 2, list(map(np.zeros, sizes[::-1])))
+        self.jumps = [np.ones(2 * FARTHEST + 1)] * 2  # all distances are equally likely
         self._own = np.zeros(self.cells, np.float16)  # what each cell has contributed to its counts
 
     def iterate(self, progress: Callable[[float], object] = lambda share: None) -> None:
@@ -201,7 +202,7 @@ class AgreeingModels:
         cells = [np.zeros(len(self.model.keys) + 1) for _ in range(1 if agree else 2)]  # the last one is of padding
         null = [np.zeros(len(self.model.names[1]) + 1), np.zeros(len(self.model.names[0]) + 1)]
         jumps = [np.zeros(len(one)) for one in self.jumps]
-        expect = partial(self._expect, tables=self._tables(), agree=agree)
+        expect = partial(self._expect, tables=self.tables(), agree=agree)
         own_parts = np.split(self._own, np.cumsum([batch.places.size for batch in self._batches]))[:-1]
         seen = 0
         expected = in_order(expect, zip(self._batches, own_parts, strict=True), self._threads)
@@ -217,7 +218,7 @@ class AgreeingModels:
                 part[:] = links[0].ravel()
             seen += batch.places.size
             progress(seen / self.cells)
-        self.model.count([own[:-1] for own in (cells * 2)[:2]], [own[:-1] for own in null])
+        self.counts = self.model.counted([own[:-1] for own in (cells * 2)[:2]], [own[:-1] for own in null])
         if agree:
             self.jumps = list(map(jump_weights, jumps))
         self.done += 1
@@ -235,10 +236,10 @@ class AgreeingModels:
         others, other_absent = equal_choices(*back, batch.target_lengths)
         return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
-    def _tables(self) -> tuple[Table, Table]:
+    def tables(self) -> tuple[Table, Table]:
         """Returns the probabilities of both directions: equal ones before the first iteration."""
         if self.done:
-            return self.model.tables(self.model.cells, self.model.words)
+            return self.counts.tables(self.model.cells, self.model.words)
         sizes = [len(side) for side in self.model.names]
         cells = np.ones(len(self.model.keys))
         first, second = (
@@ -249,7 +250,7 @@ class AgreeingModels:
 
     def state(self) -> dict[str, NDArray[Any]]:
         """Returns what the iterations so far have learned, for `restore`."""
-        arrays = [*self.model.counts, *self.model.null_counts, *self.jumps]
+        arrays = [*self.counts.counts, *self.counts.null_counts, *self.jumps]
         named = {f"counts.{number}": own for number, own in enumerate(arrays)}
         return {**named, "own": self._own, "done": np.array(self.done)}
 
@@ -258,12 +259,10 @@ class AgreeingModels:
 
         Raises KeyError, ValueError or TypeError for the state of other sentences.
         """
-        arrays = [state[f"counts.{number}"] for number in range(6)]
-        cells, words = len(self.model.keys) + 1, [size + 1 for size in self.model.sizes]
-        sizes = [cells, cells, words[1], words[0], len(self.jumps[0]), len(self.jumps[1])]
-        if [own.shape for own in arrays] != [(size,) for size in sizes]:
+        if any(state[name].shape != own.shape for name, own in self.state().items()):
             raise ValueError("this is the state of other sentences")
-        self.model.count([own[:-1] for own in arrays[:2]], [own[:-1] for own in arrays[2:4]])
+        arrays = [state[f"counts.{number}"] for number in range(6)]
+        self.counts = self.model.counted([own[:-1] for own in arrays[:2]], [own[:-1] for own in arrays[2:4]])
         self._own[:] = state["own"]
         self.jumps, self.done = [own.copy() for own in arrays[4:]], int(state["done"])
 

@@ -3,18 +3,18 @@
 Only models need PyTorch (`forced_decoding`); a word aligner does without.
 """
 
+import contextlib
 import json
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import chain, islice
 from pathlib import Path
-from types import TracebackType
-from typing import Self, TypeVar
+from typing import TypeVar
 
-from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.evaluation import turned_note
-from nmtalign.alignment.link_files import ErrorRates, GoldFile
+from nmtalign.alignment.alignment_file import AlignmentWriter, method_of
+from nmtalign.alignment.evaluation import figures_by_pair, signature_of, turned_note
+from nmtalign.alignment.link_files import GoldLinks, LinkFigures, LinkFile, common_length
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
@@ -25,8 +25,8 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code, suffix_language
 from nmtalign.text.lines import Shard, read_pairs, shown
+from nmtalign.text.link_counting import check_alike
 from nmtalign.text.tokenizer import Subwords
-from nmtalign.version import __version__
 
 T = TypeVar("T")
 
@@ -145,8 +145,8 @@ class AlignmentSummary:
     target_words: int = 0  # of pairs without an empty side
     end_total: float = 0.0  # sum of their weights on the source's `</s>`
     done_before: int = 0  # pairs that were in the file when the run began
-    rates: ErrorRates | None = None
-    signature: str | None = None  # everything that reproduces the rates
+    figures: LinkFigures | None = None  # with gold links
+    signature: str | None = None  # everything that reproduces the figures
 
     @property
     def end_mass(self) -> float:
@@ -163,12 +163,11 @@ class AlignmentSummary:
 
 
 class AlignmentRun:
-    """Aligns two texts: `with AlignmentRun(models, source, target, output=path) as run: for record in run: ...`.
+    """Aligns two texts: `AlignmentRun(models, source, target, output=path).run()`.
 
     Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
-    Iterate only once, and to the end: the file appears when the block ends without an error; otherwise FILE.h5.partial
-    keeps the records, and `left()` returns how many. With `resume` only the rest is aligned and counted, with a `shard`
-    only its block of the pairs.
+    The file appears when all is done without an error; otherwise FILE.h5.partial keeps the records, and `left()`
+    returns how many. With `resume` only the rest is aligned and counted, with a `shard` only its block of the pairs.
 
     `models` and `config` are those of `align`, `notify` is called with warnings. Raises also InputError for texts of
     unequal length and gold links that do not fit, ResourceError if the disk is full, and UsageError if the file was
@@ -184,15 +183,16 @@ class AlignmentRun:
         *,
         output: Path | None = None,
         resume: bool = False,
-        gold: GoldFile | None = None,
+        gold: LinkFile | None = None,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
     ) -> None:
         if resume and gold is not None:
             raise UsageError("a resumed run would compare only the rest with the gold links: compare the complete file")
         self._models, self._texts, self._gold, self._notify = models, (source, target), gold, notify
-        # It has the languages and the tokenisers of the source and the target.
-        self._forward = models if isinstance(models, WordAligner) else models[0]
+        loaded = [models] if isinstance(models, WordAligner) else models
+        self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
+        self._hash = "+".join(one.hash for one in loaded)
         self._shard, self._block = shard, _block(shard, source, target)
         self.config = without_auto(config or AlignConfig(), models)
         if not isinstance(models, WordAligner):
@@ -203,48 +203,51 @@ class AlignmentRun:
         if self.config.symmetrize is not None:
             self._check_languages()
         self.summary = AlignmentSummary()
+        self._attributes = self._origin()
         self._writer: AlignmentWriter | None = None
         if output is not None:
-            attributes = self._attributes()
-            self._writer = AlignmentWriter(output, attributes, self.config.alignment_type, resume=resume)
+            kind = self.config.alignment_type
+            self._writer = AlignmentWriter(output, self._attributes, kind, resume=resume, notify=notify)
 
-    def __enter__(self) -> Self:
-        if self._writer is not None:
-            self._writer.__enter__()
-            self.summary.done_before = self._writer.sentences
-            if self._writer.kept is not None:
-                old = f"{self._writer.partial} existed; it is now {self._writer.kept}"
-                self._notify(f"{old}, and --resume would have continued it")
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        if self._writer is None:
-            return
+    def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
+        """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""
         try:
-            self._writer.__exit__(kind, error, _)
-        except NmtalignError as refused:
-            error = refused
-        if isinstance(error, NmtalignError):
+            with self._writer or contextlib.nullcontext():
+                self.summary.done_before = self._writer.sentences if self._writer is not None else 0
+                for _ in watch(self):
+                    pass
+        except NmtalignError as error:
             raise with_more(error, self.left()) from None
+        return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        gold, summary = self._gold, self.summary
+        gold, summary, found = self._gold, self.summary, list[GoldLinks]()
         if isinstance(self._models, WordAligner):
             self._models.too_long.clear()  # of earlier runs
         for record in self._records(summary.done_before):
             summary.count(record)
             if gold is not None:
-                gold.compare(record.hard_links, len(record.source), len(record.target))
+                gold.check_inside(len(found), len(record.source), len(record.target))
+                links = frozenset(record.hard_links)
+                found.append(GoldLinks(links, links))
             if self._writer is not None:
                 self._writer.add(record)
             yield record
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
             self._notify(f"warning: {shown(self._texts[0])}: {note}")
         if gold is not None:
-            counts = gold.finish()
-            summary.rates, summary.signature = counts.rates(), self._signature(gold, counts.sure)
-            if note := turned_note(gold.file, gold.found, list(map(gold.file.pair, range(len(gold.found))))):
-                self._notify(note)
+            self._compare(found, gold)
+
+    def _compare(self, found: list[GoldLinks], gold: LinkFile) -> None:
+        """Compares the links of all pairs; raises InputError for gold links of more pairs, or of other words."""
+        file = LinkFile("alignments", "HDF5", 0, found, method=method_of(self._attributes), model=self._hash)
+        answers = [gold.pair(number) for number in range(common_length([file, gold], {}))]
+        both = ((ours.possible, theirs.possible) for ours, theirs in zip(found, answers, strict=True))
+        check_alike(file.name, gold.name, both)
+        self.summary.figures = sum(figures_by_pair(file, answers), LinkFigures())
+        self.summary.signature = signature_of(file, gold, answers)
+        if note := turned_note(gold, file, answers):
+            self._notify(note)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -263,9 +266,7 @@ class AlignmentRun:
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _check_languages(self) -> None:
-        """Raises UsageError if two models do not fit each other, or the endings of the texts name the other order."""
-        if not isinstance(self._models, WordAligner):
-            check_directions(*self._models)
+        """Raises UsageError if the endings of the texts name the other order."""
         forward, source = self._forward, self._texts[0]
         languages = forward.source_language, forward.target_language
         named = suffix_language(source), suffix_language(self._texts[1])
@@ -275,12 +276,15 @@ class AlignmentRun:
                 "exchange the models, or the texts"
             )
 
-    def _attributes(self) -> dict[str, object]:
+    def _origin(self) -> dict[str, object]:
         """Returns the origin of the file, as the file records it."""
         config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
+        threshold = (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
+        if method in SOFT_METHODS:
+            threshold = least_weight(method, config.threshold)
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
             aligner = isinstance(self._models, WordAligner)
@@ -288,11 +292,11 @@ class AlignmentRun:
             mean = f"{kind_of_mean(method)} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
-            "model_hash": "+".join(self._hashes()),
+            "model_hash": self._hash,
             "direction": f"{forward.source_language}-{forward.target_language}",
             "made_by": made_by,
             "links_method": config.links,
-            "threshold": self._threshold(),
+            "threshold": threshold,
             "reading": config.reading,
             "weights_are": weights,
             **{f"{side}_file": str(path) for side, path in zip(("source", "target"), self._texts, strict=True)},
@@ -300,33 +304,9 @@ class AlignmentRun:
             "source_sha256": sha256_of(self._texts[0]) if self._texts[0].is_file() else "",
             "target_sha256": sha256_of(self._texts[1]) if self._texts[1].is_file() else "",
             "options": json.dumps(options),
-            **({} if method is None else {"symmetrization": method}),
+            "symmetrization": method or "none",
+            "seed": 0,
         }
-
-    def _hashes(self) -> list[str]:
-        return [loaded.hash for loaded in ([self._models] if isinstance(self._models, WordAligner) else self._models)]
-
-    def _threshold(self) -> float:
-        """Returns the threshold in use, 0 if there is none."""
-        config = self.config
-        if config.symmetrize in SOFT_METHODS:
-            return least_weight(config.symmetrize, config.threshold)
-        return (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
-
-    def _signature(self, gold: GoldFile, sure: int) -> str:
-        config, threshold = self.config, self._threshold()
-        parts = {
-            f"links:{config.links}": config.symmetrize not in SOFT_METHODS,
-            f"symmetrize:{config.symmetrize}": config.symmetrize is not None,
-            f"threshold:{threshold:g}": threshold > 0,
-            f"reading:{config.reading}": config.reading != "current",
-            f"gold:{Path(gold.file.name).name}{',target-first' if gold.file.reverse else ''}": True,
-            f"pairs:{len(gold.found)}": True,
-            f"sure:{sure}": True,
-            f"model:{'+'.join(found[:12] for found in self._hashes())}": True,
-            f"nmtalign:{__version__}": True,
-        }
-        return "|".join(["AER", *(part for part, wanted in parts.items() if wanted)])
 
 
 def _block(shard: Shard | None, source: Path, target: Path) -> range:

@@ -7,7 +7,7 @@ word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row su
 pair is empty; the weights of local-p attention are normalised. All log-probabilities are natural logarithms; they are
 NaN for a pair that no model has read, because a side is empty.
 
-The attributes of the root (FACTS and DEFAULTS) repeat these facts and record how the file was made. The ids of the
+The attributes of the root repeat these facts (FACTS) and record how the file was made. The ids of the
 sentences never fall (`sentence_ids_rise`), which allows binary search.
 
 HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
@@ -24,7 +24,7 @@ import math
 import os
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any, Self, get_args, overload
@@ -65,16 +65,6 @@ DATASETS: Mapping[str, tuple[str, int]] = {
 OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 COMMIT = 32  # sentences of a block of the journal
-# The attributes of a file whose writer is given no others.
-DEFAULTS: Mapping[str, object] = {
-    "model_hash": "",
-    "direction": "",
-    "made_by": "",
-    "options": "{}",
-    "seed": 0,
-    "links_method": "argmax",
-    "symmetrization": "none",
-}
 FACTS: Mapping[str, object] = {
     "format": FORMAT,
     "format_version": FORMAT_VERSION,
@@ -91,7 +81,7 @@ FACTS: Mapping[str, object] = {
 _MAGIC = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
-_PAGE, _PAGES = 1024, 64  # records whose offsets are read together; how many pages stay in memory
+_PAGE = 1024  # records whose offsets are read together
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
@@ -121,28 +111,25 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
 
     `file.links()` reads the words and hard links of all records without their weights, which is several times as fast.
     A record is read in well under a millisecond, and the memory used does not grow with the file. The object works in
-    forked and spawned processes: each process opens the file again. Raises FormatError naming the file if it is
-    missing, damaged or of another kind.
+    forked and spawned processes. Raises FormatError naming the file if it is missing, damaged or of another kind.
 
     `attributes` are those of the root, and `dtype` is the type in which weights are stored.
     """
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._file: Any = None
-        self._datasets: dict[str, Any] = {}
-        self._process = 0
-        self._pages: dict[int, dict[str, Array]] = {}  # the last ones
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
-            self.attributes = plain_attributes(self._open())
+            self._file = h5py.File(self.path, "r", locking=False)
+            self.attributes = plain_attributes(self._file)
             self._check_format()
-            self.dtype = str(self._dataset("weights").dtype)
-            self._length = len(self._dataset("sentence_id"))
+            self._datasets = _known(plain_datasets(self._file))
+            self.dtype = str(self._datasets["weights"].dtype)
+            self._length = len(self._datasets["sentence_id"])
             for name, length in _lengths(self._length, {name: self._last(name) for name in OFFSETS}).items():
-                if len(self._dataset(name)) != length:
-                    raise ValueError(f"{name} has {len(self._dataset(name))} values; the records need {length}")
+                if len(self._datasets[name]) != length:
+                    raise ValueError(f"{name} has {len(self._datasets[name])} values; the records need {length}")
 
     def __exit__(self, *_: object) -> None:
         self.close()
@@ -162,28 +149,32 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def __getitem__(self, index: int | slice) -> AlignmentRecord | list[AlignmentRecord]:
         if isinstance(index, slice):
             start, stop, step = index.indices(self._length)
-            return list(self._records(start, stop)) if step == 1 else [self[i] for i in range(start, stop, step)]
+            return list(self.records(start, stop)) if step == 1 else [self[i] for i in range(start, stop, step)]
         position = index + self._length if index < 0 else index
         if not 0 <= position < self._length:
             raise IndexError(f"{self.path}: no record {index}; it has {self._length}, counted from 0")
-        return next(self._records(position, position + 1))
+        return next(self.records(position, position + 1))
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        return self._records(0, self._length)
+        return self.records(0, self._length)
+
+    def records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
+        """Yields the records of a range in blocks that are not large, with one read per dataset."""
+        with self._damage():
+            for first, page in self._pages(start, stop):
+                offsets, place = page["weight_offsets"], 0
+                while place < len(offsets) - 1:
+                    fitting = int(np.searchsorted(offsets, offsets[place] + _CELLS, side="right")) - 1
+                    end = max(fitting, place + 1)
+                    block = {name: values[place : end + 1] for name, values in page.items()}
+                    yield from self._read(first + place, block)
+                    place = end
 
     def links(self) -> Iterator[LinkedPair]:
         """Yields the words and hard links of each record, in order. The weights are not read."""
-        for start in range(0, self._length, _PAGE):
-            yield from self._read_links(start, min(start + _PAGE, self._length))
-
-    def method(self) -> str | None:
-        """How the stored links were chosen, such as "argmax" or "agreement,0.6"; None if the file does not tell."""
-        kept = self.attributes
-        symmetrized, threshold = kept.get("symmetrization", "none"), kept.get("threshold")
-        parts = [] if symmetrized in get_args(SoftSymmetrization) else [kept.get("links_method")]
-        parts += [] if symmetrized == "none" else [symmetrized]
-        parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
-        return ",".join(str(part) for part in parts if part) or None
+        with self._damage():
+            for _, page in self._pages(0, self._length):
+                yield from self._read_links(page)
 
     def sentence(self, number: int) -> list[AlignmentRecord]:
         """Returns the records of a sentence (its line in the input, from 0), best first; [] if there are none."""
@@ -192,32 +183,29 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def place_of(self, number: int) -> int:
         """Returns the place of the first record whose sentence is `number` or a later one."""
         with self._damage():
-            return bisect.bisect_left(self._dataset("sentence_id"), number)
+            return bisect.bisect_left(self._datasets["sentence_id"], number)
 
     def sentence_count(self) -> int:
         """Returns the number of sentences, each of which has one record of rank 0."""
         with self._damage():
-            return int(np.count_nonzero(self._dataset("rank")[:] == 0))
+            return int(np.count_nonzero(self._datasets["rank"][:] == 0))
 
     def close(self) -> None:
-        """Closes the file. The next access opens it again."""
-        if self._file is not None:
-            self._file.close()
-        self._file = None
-        self._datasets = {}
+        """Closes the file."""
+        self._file.close()
 
     def info(self) -> dict[str, Any]:
         """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
         with self._damage():
             check_seal(self.path)
-            cells, size = len(self._dataset("weights")), self.path.stat().st_size
+            cells, size = len(self._datasets["weights"]), self.path.stat().st_size
             words = {side: self._last(f"{side}/word_offsets") for side in SIDES}
             return {
                 "pairs": self._length,
                 "sentences": self.sentence_count(),
                 "source_words": words["source"],
                 "target_words": words["target"],
-                "links": len(self._dataset("links")),
+                "links": len(self._datasets["links"]),
                 "cells": cells,
                 "weights": self.dtype,
                 "bytes": size,
@@ -225,14 +213,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 "attributes": dict(self.attributes),
             }
 
-    @contextlib.contextmanager
-    def _damage(self) -> Iterator[None]:
-        try:
-            with damage(self.path, "alignment file", "write it again"):
-                yield
-        except FormatError:
-            self.close()
-            raise
+    def _damage(self) -> contextlib.AbstractContextManager[None]:
+        return damage(self.path, "alignment file", "write it again")
 
     def _check_path(self) -> None:
         if not self.path.exists():
@@ -244,15 +226,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
             raise FormatError(f"{self.path}: not an alignment file ({why})")
 
-    def _open(self) -> Any:
-        """Returns the file, opened by this process: a handle from before a fork shares its position with the parent."""
-        if self._file is None or self._process != os.getpid():
-            self.close()
-            self._check_path()
-            self._file = h5py.File(self.path, "r", locking=False)
-            self._process = os.getpid()
-        return self._file
-
     def _check_format(self) -> None:
         if self.attributes.get("format") != FORMAT:
             raise FormatError(f"{self.path}: not an alignment file of nmtalign")
@@ -262,82 +235,53 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
-        if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
-            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
-        offsets = self._dataset(name)
+        offsets = self._datasets[name]
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
 
-    def _dataset(self, name: str) -> Any:
-        file = self._open()  # if it was opened again, it is checked again
-        if not self._datasets:
-            self._datasets = _known(plain_datasets(file))
-        return self._datasets[name]
+    def _pages(self, start: int, stop: int) -> Iterator[tuple[int, dict[str, Array]]]:
+        """Yields the number of the first record, and the offsets, log-probabilities, ids and ranks of some records."""
+        for begin in range(start, stop, _PAGE):
+            end = min(begin + _PAGE, stop)
+            page = {name: self._datasets[name][begin : end + 1] for name in OFFSETS}
+            for name, offsets in page.items():
+                if offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any():
+                    raise ValueError(f"{name} does not rise")
+            page |= {name: self._datasets[name][begin:end] for name in ("log_prob", "sentence_id", "rank")}
+            yield begin, page
 
-    def _page(self, number: int) -> dict[str, Array]:
-        """Returns the offsets, log-probabilities, ids and ranks of the records of a page; the last pages are kept."""
-        if number in self._pages:
-            return self._pages[number]
-        begin = number * _PAGE
-        page = {name: self._dataset(name)[begin : begin + _PAGE + 1] for name in OFFSETS}
-        for name, offsets in page.items():
-            if len(offsets) and (offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any()):
-                raise ValueError(f"{name} does not rise")
-        page |= {name: self._dataset(name)[begin : begin + _PAGE] for name in ("log_prob", "sentence_id", "rank")}
-        if len(self._pages) == _PAGES:
-            del self._pages[next(iter(self._pages))]  # the oldest
-        self._pages[number] = page
-        return page
-
-    def _records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a range, read in blocks that lie in one page and are not large."""
-        with self._damage():
-            while start < stop:
-                offsets = self._page(start // _PAGE)["weight_offsets"][start % _PAGE :]
-                fitting = int(np.searchsorted(offsets, offsets[0] + _CELLS, side="right")) - 1
-                end = min(start + max(fitting, 1), stop)
-                yield from self._read(start, end)
-                start = end
-
-    def _read(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a block that lies in one page, with one read per dataset."""
-        first, page = start % _PAGE, self._page(start // _PAGE)
-        span = slice(first, first + stop - start + 1)
-        weights = self._parts("weights", page["weight_offsets"][span])
-        rows = page["target/word_offsets"][span] + np.arange(start, stop + 1)
-        token_log_probs = self._parts("token_log_prob", rows)
-        for k, pair in enumerate(self._read_links(start, stop)):
+    def _read(self, first: int, page: Mapping[str, Array]) -> Iterator[AlignmentRecord]:
+        """Yields the records of a page, the first of which has this number."""
+        weights = self._parts("weights", page["weight_offsets"])
+        ends = page["target/word_offsets"]
+        token_log_probs = self._parts("token_log_prob", ends + np.arange(first, first + len(ends)))
+        for k, pair in enumerate(self._read_links(page)):
             shape = len(pair.target) + 1, len(pair.source) + 1
             yield AlignmentRecord(
                 source=pair.source,
                 target=pair.target,
                 weights=weights[k].reshape(shape).astype(np.float32),
-                log_prob=float(page["log_prob"][first + k]),
+                log_prob=float(page["log_prob"][k]),
                 sentence_id=pair.sentence_id,
                 token_log_probs=token_log_probs[k],
                 hard_links=pair.links,
                 rank=pair.rank,
             )
 
-    def _read_links(self, start: int, stop: int) -> Iterator[LinkedPair]:
-        """Yields words and links of a block that lies in one page."""
-        first = start % _PAGE
-        with self._damage():
-            page = self._page(start // _PAGE)
-            span = slice(first, first + stop - start + 1)
-            links = self._parts("links", page["link_offsets"][span])
-            texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"][span]) for side in SIDES]
-            for k in range(stop - start):
-                source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
-                pairs = tuple((i, j) for i, j in links[k].tolist())
-                if any(not (0 <= i < len(source) and 0 <= j < len(target)) for i, j in pairs):
-                    raise ValueError(f"record {start + k} has a link outside its {len(source)} and {len(target)} words")
-                number, rank = page["sentence_id"][first + k], page["rank"][first + k]
-                yield LinkedPair(tuple(source), tuple(target), pairs, int(number), int(rank))
+    def _read_links(self, page: Mapping[str, Array]) -> Iterator[LinkedPair]:
+        """Yields the words and links of a page."""
+        links = self._parts("links", page["link_offsets"])
+        texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"]) for side in SIDES]
+        for k, own in enumerate(links):
+            source, target = (text[k].tobytes().decode().split("\n")[:-1] for text in texts)
+            pairs, number = tuple((i, j) for i, j in own.tolist()), int(page["sentence_id"][k])
+            if any(not (0 <= i < len(source) and 0 <= j < len(target)) for i, j in pairs):
+                raise ValueError(f"sentence {number} has a link outside its {len(source)} and {len(target)} words")
+            yield LinkedPair(tuple(source), tuple(target), pairs, number, int(page["rank"][k]))
 
     def _parts(self, name: str, offsets: Array) -> list[Array]:
-        values = self._dataset(name)[offsets[0] : offsets[-1]]
+        values = self._datasets[name][offsets[0] : offsets[-1]]
         bounds = (offsets - offsets[0]).tolist()
         return [values[begin:end] for begin, end in pairwise(bounds)]
 
@@ -364,13 +308,13 @@ class AlignmentWriter:
     The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
     killed, FILE.h5 does not change, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`).
 
-    With `resume` the writer continues that file, or adds to a complete FILE.h5, which does not change if nothing is
-    added. After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list
-    is one sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
+    With `resume` the writer continues that file. A complete FILE.h5 does not change, and nothing can be added to it.
+    After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list is one
+    sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
     UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
     include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
-    after at most this number of sentences. Without `resume` an existing FILE.h5.partial is renamed to `kept`
-    (FILE.h5.partial.old) until the new file is complete.
+    after at most this number of sentences, and does not use a complete file that has more. Without `resume` an existing
+    FILE.h5.partial is renamed to FILE.h5.partial.old until the new file is complete, and `notify` is told.
 
     `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
     interruption. Raises ResourceError if the disk refuses.
@@ -384,19 +328,21 @@ class AlignmentWriter:
         *,
         resume: bool = False,
         at_most: int | None = None,
+        notify: Callable[[str], object] = lambda message: None,
     ) -> None:
-        self.kept: Path | None = None
-        self.attributes = {**DEFAULTS, **attributes, **FACTS}
+        self._kept: Path | None = None
+        self.attributes = {**attributes, **FACTS}
         self._types = {name: np.dtype(kind) for name, (kind, _) in DATASETS.items()} | {"weights": np.dtype(dtype)}
-        self._resume, self._at_most = resume, at_most
+        self._settings = {**self.attributes, "weights": np.dtype(dtype).name}
+        self._resume, self._at_most, self._notify = resume, at_most, notify
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
-        self._complete: AlignmentFile | None = None  # a complete file that is copied as soon as anything is added
+        self._complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
         self._last_id = 0
         self._committed = self._committed_sentences = 0  # records and sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
-        self._cells = self._sentences_waiting = 0
+        self._cells = 0  # of the waiting records
 
     def __enter__(self) -> Self:
         self._journal.open()
@@ -408,22 +354,20 @@ class AlignmentWriter:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None:
+            self._break_off()
+            return
         try:
-            if self._complete is not None:  # nothing was added
-                self._complete.close()
-            elif kind is None:
+            if not self._complete:
                 self._commit()
                 self._build()
         except BaseException:
             self._break_off()
             raise
-        if kind is not None and self._complete is None:
-            self._break_off()
-            return
         self._journal.close(remove=True)
-        if self.kept is not None:
-            with disk_errors(self.kept):
-                self.kept.unlink(missing_ok=True)
+        if self._kept is not None:
+            with disk_errors(self._kept):
+                self._kept.unlink(missing_ok=True)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -435,8 +379,13 @@ class AlignmentWriter:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it.
 
         The entries of an n-best list follow each other with `rank` 0, 1, ... Raises ValueError for shapes that do not
-        fit, a word with a line feed, a link outside its pair, and ids or ranks out of order.
+        fit, a word with a line feed, a link outside its pair, and ids or ranks out of order; UsageError if an earlier
+        run has completed the file.
         """
+        if self._complete:
+            raise UsageError(
+                f"{self.path}: is complete, with {self.sentences:,} pairs, and the texts have more; leave out --resume"
+            )
         links, sentence_id, rank = record.hard_links, record.sentence_id, record.rank
         rows, columns = len(record.target) + 1, len(record.source) + 1
         if record.weights.shape != (rows, columns):
@@ -452,9 +401,8 @@ class AlignmentWriter:
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         if self.records and sentence_id < self._last_id:
             raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
-        if self._complete is not None:
-            self._copy_complete()
-        if rank == 0 and (self._sentences_waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
+        waiting = self.sentences - self._committed_sentences
+        if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
         stored = record.weights.astype(self._types["weights"])
         texts = _joined(record.source), _joined(record.target)
@@ -472,35 +420,34 @@ class AlignmentWriter:
         sizes = stored.size, len(links), len(texts[0]), len(texts[1]), columns - 1, rows - 1
         self._waiting.append((sizes, values))
         self._cells += stored.size
-        self._sentences_waiting += rank == 0
         self.records += 1
         self.sentences += rank == 0
         self._last_id = sentence_id
-
-    def _settings(self) -> dict[str, Any]:
-        settings = {**self.attributes, "weights": self._types["weights"].name}
-        return {name: value.item() if isinstance(value, np.generic) else value for name, value in settings.items()}
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
         if not self._journal.is_empty() and not self._resume:
             self._journal.set_aside()
-            self.kept = self._journal.old
+            self._kept = self._journal.old
+            self._notify(f"{self.partial} existed; renamed to {self._kept}; --resume would have continued it")
         if self._resume and not self._journal.is_empty():
             self._continue()
-        elif self._resume and self.path.exists():
-            complete = AlignmentFile(self.path)
-            check_same(self.path, {**complete.attributes, "weights": complete.dtype}, self._settings())
-            self.records, self.sentences, self._complete = len(complete), complete.sentence_count(), complete
-            if self._at_most is not None and self.sentences > self._at_most:
-                self._copy_complete(self._at_most)
-        else:
+        elif not (self._resume and self.path.exists() and self._takes_complete()):
             self._start()
+
+    def _takes_complete(self) -> bool:
+        """Takes the complete file as the result, unless it has too many sentences."""
+        with AlignmentFile(self.path) as file:
+            check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings)
+            records, sentences = len(file), file.sentence_count()
+        if self._at_most is None or sentences <= self._at_most:
+            self.records, self.sentences, self._complete = records, sentences, True
+        return self._complete
 
     def _start(self) -> None:
         self._journal.cut(0)
         self._journal.write(_MAGIC)
-        self._append(json.dumps(self._settings(), ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        self._append(json.dumps(self._settings, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
     def _continue(self) -> None:
         """Continues the journal after its last complete block; removes what follows."""
@@ -508,25 +455,20 @@ class AlignmentWriter:
         with self._damaged_journal():
             for payload, place in self._payloads():
                 if not end:
-                    check_same(self.partial, dict(parse_json(payload)), self._settings())
+                    check_same(self.partial, dict(parse_json(payload)), self._settings)
                 else:
                     values = self._unpacked(payload)[1]
                     sentences = self.sentences + int((values["rank"] == 0).sum())
                     if self._at_most is not None and sentences > self._at_most:
                         break
-                    self._count(values)
-                    self.records, self.sentences = self._committed, self._committed_sentences
+                    self.records, self.sentences = self.records + len(values["rank"]), sentences
                     self._last_id = int(values["sentence_id"][-1])
                 end = place
+        self._committed, self._committed_sentences = self.records, self.sentences
         if end:
             self._journal.cut(end)
         else:
             self._start()
-
-    def _count(self, values: Mapping[str, Array]) -> None:
-        """Counts the records of a block of the journal."""
-        self._committed += len(values["rank"])
-        self._committed_sentences += int((values["rank"] == 0).sum())
 
     def _damaged_journal(self) -> contextlib.AbstractContextManager[None]:
         return damage(self.partial, "file of an interrupted run", "move it away, or leave out --resume")
@@ -561,8 +503,8 @@ class AlignmentWriter:
         self._append(
             b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
         )
-        self._count(values)
-        self._waiting, self._cells, self._sentences_waiting = [], 0, 0
+        self._committed, self._committed_sentences = self.records, self.sentences
+        self._waiting, self._cells = [], 0
 
     def _unpacked(self, payload: bytes) -> _Block:
         """Returns the records of a block; raises ValueError if it does not have the values that its sizes need."""
@@ -617,26 +559,12 @@ class AlignmentWriter:
             if records != self._committed:
                 raise ValueError(f"{records} complete records, and {self._committed} were written")
 
-    def _copy_complete(self, sentences: int | None = None) -> None:
-        """Writes the records of the complete file again, or those of its first `sentences` sentences."""
-        complete, self._complete = self._complete, None
-        if complete is None:
-            return
-        self.records = self.sentences = 0
-        self._start()
-        with complete:
-            for record in complete:
-                if record.rank == 0 and self.sentences == sentences:
-                    break
-                self.add(record)
-
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""
         self._journal.close(remove=not self._committed)
-        if not self._committed and self.kept is not None:
+        if not self._committed and self._kept is not None:
             with contextlib.suppress(NmtalignError, OSError):  # the first error is being raised already
-                self.kept.replace(self.partial)
-                self.kept = None
+                self._kept.replace(self.partial)
 
 
 def _extend(dataset: Any, values: Array) -> None:
@@ -646,14 +574,21 @@ def _extend(dataset: Any, values: Array) -> None:
 
 
 def _joined(words: Sequence[str]) -> bytes:
-    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes U+FFFD."""
+    """Returns the words in UTF-8, each followed by a line feed; a lone surrogate, possible in JSON, becomes "?"."""
     text = "".join([f"{word}\n" for word in words])
     if text.count("\n") != len(words):
         raise ValueError("a word contains a line feed, which ends a word in the file")
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").encode()
+    return text.encode(errors="replace")
+
+
+def method_of(attributes: Mapping[str, Any]) -> str | None:
+    """How the links of a file were chosen, such as "argmax" or "agreement,0.6"; None if its attributes do not tell."""
+    symmetrized, threshold = attributes.get("symmetrization", "none"), attributes.get("threshold")
+    parts = [] if symmetrized in get_args(SoftSymmetrization) else [attributes.get("links_method")]
+    parts += [] if symmetrized == "none" else [symmetrized]
+    parts += [f"{threshold:g}"] if isinstance(threshold, float) and threshold else []
+    parts += [] if attributes.get("reading") == "current" else [attributes.get("reading")]
+    return ",".join(str(part) for part in parts if part) or None
 
 
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:

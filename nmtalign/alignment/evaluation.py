@@ -9,48 +9,17 @@ import numpy as np
 
 from nmtalign.alignment.link_files import (
     GoldLinks,
-    LinkCounts,
+    LinkFigures,
     LinkFile,
     comparable,
     count_links,
-    f_measure,
     is_hdf5,
     read_links,
 )
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.definition import FilePair, option
-from nmtalign.text.link_counting import Links
 from nmtalign.version import __version__
-
-
-@dataclass(frozen=True)
-class LinkFigures:
-    """Counts of links, and rates between 0 and 1 (None if there are neither sure nor found links)."""
-
-    pairs: int
-    sure: int  # |S|
-    links: int  # |A|
-    links_sure: int  # |A and S|
-    links_possible: int  # |A and P|
-    precision: float | None = None
-    recall: float | None = None
-    aer: float | None = None
-    f1: float | None = None
-
-    def f_alpha(self, alpha: float) -> float | None:
-        """Returns 1 / (alpha / precision + (1 - alpha) / recall)."""
-        if self.precision is None or self.recall is None:
-            return None
-        return f_measure(self.precision, self.recall, alpha)
-
-
-def figures_of(parts: Sequence[LinkCounts]) -> LinkFigures:
-    """Returns the figures of several pairs together."""
-    counts = sum(parts, LinkCounts())
-    rates = vars(counts.rates()) if counts.links or counts.sure else {}
-    return LinkFigures(len(parts), **vars(counts), **rates)
-
 
 LengthRow = tuple[str, LinkFigures]  # the label of a range of source lengths, and its figures
 Buckets = Sequence[Any]  # of `nmtalign.scoring`: parts with a `label` and `members(lengths)`
@@ -108,21 +77,26 @@ def compare_links(
     lengths = list(longest if words[0] is None else map(len, words[0]))
     systems, notes = [], [*converted, *_notes(answers, files, config, pairs)]
     for (name, _), file in zip(links, files, strict=True):
-        found = [file.pair(number).possible for number in range(pairs)]
-        counts = list(map(count_links, found, expected))
-        by_length = list(_by_length(counts, lengths, buckets))
-        systems.append(LinkEvaluation(name, figures_of(counts), by_length, origin, _signature(file, answers, expected)))
-        if note := turned_note(file, found, expected):
+        figures = figures_by_pair(file, expected)
+        by_length = list(_by_length(figures, lengths, buckets))
+        total, signature = sum(figures, LinkFigures()), signature_of(file, answers, expected)
+        systems.append(LinkEvaluation(name, total, by_length, origin, signature))
+        if note := turned_note(file, file, expected):
             notes.append(f"{note} (or {option('reverse_gold')})")
     return LinkComparison(systems, expected, notes)
 
 
-def _by_length(counts: Sequence[LinkCounts], lengths: Sequence[int], buckets: Buckets) -> Iterator[LengthRow]:
+def figures_by_pair(file: LinkFile, gold: Sequence[GoldLinks]) -> list[LinkFigures]:
+    """Returns the figures of each pair of a file."""
+    return [count_links(file.pair(number).possible, answers) for number, answers in enumerate(gold)]
+
+
+def _by_length(figures: Sequence[LinkFigures], lengths: Sequence[int], buckets: Buckets) -> Iterator[LengthRow]:
     """Yields (label, figures) of each bucket of source lengths; that of empty lines only if there are any."""
     for bucket in buckets:
         members = np.flatnonzero(bucket.members(np.array(lengths, np.int64)))
         if len(members) or bucket.label != "0":
-            yield bucket.label, figures_of([counts[int(number)] for number in members])
+            yield bucket.label, sum((figures[int(number)] for number in members), LinkFigures())
 
 
 def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: int) -> Iterator[str]:
@@ -139,10 +113,9 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
                 yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"
 
 
-def turned_note(file: LinkFile, found: Sequence[Links], gold: Sequence[GoldLinks]) -> str:
-    """Returns a note if links fit far better with source and target of `file` exchanged; else ""."""
-    turned = [[(j, i) for i, j in links] for links in found]
-    rate, other = (sum(map(count_links, links, gold), LinkCounts()).rates().aer for links in (found, turned))
+def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> str:
+    """Returns a note if found links fit far better with source and target of `file` exchanged; else ""."""
+    rate, other = (sum(figures_by_pair(links, gold), LinkFigures()).aer for links in (found, found.turned()))
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"
@@ -150,7 +123,7 @@ def turned_note(file: LinkFile, found: Sequence[Links], gold: Sequence[GoldLinks
     return f"{file.name}: {exchanged}; {fix} {option(f'reverse_{file.role}')}"
 
 
-def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
+def signature_of(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
     """Returns everything that reproduces the figures."""
     parts = ["AER"]
     for role, one in (("links", file), ("gold", gold)):

@@ -31,11 +31,6 @@ class Posteriors(NamedTuple):
     jumps: Counts  # (2 R + 1,): how often the model expects each distance in the batch
 
 
-def even_jumps() -> Counts:
-    """Returns the weights of distances before training: all equal (2 R + 1,)."""
-    return np.ones(2 * FARTHEST + 1)
-
-
 def jump_weights(expected: Counts) -> Counts:
     """Returns the weights of distances (2 R + 1,), whose sum is 1, given how often each is expected."""
     lengths = np.arange(1, FARTHEST + 1)

@@ -109,7 +109,10 @@ class LexicalCounts:
     All arrays may be mapped files. The last place of an array by word, by key or by stem is for those that the bitext
     does not have. `keys` are pairs of words, source * number of target words + target, rising; `stem_keys` are pairs of
     their stems. `occurrences` and `stems` are by side and word, `cognates` (how many cognates a word has) by direction
-    and word that is given. Direction 0 is source to target. `take` gives the expected counts.
+    and word that is given. Direction 0 is source to target.
+
+    The expected counts are by direction: `counts` of keys, `stem_counts` of pairs of stems, `totals` of words that are
+    given, and `null_counts`: [0] of the target words that come from no source word, [1] the reverse.
     """
 
     def __init__(
@@ -119,6 +122,10 @@ class LexicalCounts:
         occurrences: Sequence[NDArray[Any]],
         stems: Sequence[Ids],
         cognates: Sequence[NDArray[Any]],
+        counts: Sequence[NDArray[Any]],
+        stem_counts: Sequence[Counts],
+        totals: Sequence[Counts],
+        null_counts: Sequence[NDArray[Any]],
     ) -> None:
         self.keys, self.stem_keys, self.cognates = keys, stem_keys, cognates
         self.occurrences, self.stems = occurrences, stems
@@ -128,18 +135,6 @@ class LexicalCounts:
             np.maximum(_sums(own[:-1], counts[:-1], size), 1)  # a hostile file may have only zeros
             for own, counts, size in zip(stems, occurrences, self.stem_sizes, strict=True)
         ]
-
-    def take(
-        self,
-        counts: Sequence[NDArray[Any]],
-        stem_counts: Sequence[Counts],
-        totals: Sequence[Counts],
-        null_counts: Sequence[NDArray[Any]],
-    ) -> None:
-        """Takes expected counts by direction: of keys, of pairs of stems, of words that are given, and of NULL.
-
-        `null_counts[0]` counts the target words that come from no source word, `null_counts[1]` the reverse.
-        """
         self.counts, self.stem_counts, self.totals = counts, stem_counts, totals
         self.null_counts = [own.astype(np.float64) for own in null_counts]
         self._stem_totals = [
@@ -181,38 +176,43 @@ class LexicalCounts:
         )
 
 
-class LexicalModel(LexicalCounts):
-    """The translation probabilities of a bitext that is learned from; `count` gives the expected counts of its keys.
+class LexicalModel:
+    """The words of a bitext that is learned from; `counted` gives their translation probabilities.
 
     `names` are the different words of both sides, `occurrences` how often they occur. `keys` are the pairs of words
     that occur in a sentence pair.
     """
 
     def __init__(self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], keys: Numbers) -> None:
-        self.names = names
+        self.names, self.keys = names, keys
         stems = [_numbered(name[: stem_size(name)] for name in side) for side in names]
         numbers = [np.arange(len(side), dtype=np.int32) for side in names]
         self.words = words_of(names, numbers, occurrences, stems)
         source, target = (ids.astype(np.int32) for ids in np.divmod(keys, max(len(names[1]), 1)))
         stem_keys = _keys([stems[0][source], stems[1][target]], int(stems[1].max(initial=-1)) + 1)
-        known = different(stem_keys.copy())
-        self.cells = Cells(source, target, np.arange(len(keys)), np.searchsorted(known, stem_keys))
+        self.stem_keys = different(stem_keys.copy())
+        self.cells = Cells(source, target, np.arange(len(keys)), np.searchsorted(self.stem_keys, stem_keys))
         self.alike = _alike(self.words, self.cells)
-        cognates = [
+        self._cognates = [
             np.append(np.bincount(ids[self.alike], minlength=len(side)).clip(1), 1)
             for ids, side in zip(self.cells[:2], names, strict=True)
         ]
-        ends = [np.append(own, 1) for own in occurrences], [np.append(own, np.int32(-1)) for own in stems]
-        super().__init__(keys, known, *ends, cognates)
+        self._occurrences = [np.append(own, 1) for own in occurrences]
+        self._stems = [np.append(own, np.int32(-1)) for own in stems]
 
-    def count(self, counts: Sequence[Counts], null_counts: Sequence[NDArray[Any]]) -> None:
-        """Takes expected counts of the keys, by direction, and of NULL (see `take`)."""
-        totals, stem_counts = [], []
-        for direction, own in enumerate(counts):
-            totals.append(_sums(self.cells[direction], own, self.sizes[direction]))
-            stem_counts.append(_sums(self.cells.stem_places, own, len(self.stem_keys)))
-        ends = [[np.append(own, 0) for own in part] for part in (counts, null_counts)]
-        self.take(ends[0], stem_counts, totals, ends[1])
+    def counted(self, counts: Sequence[Counts], null_counts: Sequence[NDArray[Any]]) -> LexicalCounts:
+        """Returns what follows from expected counts of the keys, by direction, and of NULL (see `LexicalCounts`)."""
+        return LexicalCounts(
+            self.keys,
+            self.stem_keys,
+            self._occurrences,
+            self._stems,
+            self._cognates,
+            counts=[np.append(own, 0) for own in counts],
+            stem_counts=[_sums(self.cells.stem_places, own, len(self.stem_keys)) for own in counts],
+            totals=[_sums(self.cells[side], own, len(self.names[side])) for side, own in enumerate(counts)],
+            null_counts=[np.append(own, 0) for own in null_counts],
+        )
 
 
 def stem_size(word: str) -> int:

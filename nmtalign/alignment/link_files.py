@@ -7,6 +7,7 @@ which format a file has. Scores after a tab are ignored. Alignment files (HDF5) 
 """
 
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from typing import Literal, NamedTuple
 
 import h5py
 
-from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
@@ -55,49 +56,52 @@ NO_LINKS = GoldLinks(frozenset(), frozenset())
 
 
 @dataclass(frozen=True)
-class ErrorRates:
-    """How links compare with gold links: fractions between 0 and 1."""
+class LinkFigures:
+    """Counts of found links A, sure gold links S and possible ones P, and their rates; add the figures of each pair.
 
-    precision: float
-    recall: float
-    aer: float
-    f1: float
+    Rates are fractions between 0 and 1; one with a denominator of 0 is 1, and then the AER is 0.
+    """
 
-
-@dataclass(frozen=True)
-class LinkCounts:
-    """Counts of found links A, sure gold links S and possible ones P; add those of each pair, then compute rates."""
-
-    links: int = 0  # |A|
+    pairs: int = 0
     sure: int = 0  # |S|
+    links: int = 0  # |A|
     links_sure: int = 0  # |A and S|
     links_possible: int = 0  # |A and P|
 
-    def __add__(self, other: "LinkCounts") -> "LinkCounts":
-        return LinkCounts(*map(add, vars(self).values(), vars(other).values()))
+    def __add__(self, other: "LinkFigures") -> "LinkFigures":
+        return LinkFigures(*map(add, vars(self).values(), vars(other).values()))
 
-    def rates(self) -> ErrorRates:
-        """precision = |A and P| / |A|, recall = |A and S| / |S|, AER = 1 - (|A and S| + |A and P|) / (|A| + |S|).
+    @property
+    def precision(self) -> float:
+        """|A and P| / |A|."""
+        return self.links_possible / self.links if self.links else 1.0
 
-        F1 is the harmonic mean of precision and recall. A fraction with a denominator of 0 is 1.
-        """
-        precision = self.links_possible / self.links if self.links else 1.0
-        recall = self.links_sure / self.sure if self.sure else 1.0
+    @property
+    def recall(self) -> float:
+        """|A and S| / |S|."""
+        return self.links_sure / self.sure if self.sure else 1.0
+
+    @property
+    def aer(self) -> float:
+        """1 - (|A and S| + |A and P|) / (|A| + |S|)."""
         total = self.links + self.sure
-        aer = 1 - (self.links_sure + self.links_possible) / total if total else 0.0
-        return ErrorRates(precision, recall, aer, f_measure(precision, recall))
+        return 1 - (self.links_sure + self.links_possible) / total if total else 0.0
+
+    def f(self, alpha: float = 0.5) -> float:
+        """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007); 0.5 gives F1, 1 precision."""
+        mean = (1 - alpha) * self.precision + alpha * self.recall
+        return self.precision * self.recall / mean if mean else 0.0
+
+    def rates(self) -> dict[str, float | None]:
+        """Returns the rates by name, each None if there are neither sure nor found links."""
+        rates = {"precision": self.precision, "recall": self.recall, "aer": self.aer, "f1": self.f()}
+        return {name: rate if self.links or self.sure else None for name, rate in rates.items()}
 
 
-def f_measure(precision: float, recall: float, alpha: float = 0.5) -> float:
-    """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007): alpha 0.5 gives F1, 1 precision."""
-    mean = (1 - alpha) * precision + alpha * recall
-    return precision * recall / mean if mean else 0.0
-
-
-def count_links(links: Iterable[Link], gold: GoldLinks) -> LinkCounts:
-    """Returns the counts of one pair."""
+def count_links(links: Iterable[Link], gold: GoldLinks) -> LinkFigures:
+    """Returns the figures of one pair."""
     found = set(links)
-    return LinkCounts(len(found), len(gold.sure), len(found & gold.sure), len(found & gold.possible))
+    return LinkFigures(1, len(gold.sure), len(found), len(found & gold.sure), len(found & gold.possible))
 
 
 @dataclass(frozen=True)
@@ -151,36 +155,6 @@ class LinkFile:
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
                         f"(else {'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')})?"
                     )
-
-
-class GoldFile:
-    """A file of gold links that is compared with found links pair by pair, in order.
-
-    Positions count from `base` (None: as usual in the format); with `reverse` the file has the target first. Raises
-    InputError naming file and line for a link that cannot be read or points outside its pair, and for another number of
-    lines than pairs.
-    """
-
-    def __init__(self, path: Path, base: int | None = None, reverse: bool = False) -> None:
-        self.file, self.found = read_links(path, "gold", base, reverse), list[counting.Links]()
-
-    def compare(self, links: Iterable[Link], source_length: int, target_length: int) -> None:
-        """Takes the links of the next pair; lengths are in words, without `</s>`."""
-        self.file.check_inside(len(self.found), source_length, target_length)
-        self.found.append(frozenset(links))
-
-    def finish(self) -> LinkCounts:
-        """Returns the counts of all pairs; raises InputError if lines are left over, or count other words."""
-        if (lines := len(self.file.pairs)) > (pairs := len(self.found)):
-            kind = "sentence" if self.file.open_ended else "line"
-            raise InputError(
-                f"{self.file.name}: has {lines} {kind}s, but there are {pairs} pairs: "
-                f"{kind} {pairs + 1} belongs to no pair"
-            )
-        gold = list(map(self.file.pair, range(pairs)))
-        links = zip(self.found, (pair.possible for pair in gold), strict=True)
-        counting.check_alike("the alignment", self.file.name, links)
-        return sum(map(count_links, self.found, gold), LinkCounts())
 
 
 def read_links(
@@ -249,8 +223,7 @@ def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> 
 
 
 def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list[GoldLinks]:
-    sure: dict[int, set[Link]] = {}
-    possible: dict[int, set[Link]] = {}
+    sure, possible = defaultdict[int, set[Link]](set), defaultdict[int, set[Link]](set)
     for number, line in enumerate(map(str.strip, lines), 1):
         if not line:
             continue
@@ -263,13 +236,11 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
         if int(match[1]) == 0:
             raise InputError(f"{where}: sentence 0; sentences count from 1 in this format, as in 0001 1 2 S")
         pair, link = int(match[1]) - 1, _from_zero(int(match[2]), int(match[3]), line, where, base, role)
-        possible.setdefault(pair, set()).add(link)
+        possible[pair].add(link)
         if match[4] != "P":
-            sure.setdefault(pair, set()).add(link)
-    return [
-        GoldLinks(frozenset(sure.get(pair, ())), frozenset(possible[pair])) if pair in possible else NO_LINKS
-        for pair in range(max(possible, default=-1) + 1)
-    ]
+            sure[pair].add(link)
+    pairs = range(max(possible, default=-1) + 1)
+    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in pairs]
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
@@ -291,7 +262,9 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
             words.append((pair.source, pair.target))
         chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
         model = file.attributes.get("model_hash")
-        return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=chosen or file.method(), model=model)
+        return LinkFile(
+            str(path), "HDF5", 0, pairs, words=words, method=chosen or method_of(file.attributes), model=model
+        )
 
 
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
@@ -321,7 +294,7 @@ def comparable(
     length, for a link outside its pair, and if files that count differently cannot be converted.
     """
     lines = {path: list(read_lines(path)) for path in texts if path}
-    pairs = _common_length(files, {shown(path): len(text) for path, text in lines.items()})
+    pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
     if source and target:
         if found := _in_tokens(files, (source, target), pairs):
@@ -386,7 +359,7 @@ def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool)
     return replace(file, pairs=found, method=method) if words else file
 
 
-def _common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
+def common_length(files: Sequence[LinkFile], texts: Mapping[str, int]) -> int:
     """Returns the number of pairs that all files and texts (name: lines) have; raises InputError if they differ."""
     counts = {file.name: len(file.pairs) for file in files if not file.open_ended} | dict(texts)
     open_ended = [file for file in files if file.open_ended]

@@ -30,7 +30,7 @@ from nmtalign.alignment.agreement import (
     usable,
 )
 from nmtalign.alignment.aligning import window_size, windows
-from nmtalign.alignment.lexical import LexicalModel
+from nmtalign.alignment.lexical import Cells, Table
 from nmtalign.alignment.links import SIDES, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import WordIndex, worker_count
@@ -266,7 +266,7 @@ class LinkRun:
                 learning.iterate(tell)
                 save_tensors(state, learning.state(), {})
             languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
-            write_table(self.folder / LEXICON, learning.model, self._spellings)
+            write_table(self.folder / LEXICON, learning.model.cells, learning.tables()[0], self._spellings)
             save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
             del self._spellings, self._names, self._sides  # aligning needs the memory
 
@@ -331,15 +331,15 @@ def _work_of(iterations: int) -> float:
     return MODEL_1_TIME * min(iterations, MODEL_1) + max(0, iterations - MODEL_1)
 
 
-def write_table(path: Path, model: LexicalModel, spellings: Sequence[Sequence[Counter[str]]]) -> None:
+def write_table(path: Path, cells: Cells, table: Table, spellings: Sequence[Sequence[Counter[str]]]) -> None:
     """Writes the translation table, a line `source<tab>target<tab>probability` for each entry.
 
     The aligner knows the probabilities t(f | e) of words, numbers and marks in lower case. The table has them as the
     texts write them: p(F | E) = t(f | e) * (share of the spelling F among the occurrences of f).
-    `spellings` are for each side those of the words of the model. A source word has at most 20 entries, the most
-    probable first. Words that a line cannot contain, and names for no word such as NULL, are left out.
+    `table` has the probabilities of `cells`; `spellings` are for each side those of its words. A source word has at
+    most 20 entries, the most probable first. Words that a line cannot contain, and names for no word such as NULL, are
+    left out.
     """
-    table, cells = model.tables(model.cells, model.words)[0], model.cells
     probabilities = table.counts[:-1] / table.totals[cells.source]
     order = np.flatnonzero(probabilities >= _LEAST)
     order = order[np.lexsort((cells.target[order], -probabilities[order], cells.source[order]))]

@@ -26,7 +26,6 @@ Starts = NDArray[np.int64] | None  # the first piece of each word, rising, that 
 SIDES = ("source", "target")
 
 THRESHOLD = 0.3  # if none is given
-_WORDS_AT_ONCE = 256  # target words whose weights are summed together in float64, to bound memory for long lines
 
 
 class LinkedPair(NamedTuple):
@@ -150,21 +149,12 @@ def merge_pieces(weights: NDArray[Any], source_starts: Starts, target_starts: St
     `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay, and rows that sum to 1 still do. The result
     shares no memory with `weights`.
     """
-    if target_starts is None:
-        if source_starts is None:
-            return np.array(weights, dtype=np.float32)
-        target_starts = np.arange(len(weights))
-    words = len(target_starts)
-    merged = np.empty((words, weights.shape[1] if source_starts is None else len(source_starts)), dtype=np.float32)
-    bounds = np.append(target_starts, len(weights))
-    for first in range(0, words, _WORDS_AT_ONCE):
-        own = bounds[first : first + _WORDS_AT_ONCE + 1]
-        rows = weights[own[0] : own[-1]]
-        if source_starts is not None:
-            rows = np.add.reduceat(rows, source_starts, axis=1, dtype=np.float64)
-        sums = np.add.reduceat(rows, own[:-1] - own[0], axis=0, dtype=np.float64)
-        np.divide(sums, np.diff(own)[:, None], out=merged[first : first + _WORDS_AT_ONCE], casting="same_kind")
-    return merged
+    if source_starts is not None:
+        weights = np.add.reduceat(weights, source_starts, axis=1, dtype=np.float64)
+    if target_starts is not None:
+        sums = np.add.reduceat(weights, target_starts, axis=0, dtype=np.float64)
+        weights = sums / np.diff(target_starts, append=len(weights))[:, None]
+    return np.array(weights, dtype=np.float32)
 
 
 def merge_log_probs(log_probs: Sequence[float] | NDArray[Any], target_starts: Starts) -> NDArray[np.float32]:

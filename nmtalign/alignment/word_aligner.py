@@ -125,18 +125,17 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
 
 def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, str], tokenized: bool) -> None:
     """Writes what was learned into a folder, with sorted words; raises ResourceError if the disk refuses."""
-    model = learned.model
+    model, learned_counts = learned.model, learned.counts.counts[0][:-1]
     orders = [np.array(sorted(range(len(own)), key=own.__getitem__), np.int64) for own in model.names]
     names = [[own[place] for place in order] for own, order in zip(model.names, orders, strict=True)]
-    kept = model.alike | (model.counts[0][:-1] >= _LEAST)
+    kept = model.alike | (learned_counts >= _LEAST)
     source, target = (np.argsort(order)[ids[kept]] for order, ids in zip(orders, model.cells[:2], strict=True))
     keys = source * len(names[1]) + target
     by_key = np.argsort(keys)
-    occurrences = [own[order] for own, order in zip(model.occurrences, orders, strict=True)]
-    stored = LexicalModel(names, occurrences, keys[by_key])
-    counts = model.counts[0][:-1][kept][by_key].astype(np.float32)
-    null = [own[order].astype(np.float32) for own, order in zip(model.null_counts, orders[::-1], strict=True)]
-    stored.count([counts.astype(np.float64)] * 2, null)
+    occurrences = [own[order] for own, order in zip(learned.counts.occurrences, orders, strict=True)]
+    counts = learned_counts[kept][by_key].astype(np.float32)
+    null = [own[order].astype(np.float32) for own, order in zip(learned.counts.null_counts, orders[::-1], strict=True)]
+    stored = LexicalModel(names, occurrences, keys[by_key]).counted([counts.astype(np.float64)] * 2, null)
     arrays: dict[str, NDArray[Any]] = {
         "keys": stored.keys,
         "counts": np.append(counts, np.float32(0)),
@@ -186,8 +185,8 @@ def _opened(path: Path, state: object) -> "WordAligner":
         jumps = _array(arrays, "jumps", np.float64, 2, np.finfo(np.float64).tiny)
         if any(own.max() >= len(own) for own in stems) or jumps.shape[1:] != (2 * FARTHEST + 1,) or jumps.max() > 1:
             raise ValueError
-        counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates)
-        counts.take([counted] * 2, [stem_counts] * 2, totals, null[::-1])
+        expected = [counted] * 2, [stem_counts] * 2, totals, null[::-1]
+        counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates, *expected)
         return WordAligner(path.parent, counts, words, list(jumps), facts)
     except (KeyError, RuntimeError, TypeError, ValueError):
         raise _damaged(path) from None

@@ -15,7 +15,8 @@ from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.evaluation import LinkComparison, LinkFigures
+    from nmtalign.alignment.evaluation import LinkComparison
+    from nmtalign.alignment.link_files import LinkFigures
 
 _ALIGNMENTS = Path("alignments.h5")
 Row = dict[str, Any]  # numbers and texts by column
@@ -77,7 +78,10 @@ def aer(
 
 
 def _row(figures: "LinkFigures", alpha: float | None) -> Row:
-    return vars(figures) | ({} if alpha is None else {"f_alpha": figures.f_alpha(alpha)})
+    rates = figures.rates()
+    if alpha is not None:
+        rates["f_alpha"] = None if rates["f1"] is None else figures.f(alpha)
+    return vars(figures) | rates
 
 
 def _print_json(found: "LinkComparison", alpha: float | None) -> None:
@@ -123,9 +127,7 @@ def _print_text(found: "LinkComparison", alpha: float | None) -> None:
 def _print_rows(columns: dict[str, str], rows: list[Row]) -> None:
     """Prints the columns (key: head) of the rows."""
     common.print_table(
-        DataTable([*columns.values()], [[Span(common.escaped(_cell(row[key]))) for key in columns] for row in rows])
+        DataTable(
+            [*columns.values()], [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
+        )
     )
-
-
-def _cell(value: object) -> str:
-    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)

@@ -162,20 +162,19 @@ def _gold_of_workspace(chosen: Chosen[AlignConfig], model: Path) -> Path | None:
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
     tell, done = common.notifier(quiet), summary.done_before
     figures: dict[str, object] = {"pairs": summary.pairs, "links": summary.links, "end_mass": summary.end_mass}
-    if summary.rates is not None:
-        figures |= {**vars(summary.rates), "signature": summary.signature}
+    if summary.figures is not None:
+        figures |= {**summary.figures.rates(), "signature": summary.signature}
     stream = sys.stderr if pharaoh else sys.stdout
     if format == "json":
         stream.write(common.json_text(figures) + "\n")
-    elif summary.rates is not None:
+    elif summary.figures is not None:
         names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
         for name, value in figures.items():
-            shown = f"{value:.4f}" if isinstance(value, float) else str(value)
-            stream.write(f"{names.get(name, name):<10} {shown}\n")
+            stream.write(f"{names.get(name, name):<10} {common.figure(value)}\n")
     if done and not summary.pairs:
         tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
         return
-    if summary.rates is None and format != "json":
+    if summary.figures is None and format != "json":
         after = f" after the {done:,} that were there" if done else ""
         tell(f"{summary.pairs} pairs{after}, {summary.links} links, </s> mass {summary.end_mass:.3f}")
     if output:

@@ -302,14 +302,16 @@ class FileTranslation:
             "made_by": "sampling" if config.sample else "beam search",
             "options": json.dumps({"command": "translate", **origin["options"]}),
             "files_sha256": json.dumps(origin["files_sha256"]),
+            "links_method": "argmax",
+            "symmetrization": "none",
             "seed": config.seed if config.sample else 0,
             "source_file": ", ".join(map(str, self._inputs.paths)),
             "source_sha256": origin["source_sha256"],
         }
         at_most = self.done if self._resume else None
-        with AlignmentWriter(path, attributes, config.alignment_type, resume=self._resume, at_most=at_most) as writer:
-            if writer.kept is not None:
-                self._notify(f"{writer.partial} existed; renamed to {writer.kept}; --resume would have continued it")
+        with AlignmentWriter(
+            path, attributes, config.alignment_type, resume=self._resume, at_most=at_most, notify=self._notify
+        ) as writer:
             if self._resume and self._file is not None and writer.sentences < self.done:
                 self._notify(
                     f"{self._file.partial} contains {self.done:,} lines, and there are alignments of "

@@ -19,6 +19,7 @@ import contextlib
 import heapq
 import json
 import re
+import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from pathlib import Path
 import numpy as np
 
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.link_files import LinkCounts, LinkFile, check_gold, count_links
+from nmtalign.alignment.link_files import LinkFigures, LinkFile, check_gold, count_links
 from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text
@@ -53,7 +54,7 @@ class PageSummary:
     sentences: int = 0
     bytes: int = 0
     complete: bool = True  # whether the limit left out no sentence
-    counts: list[LinkCounts] = field(default_factory=list)  # of each file, with gold links
+    figures: list[LinkFigures] = field(default_factory=list)  # of each file, with gold links
 
 
 def write_page(
@@ -70,7 +71,7 @@ def write_page(
     The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit).
     Raises UsageError if there is no sentence to show or one is missing, InputError for gold links that do not fit.
     """
-    summary = PageSummary(counts=[LinkCounts() for _ in files])
+    summary = PageSummary(figures=[LinkFigures() for _ in files])
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
@@ -105,9 +106,7 @@ def _data(
         for model, record in entries:
             if gold is not None and not record.rank:
                 gold.check_inside(record.sentence_id, len(record.source), len(record.target))
-                summary.counts[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
-    if not summary.sentences:
-        raise UsageError(f"{files[0].path}: no sentence to show")
+                summary.figures[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
     yield from _packed_block(block, gold)
     summary.complete = next(found, None) is None
     models = [
@@ -116,9 +115,9 @@ def _data(
             "about": {
                 key: str(file.attributes[key]) for key in _SHOWN if file.attributes.get(key, "") not in ("", "none")
             },
-            "aer": counts.rates().aer if gold else None,
+            "aer": figures.aer if gold else None,
         }
-        for name, file, counts in zip(names, files, summary.counts, strict=True)
+        for name, file, figures in zip(names, files, summary.figures, strict=True)
     ]
     about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
     yield "about", inert_json(about)
@@ -139,15 +138,12 @@ def sentences(files: Sequence[AlignmentFile], numbers: Sequence[range] = ()) -> 
 
 def _chosen(file: AlignmentFile, numbers: Sequence[range], model: int) -> Iterator[tuple[int, int, AlignmentRecord]]:
     """Yields (sentence, model, record)."""
-    if not numbers:
-        yield from ((record.sentence_id, model, record) for record in file)
-    for span in numbers:
+    for span in numbers or [range(sys.maxsize)]:
         start, stop = file.place_of(span.start), file.place_of(span.stop)
         if start == stop and model == 0:
             has = f"sentences {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "no sentences"
             raise UsageError(f"{file.path}: no sentence {span.start}; it has {has}, counted from 0")
-        for place in range(start, stop):
-            yield file[place].sentence_id, model, file[place]
+        yield from ((record.sentence_id, model, record) for record in file.records(start, stop))
 
 
 def parse_numbers(text: str) -> list[range]:
@@ -178,7 +174,7 @@ def _packed_block(block: Sequence[Entry], gold: LinkFile | None) -> Iterator[tup
         "model": [model for model, _ in block],
         "log_prob": [round(value, 3) if np.isfinite(value := record.log_prob) else None for record in records],
         "aer": [
-            None if pair is None else round(count_links(record.hard_links, pair).rates().aer, 4)
+            None if pair is None else round(count_links(record.hard_links, pair).aer, 4)
             for record, pair in zip(records, pairs, strict=True)
         ],
         "source": ["".join(word + "\n" for word in record.source) for record in records],

@@ -1,7 +1,6 @@
 """The HDF5 file: written records are read back in any process, complete or not at all."""
 
 import multiprocessing
-import pickle
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.errors import FormatError, ResourceError
+from nmtalign.errors import FormatError
 from nmtalign.hdf5 import seal
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
@@ -128,12 +127,6 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [path]
 
 
-def test_a_folder_that_cannot_be_written_is_one_clear_line(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    with pytest.raises(ResourceError, match="cannot make the folder"), AlignmentWriter(tmp_path / "file" / "a.h5", {}):
-        pass
-
-
 @pytest.mark.parametrize(
     ("source", "shape", "log_probs", "message"),
     [
@@ -218,14 +211,6 @@ def test_other_processes_may_read(tmp_path: Path, method: str) -> None:
         assert [_first_word(file, i) for i in range(40)] == expected
 
 
-def test_a_reader_is_pickled_by_its_path_and_opens_again_after_close(tmp_path: Path) -> None:
-    write(tmp_path / "a.h5", numbered(5))
-    file = AlignmentFile(tmp_path / "a.h5")
-    assert pickle.loads(pickle.dumps(file))[3].sentence_id == 3  # noqa: S301
-    file.close()
-    assert file[2].sentence_id == 2
-
-
 def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: Any) -> None:
     with pytest.raises(FormatError, match=r"missing\.h5: no such file"):
         AlignmentFile(tmp_path / "missing.h5")
@@ -241,11 +226,6 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: An
         file.attrs["format_version"] = 99
     with pytest.raises(FormatError, match="version 99"):
         AlignmentFile(tmp_path / "newer.h5")
-    write(tmp_path / "bare.h5", [])
-    with edit_hdf5(tmp_path / "bare.h5") as file:
-        file.attrs["end_of_sentence_column"] = False
-    with pytest.raises(FormatError, match="is without </s>"):
-        AlignmentFile(tmp_path / "bare.h5")
 
 
 def test_damage_is_found(tmp_path: Path, edit_hdf5: Any) -> None:

@@ -177,23 +177,22 @@ def test_a_limit_of_sentences(tmp_path: Path) -> None:
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
     with resumed(tmp_path / "a.h5", at_most=12) as file:
-        assert file.records == 12
+        assert file.records == 0
         feed(file)
     assert (tmp_path / "a.h5").read_bytes() == whole
 
 
-def test_a_complete_file_is_left_alone_or_continued(tmp_path: Path) -> None:
-    path, whole = tmp_path / "a.h5", written(tmp_path / "whole.h5")
+def test_a_complete_file_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "a.h5"
     with AlignmentWriter(path, ATTRIBUTES) as file:
         feed(file, 120)
     before = path.stat()
     with resumed(path) as file:
         assert file.records == 120
-    assert path.stat().st_mtime_ns == before.st_mtime_ns
-    with resumed(path) as file:
+    with pytest.raises(UsageError, match=r"a\.h5: is complete, with 120 pairs"), resumed(path) as file:
         feed(file)
-    assert path.read_bytes() == whole
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "whole.h5"]
+    assert path.stat().st_mtime_ns == before.st_mtime_ns
+    assert list(tmp_path.iterdir()) == [path]
 
 
 @pytest.mark.parametrize("left", ["a.h5.partial", "a.h5"])
@@ -225,20 +224,21 @@ def test_without_resume_the_work_of_another_run_is_kept(tmp_path: Path) -> None:
     cut_off(path, 100)
     long_work = (tmp_path / "a.h5.partial").read_bytes()
     with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
-        assert file.kept == old
         assert old.read_bytes() == long_work
         raise CutOffError
     assert (tmp_path / "a.h5.partial").read_bytes() == long_work  # this run left nothing better
     assert not old.exists()
-    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES) as file:
+    told: list[str] = []
+    with contextlib.suppress(CutOffError), AlignmentWriter(path, ATTRIBUTES, notify=told.append) as file:
         feed(file, 50)
         raise CutOffError
+    assert told == [f"{path}.partial existed; renamed to {old}; --resume would have continued it"]
     assert file.left() == f"; {path}.partial has {COMMIT} pairs, and --resume continues after them"
     assert old.read_bytes() == long_work
     with resumed(path) as file:
         assert file.records == COMMIT
-    with AlignmentWriter(path, {}) as file:
-        assert file.kept is None
+    with AlignmentWriter(path, {}, notify=told.append):
+        assert len(told) == 1
     assert len(AlignmentFile(path)) == 0
 
 
@@ -252,8 +252,7 @@ def test_foreign_files_are_not_touched(tmp_path: Path) -> None:
     (tmp_path / "a.h5.partial").write_text("a novel\n" * 20)
     with pytest.raises(FormatError, match=r"a\.h5\.partial: is not a file of an interrupted run"):
         resumed(tmp_path / "a.h5").__enter__()
-    with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        assert file.kept == tmp_path / "a.h5.partial.old"
+    with AlignmentWriter(tmp_path / "a.h5", {}):
         assert (tmp_path / "a.h5.partial.old").read_text().startswith("a novel")
     with pytest.raises(UsageError, match="is not a file that can be replaced"), AlignmentWriter(tmp_path, {}):
         pass
@@ -304,10 +303,10 @@ def test_a_full_disk_is_one_line_and_the_work_is_resumed(
     assert path.read_bytes() == whole
 
 
-def test_half_a_character_becomes_a_replacement(tmp_path: Path) -> None:
+def test_half_a_character_becomes_a_question_mark(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         add(file, ["\ud800x"], ["é\udfff"], np.ones((2, 2)), 0.0)
-    assert AlignmentFile(tmp_path / "a.h5")[0].source == ("\ufffdx",)
+    assert AlignmentFile(tmp_path / "a.h5")[0].source == ("?x",)
 
 
 @pytest.mark.parametrize(

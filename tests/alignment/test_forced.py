@@ -13,7 +13,7 @@ import torch
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced_decoding import STEPS_AHEAD, force
-from nmtalign.alignment.link_files import GoldFile
+from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.core.numerics import in_int8
@@ -138,11 +138,10 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     config = AlignConfig(alignment_type="float32")
 
     def write(**options: Any) -> AlignmentSummary:
-        with AlignmentRun(models, *texts, config, output=output, **options) as run:
-            list(run)
-        return run.summary
+        return AlignmentRun(models, *texts, config, output=output, **options).run()
 
-    summary = write(gold=GoldFile(tmp_path / "gold"))
+    gold = read_links(tmp_path / "gold", "gold")
+    summary = write(gold=gold)
     expected = list(align(models, PAIRS, config))
     with AlignmentFile(output) as file:
         for left, right in zip(file, expected, strict=True):
@@ -151,12 +150,12 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     links = sum(len(record.hard_links) for record in expected)
     assert (summary.pairs, summary.links, summary.done_before) == (len(PAIRS), links, 0)
     assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
-    assert summary.rates is not None
-    assert summary.rates.recall == float((0, 0) in expected[0].hard_links)
+    assert summary.figures is not None
+    assert summary.figures.recall == float((0, 0) in expected[0].hard_links)
     again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
     with pytest.raises(UsageError, match="would compare only the rest"):
-        write(resume=True, gold=GoldFile(tmp_path / "gold"))
+        write(resume=True, gold=gold)
 
 
 @pytest.mark.parametrize("name", ATTENDING)
@@ -168,8 +167,7 @@ def test_the_file_of_every_system_contains_the_weights_of_forced_decoding(tmp_pa
         (tmp_path / text).write_text("".join(f"{pair[side]}\n" for pair in PAIRS))
     for reading in ("current", "shifted", *(["posterior"] if loaded.model.has_posterior else [])):
         config = AlignConfig(alignment_type="float32", reading=reading)
-        with AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading) as run:
-            list(run)
+        AlignmentRun([loaded], tmp_path / "in.en", tmp_path / "out.fr", config, output=tmp_path / reading).run()
         with AlignmentFile(tmp_path / reading) as file:
             for record, lines in zip(file, PAIRS, strict=True):
                 tokens = [line.split() for line in lines]

@@ -79,36 +79,6 @@ def test_any_links_are_joined_as_in_the_pseudocode(forward: frozenset[Link], bac
         assert symmetrize(forward, backward, method) == pseudocode(forward, backward, method)
 
 
-CASES = [
-    # The link beside the intersection comes, on the diagonal, too; the one far from it waits for "final".
-    ("grow-diag", {(0, 0), (1, 1), (4, 4)}, {(0, 0)}, [(0, 0), (1, 1)]),
-    ("grow-diag-final", {(0, 0), (1, 1), (4, 4)}, {(0, 0)}, [(0, 0), (1, 1), (4, 4)]),
-    ("grow-diag-final-and", {(0, 0), (1, 1), (4, 4)}, {(0, 0)}, [(0, 0), (1, 1), (4, 4)]),
-    # One of the words has a link already: enough for "final", too much for "final-and".
-    ("grow-diag-final", {(0, 0), (0, 3)}, {(0, 0)}, [(0, 0), (0, 3)]),
-    # The strict method adds a link beside the intersection only if both words are free.
-    ("grow-diag", {(0, 0), (0, 1), (1, 2)}, {(0, 0)}, [(0, 0), (0, 1), (1, 2)]),
-    ("grow-diag-strict", {(0, 0), (0, 1), (1, 2)}, {(0, 0)}, [(0, 0)]),
-    ("grow-diag-strict", {(0, 0), (1, 1), (2, 1), (2, 2)}, {(0, 0)}, [(0, 0), (1, 1), (2, 2)]),
-    ("grow-diag-final-and", {(0, 0), (0, 3)}, {(0, 0)}, [(0, 0)]),
-    # A link beside the intersection whose words both have links stays away.
-    ("grow-diag", {(0, 0), (1, 1), (0, 1)}, {(0, 0), (1, 1)}, [(0, 0), (1, 1)]),
-    # What was added on the way lets more in.
-    ("grow-diag", {(0, 0), (1, 0), (2, 0), (3, 1)}, {(0, 0)}, [(0, 0), (1, 0), (2, 0), (3, 1)]),
-    # "final" takes the forward direction first: its link of target word 3 leaves no room for the backward one.
-    ("grow-diag-final-and", {(2, 3)}, {(2, 5)}, [(2, 3)]),
-    ("grow-diag-final-and", {(2, 5)}, {(2, 3)}, [(2, 5)]),
-    ("intersection", {(0, 0), (1, 2)}, {(1, 2), (2, 2)}, [(1, 2)]),
-    ("union", {(1, 2), (0, 0)}, {(2, 2)}, [(0, 0), (1, 2), (2, 2)]),
-    ("grow-diag-final-and", set(), set(), []),
-]
-
-
-@pytest.mark.parametrize(("method", "forward", "backward", "expected"), CASES)
-def test_examples_by_hand(method, forward, backward, expected) -> None:
-    assert symmetrize(forward, backward, method) == expected
-
-
 def test_another_method_is_refused() -> None:
     with pytest.raises(UsageError, match="not by 'grow'"):
         symmetrize([], [], "grow")  # type: ignore[arg-type]

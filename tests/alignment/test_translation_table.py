@@ -6,25 +6,25 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from nmtalign.alignment.lexical import LexicalModel, pieces_of, spelled
+from nmtalign.alignment.lexical import Cells, LexicalModel, Table, pieces_of, spelled
 from nmtalign.alignment.linking import write_table
 from nmtalign.text.tokenizer import read_entries
 
 
-def make_model(source: list[str], target: list[str], counts: np.ndarray) -> LexicalModel:
-    """A model of words that all share sentence pairs, with these counts of each pair (source, target)."""
+def make_table(source: list[str], target: list[str], counts: np.ndarray) -> tuple[Cells, Table]:
+    """The table of words that all share sentence pairs, with these counts of each pair (source, target)."""
     model = LexicalModel((source, target), [counts.sum(1), counts.sum(0)], np.arange(counts.size))
-    model.count([counts.ravel()] * 2, [np.zeros(len(target)), np.zeros(len(source))])
-    return model
+    counted = model.counted([counts.ravel()] * 2, [np.zeros(len(target)), np.zeros(len(source))])
+    return model.cells, counted.tables(model.cells, model.words)[0]
 
 
 def test_entries_are_written_as_in_the_texts(tmp_path: Path) -> None:
-    model = make_model(["the", "fox", "null"], ["le", "renard", "</s>"], np.diag([800.0, 900.0, 700.0]))
+    table = make_table(["the", "fox", "null"], ["le", "renard", "</s>"], np.diag([800.0, 900.0, 700.0]))
     spellings = [
         [Counter({"the": 3, "The": 1}), Counter({"fox": 4}), Counter({"NULL": 4, "null": 4})],
         [Counter({"le": 3, "Le": 1}), Counter({"renard": 4}), Counter({"</s>": 4})],
     ]
-    write_table(tmp_path / "lexicon.tsv", model, spellings)
+    write_table(tmp_path / "lexicon.tsv", *table, spellings)
     entries = list(read_entries(tmp_path))
     best = {source: target for source, target, _ in reversed(entries)}
     assert best["The"] == best["the"] == "le"
@@ -39,8 +39,8 @@ def test_entries_are_written_as_in_the_texts(tmp_path: Path) -> None:
 
 def test_a_word_has_few_translations_of_some_probability(tmp_path: Path) -> None:
     words = [f"w{number}" for number in range(40)]
-    model = make_model(["a"], words, 100 * np.arange(1.0, 41)[None])
-    write_table(tmp_path / "lexicon.tsv", model, [[Counter({"a": 1})], [Counter({word: 1}) for word in words]])
+    table = make_table(["a"], words, 100 * np.arange(1.0, 41)[None])
+    write_table(tmp_path / "lexicon.tsv", *table, [[Counter({"a": 1})], [Counter({word: 1}) for word in words]])
     assert [target for _, target, _ in read_entries(tmp_path)] == words[: -20 - 1 : -1]
 
 

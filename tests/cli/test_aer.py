@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -16,7 +17,6 @@ from helpers.raw_links import write_raw_links
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.cli.app import main
 
 # Pair 1: A = 00 12 22 33, S = 00 12 21, P = S + 33; pair 2: A = 00, S = 00 01; pair 3: A = 11, S = 00, P = S + 11.
 LINKS = "0-0 1-2 2-2 3-3\n0-0\n1-1\n"
@@ -54,17 +54,9 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def aer(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def aer(folder: Path, here: Run) -> Run:
     """(exit code, stdout, stderr) of `nmtalign aer ARGUMENTS`."""
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "aer", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return (int(ended.value.code or 0), *capsys.readouterr())
-
-    return run
+    return partial(here, "aer")
 
 
 READINGS = [

@@ -1,7 +1,6 @@
 """`nmtalign align` with two models, its readings of weights, and resuming an interrupted run."""
 
 import json
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from helpers.raw_links import write_raw_links
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import format_links, hard_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, soft_links, symmetrize
-from nmtalign.cli.app import main
 from nmtalign.text.tokenizer import Tokenizers
 
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
@@ -51,21 +49,11 @@ def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> 
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, here: Run) -> Run:
     """Runs a command line in a folder with texts: (exit code, stdout, stderr)."""
     for name, text in (("in.en", SOURCE), ("out.fr", TARGET), ("links.gold", GOLD)):
         (tmp_path / name).write_text(text)
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("OMP_WAIT_POLICY", "PASSIVE")
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *map(str, arguments)])
-        with pytest.raises(SystemExit) as caught:
-            main()
-        streams = capsys.readouterr()
-        return int(caught.value.code or 0), streams.out, streams.err
-
-    return call
+    return here
 
 
 def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> list[np.ndarray]:
@@ -113,9 +101,9 @@ def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, mod
     code, out, err = run(*both_of(models, "--gold", "links.gold", "--format", "json", "-q"))
     assert (code, err) == (0, "")
     signature = json.loads(out)["signature"]
-    assert signature.startswith("AER|links:threshold|symmetrize:union|threshold:0.4|gold:links.gold|pairs:5|")
+    assert "|gold:links.gold,Pharaoh,from-0|method:threshold,union,0.4|pairs:5|" in signature
     code, out, _ = run(*both_of(models, "--symmetrize", "product", "--gold", "links.gold", "--format", "json"))
-    assert "AER|symmetrize:product|threshold:0.4|gold" in json.loads(out)["signature"]
+    assert "|method:product,0.4|" in json.loads(out)["signature"]
 
 
 def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one(

@@ -1,8 +1,8 @@
 """`nmtalign export`, as a user runs it."""
 
 import json
-import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -10,28 +10,18 @@ import pytest
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.cli.app import main
 
 Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+def run(tmp_path: Path, here: Run) -> Run:
     """Runs it in a folder with an alignment file: exit code, stdout, stderr."""
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
         add(file, ["thé"], ["fox"], np.array([[0.75, 0.25], [0, 1]], dtype=np.float32), -1.0)
         add(file, ["thé"], ["né"], np.array([[0.5, 0.5], [0, 1]], dtype=np.float32), -2.0, rank=1)
         add(file, [], [], np.ones((1, 1)), 0.0)
-    monkeypatch.chdir(tmp_path)
-
-    def run_here(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "export", *map(str, arguments)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        streams = capfd.readouterr()
-        return int(ended.value.code or 0), streams.out, streams.err
-
-    return run_here
+    return partial(here, "export")
 
 
 def test_every_format(run: Run, tmp_path: Path) -> None:

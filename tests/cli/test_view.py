@@ -2,7 +2,7 @@
 
 import json
 import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +13,6 @@ from helpers.records import add
 import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import AlignmentRecord
-from nmtalign.cli.app import main
 
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
@@ -80,13 +79,15 @@ def test_curves_in_the_terminal(folder: Path) -> None:
     assert max(map(len, lines)) <= 60
 
 
-@pytest.mark.parametrize("inputs", ["alignments.h5 b.h5", "small=model other/model --x epochs"])
-def test_figures(folder: Path, inputs: str) -> None:
-    for name, magic in (("a.png", b"\x89PNG"), ("b.svg", b"<?xml"), ("c.PDF", b"%PDF")):
-        done = run(folder, *inputs.split(), "-o", name)
-        assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
-        assert (folder / name).read_bytes().startswith(magic)
-    assert run(folder, *inputs.split(), "-o", "d.png", "-q").stderr == ""
+FIGURES = [("alignments.h5 b.h5", "a.png", b"\x89PNG"), ("small=model other/model --x epochs", "c.PDF", b"%PDF")]
+
+
+@pytest.mark.parametrize(("inputs", "name", "magic"), FIGURES)
+def test_figures(folder: Path, inputs: str, name: str, magic: bytes) -> None:
+    done = run(folder, *inputs.split(), "-o", name)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", f"nmtalign: wrote {name}\n")
+    assert (folder / name).read_bytes().startswith(magic)
+    assert run(folder, *inputs.split(), "-o", "d.svg", "-q").stderr == ""
 
 
 def test_a_page(folder: Path) -> None:
@@ -135,20 +136,11 @@ MISTAKES = [
 
 @pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
 def test_mistakes_are_one_line(
-    folder: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    code: int,
-    message: str,
+    folder: Path, here: Callable[..., tuple[int, str, str]], arguments: str, code: int, message: str
 ) -> None:
-    monkeypatch.chdir(folder)
-    monkeypatch.setattr(sys, "argv", ["nmtalign", "view", *arguments.split()])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    streams = capsys.readouterr()
-    assert message in streams.err
-    assert (streams.out, streams.err.count("\n"), caught.value.code) == ("", 1, code)
+    ended, out, err = here("view", *arguments.split())
+    assert message in err
+    assert (ended, out, err.count("\n")) == (code, "", 1)
     assert not list(folder.glob("a.*"))
 
 

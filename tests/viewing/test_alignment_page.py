@@ -153,7 +153,7 @@ def test_gold_links_are_counted_as_aer_counts_them(tmp_path):
     assert columns["sure"] == [[0, 0], [0, 1]]
     assert columns["possible"] == [[0, 0, 1, 0], [0, 1, 1, 1]]
     assert columns["aer"] == [0, 1]
-    assert summary.counts[0].rates().aer == pytest.approx(1 - (1 + 1) / (2 + 2))
+    assert summary.figures[0].aer == pytest.approx(1 - (1 + 1) / (2 + 2))
     assert json.loads(elements(page, "about")[0])["models"][0]["aer"] == pytest.approx(0.5)
 
 
@@ -165,7 +165,7 @@ def test_a_page_is_complete_or_not_there(tmp_path):
         (tmp_path / "gold").write_text(lines)
         with pytest.raises(InputError, match=message):
             write_page([source], page, gold=read_links(tmp_path / "gold", "gold"))
-    with pytest.raises(UsageError, match="no sentence to show"):
+    with pytest.raises(UsageError, match="it has no sentences"):
         write_page([empty], page)
     with pytest.raises(UsageError, match="no sentence 5; it has sentences 0 to 2"):
         write_page([source], page, numbers=parse_numbers("5"))
