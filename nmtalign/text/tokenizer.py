@@ -514,8 +514,9 @@ class Spacing:
     def learn(self, counts: Counts) -> dict[str, str]:
         """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
         learned: dict[str, str] = {}
-        levels = [list(level) for _, level in groupby(sorted(_sides(counts).items(), key=_depth), _depth)]
-        for tallies in (*levels, _pairs(counts).items()):  # a longer name or a pair is learned only if it deviates
+        sides, pairs = _tallies(counts)
+        levels = [list(level) for _, level in groupby(sorted(sides.items(), key=_depth), _depth)]
+        for tallies in (*levels, pairs.items()):  # a longer name or a pair is learned only if it deviates
             rules = _Gaps(self.language, learned)
             for (before, after), tally in sorted(tallies):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
@@ -578,23 +579,18 @@ def _depth(side: tuple[tuple[str, str], object]) -> int:
 _Tallies = dict[tuple[str, str], Counter[str]]
 
 
-def _pairs(counts: Counts) -> _Tallies:
-    """The gaps between two roles and how often each occurs."""
-    tallies: _Tallies = defaultdict(Counter)
-    for (before, after, gap), count in counts.items():
-        tallies[before, after][gap if gap in SPACES else " "] += count
-    return tallies
-
-
-def _sides(counts: Counts) -> _Tallies:
-    """The gaps between a mark and the word or number beside it, and how often each occurs."""
-    tallies: _Tallies = defaultdict(Counter)
-    for (before, after), tally in _pairs(counts).items():
+def _tallies(counts: Counts) -> tuple[_Tallies, _Tallies]:
+    """How often each gap is between a mark and any word or number beside it, and between any two roles."""
+    sides: _Tallies = defaultdict(Counter)
+    pairs: _Tallies = defaultdict(Counter)
+    for (before, after, text), count in counts.items():
+        gap = text if text in SPACES else " "
+        pairs[before, after][gap] += count
         if before in _PLAIN and after not in _PLAIN:
-            tallies[_ANY, after] += tally
+            sides[_ANY, after][gap] += count
         elif after in _PLAIN and before not in _PLAIN:
-            tallies[before, _ANY] += tally
-    return tallies
+            sides[before, _ANY][gap] += count
+    return sides, pairs
 
 
 def _usual(tally: Counter[str]) -> str:
@@ -900,9 +896,6 @@ class Vocabulary:
 
     def __hash__(self) -> int:
         return hash(self.words)
-
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self.words)} words)"
 
     def encode(self, tokens: Iterable[str], source: Sequence[str] = ()) -> list[int]:
         """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added.

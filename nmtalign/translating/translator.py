@@ -7,6 +7,7 @@ are joined, and its tokens become text.
 
 import contextlib
 import dataclasses
+import heapq
 import itertools
 import json
 import math
@@ -498,19 +499,11 @@ def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) ->
     """
     if sampled or count == 1:
         return [list(chosen) for chosen in zip(*found, strict=False)]
-    # The hypotheses of a combination are a chain: it takes less memory than a list for each of them.
-    best: list[tuple[float, Any]] = [(0.0, None)]
+    best: list[tuple[float, list[Hypothesis]]] = [(0.0, [])]
     for hypotheses in found:
-        longer = [(total + each.score, (chosen, each)) for total, chosen in best for each in hypotheses]
-        best = sorted(longer, key=lambda one: one[0], reverse=True)[:count]
-    combined = []
-    for _, chosen in best:
-        parts = list[Hypothesis]()
-        while chosen is not None:
-            chosen, hypothesis = chosen
-            parts.append(hypothesis)
-        combined.append(parts[::-1])
-    return combined
+        longer = heapq.nlargest(count, itertools.product(best, hypotheses), lambda one: one[0][0] + one[1].score)
+        best = [(total + each.score, [*chosen, each]) for (total, chosen), each in longer]
+    return [chosen for _, chosen in best]
 
 
 def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
