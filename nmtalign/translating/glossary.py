@@ -199,17 +199,17 @@ class GivenPhrase:
         """
 
         def exact(match: regex.Match[str]) -> str:
-            end = match.start()
+            end, found = match.start(), str(match[0])
             if end < kept:
-                return match[0]
+                return found
             while end and not text[end - 1].isalnum():
                 end -= 1
             marks = _SENTENCE_ENDS.intersection(text[end : match.start()])
             starts = not end or marks
             sure = not end or marks - {"."} or text[max(0, end - 4) : end].isalpha()  # not an abbreviation
-            return self.capital if starts and (_is_capital(match[0]) or (capitals and sure)) else self.text
+            return self.capital if starts and (_is_capital(found) or (capitals and sure)) else self.text
 
-        return self.pattern.sub(exact, text)
+        return str(self.pattern.sub(exact, text))
 
 
 def _pattern(text: str, spaced: bool, any_case: bool) -> regex.Pattern[str]:
