@@ -46,7 +46,7 @@ from nmtalign.search.beam_search import (
     beam_search,
 )
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.phrases import Phrases, phrase_search
+from nmtalign.search.phrases import phrase_search
 from nmtalign.search.sampling import sample
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
@@ -317,40 +317,36 @@ class Translator:
         A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
         for phrases in a sample.
         """
-        return in_halves(self._sample if self.config.sample else self._search, pieces, self._too_much)
+        return in_halves(self._search, pieces, self._too_much)
 
     def _too_much(self, piece: Piece) -> str:
         fewer = "--n-best" if self.config.sample else "--beam"
         size = f"one sentence of {len(piece.source)} tokens"
         return f"out of memory with {size}; give a smaller {fewer} or --set max_source_length=N"
 
-    def _sample(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        if any(piece.phrases.words for piece in pieces):
-            raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
-        numbers = [(piece.number, piece.part) for piece in pieces]
-        return sample(self.scorer, self._sources(pieces), self.config, numbers, self._keep_weights)
-
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        found = self._beam_search(pieces)
+        sources, given = self._sources(pieces), any(piece.phrases.words for piece in pieces)
+        if self.config.sample:
+            if given:
+                rule = "a sample cannot be made to contain given phrases; leave out one of them"
+                raise SettingError(rule, sample=True)
+            numbers = [(piece.number, piece.part) for piece in pieces]
+            return sample(self.scorer, sources, self.config, numbers, self._keep_weights)
+        found = beam_search(self.scorer, sources, self.config, self._keep_weights)
         # Phrases that a translation already contains are not required, unless it loses them with the other ones.
-        for every in (False, True) if any(piece.phrases.words for piece in pieces) else ():
+        for every in (False, True) if given else ():
             lack = [
                 piece.phrases.lacking([each.tokens for each in own]) for piece, own in zip(pieces, found, strict=True)
             ]
             places = [place for place, phrases in enumerate(lack) if phrases.words]
+            if not places:
+                break
             required = [pieces[place].phrases if every else lack[place] for place in places]
-            again = self._beam_search([pieces[place] for place in places], required)
+            sources = self._sources([pieces[place] for place in places])
+            again = phrase_search(self.scorer, sources, self.config, required, self._keep_weights)
             for place, own in zip(places, again, strict=True):
                 found[place] = own
         return found
-
-    def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases] = ()) -> list[list[Hypothesis]]:
-        if not pieces:
-            return []
-        sources = self._sources(pieces)
-        if not phrases:
-            return beam_search(self.scorer, sources, self.config, self._keep_weights)
-        return phrase_search(self.scorer, sources, self.config, phrases, self._keep_weights)
 
     def _sources(self, pieces: Sequence[Piece]) -> Sources:
         """The pieces as the search reads them."""
