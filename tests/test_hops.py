@@ -42,7 +42,7 @@ BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 154)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 306)),
-    "translate": ("translate", (21, 322)),
+    "translate": ("translate", (21, 323)),
 }
 
 
