@@ -8,7 +8,6 @@ wider than the number of banks then inserts a phrase wherever it can, which cost
 Without banks, phrases appear at the length limit, after everything else.
 """
 
-import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -17,6 +16,7 @@ from operator import itemgetter
 from typing import NamedTuple
 
 import numpy as np
+import regex
 import torch
 from torch import Tensor
 
@@ -48,7 +48,7 @@ class RequiredPhrase:
     but a word that the model does not know has a negative symbol.
     """
 
-    pattern: re.Pattern[str]
+    pattern: regex.Pattern[str]
     reach: int
     ways: tuple[Symbols, ...]
     joined: tuple[Symbols, ...] = ()

@@ -10,7 +10,6 @@ of Python 3.11 does not. lxml reads XLIFF. No library keeps all of SRT and WebVT
 
 import html
 import re
-import unicodedata
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
@@ -18,6 +17,8 @@ from dataclasses import dataclass
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
+
+import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
@@ -46,9 +47,10 @@ _PLACEHOLDER = re.compile(
 )
 _SIGNS = r"\x21-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7e¡§«·»¿\u2000-\u206f\u3000-\u3030\uff01-\uff0f\uff1a-\uff20"
 _LETTERS = rf"[^\s{_SIGNS}{UNSPACED}]+"
-_UNIT = re.compile(
-    rf"{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S",
-    re.IGNORECASE,
+_UNIT = regex.compile(
+    rf"(?:{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S)"
+    r"\p{M}*",
+    regex.IGNORECASE,
 )
 _CHUNK = re.compile(r".{1,2000}(?:(?<=[.!?。！？])\s+|\Z)|.{1,2000}\s|.{1,2000}", re.DOTALL)
 _SOFT = "\ue000"  # before the end of a line inside a cue
@@ -232,13 +234,7 @@ class MarkedText:
 
 def units_of(text: str) -> list[tuple[int, int]]:
     """Where the words and signs of a text begin and end; a letter of Chinese or another unspaced script is a word."""
-    units: list[tuple[int, int]] = []
-    for found in _UNIT.finditer(text):
-        if units and units[-1][1] == found.start() and unicodedata.category(found[0][0])[0] == "M":
-            units[-1] = units[-1][0], found.end()
-        else:
-            units.append(found.span())
-    return units
+    return [found.span() for found in _UNIT.finditer(text)]
 
 
 def _spaced(marks: Sequence[tuple[Mark, str]], between: str, low: bool, high: bool) -> str:

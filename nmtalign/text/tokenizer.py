@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -228,14 +228,14 @@ class SentencePieces(Subwords):
 
     def rules(self) -> dict[str, Any]:
         """The pieces in the order of their merges; for a model that sums scores instead, also the scores."""
-        processor, rules = self._processor, {"kind": self.kind, "pieces": self.pieces()}
-        numbers = (number for number in range(len(processor)) if not processor.is_unknown(number))
-        return rules if self.merges else {**rules, "scores": list(map(processor.get_score, numbers))}
+        rules: dict[str, Any] = {"kind": self.kind, "pieces": self.pieces()}
+        if self._words is None:
+            rules["scores"] = [self._processor.get_score(number) for number in _known_pieces(self._processor)]
+        return rules
 
     def pieces(self) -> list[str]:
         """The pieces of the model in the order of their ranks, without the unknown one."""
-        processor = self._processor
-        return [processor.id_to_piece(i) for i in range(len(processor)) if not processor.is_unknown(i)]
+        return [self._processor.id_to_piece(number) for number in _known_pieces(self._processor)]
 
     def tokenize(self, line: str) -> list[str]:
         """The pieces; a character that the model does not know is a piece itself."""
@@ -245,23 +245,6 @@ class SentencePieces(Subwords):
             return pieces
         words = line.strip(" ")
         return list(chain.from_iterable(map(self._words.__getitem__, words.split(" ")))) if words else []
-
-    @property
-    def merges(self) -> bool:
-        """Whether the pieces of a word are made by merges (BPE), so that `sample` can leave some out."""
-        return self._words is not None
-
-    def sample(self, sentences: Sequence[Sequence[str]], dropout: float, seed: int) -> list[list[str]]:
-        """Other pieces of sentences of pieces: each merge is left out with the probability `dropout`.
-
-        Equal arguments give equal pieces. Not for several threads at a time: sentencepiece has one seed for all.
-        """
-        import sentencepiece
-
-        sentencepiece.set_random_generator_seed(seed)
-        texts = ("".join(pieces).replace(WORD_START, " ").removeprefix(" ") for pieces in sentences)
-        encode = partial(self._processor.encode, out_type=str, enable_sampling=True, nbest_size=-1)
-        return [encode(text, alpha=dropout) for text in texts]
 
     def detokenize(self, tokens: Sequence[str]) -> str:
         """The joined pieces, with a space for each "▁"."""
@@ -281,13 +264,18 @@ class _PiecesOfWords(dict[str, Tokens]):
         return keep(self, word, self._processor.encode(word, out_type=str))
 
 
+def _known_pieces(processor: Any) -> list[int]:
+    """The numbers of all pieces but the unknown one."""
+    return [number for number in range(len(processor)) if not processor.is_unknown(number)]
+
+
 def _word_by_word(processor: Any) -> bool:
     """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
 
     This is the case if the model merges pairs by rank (bpe: its scores are 0, -1, -2, ...), no piece contains a space
     inside, and the space is a piece. A unigram model sums rounded scores over the complete line.
     """
-    numbers = [number for number in range(len(processor)) if not processor.is_unknown(number)]
+    numbers = _known_pieces(processor)
     return (
         processor.piece_to_id(WORD_START) in numbers
         and all(processor.get_score(number) == -rank for rank, number in enumerate(numbers))
@@ -298,23 +286,21 @@ def _word_by_word(processor: Any) -> bool:
 class MosesWords(Tokenizer):
     """The words of a language ("en", "fr", ...) by the rules of Moses, or by those for English if it has none.
 
-    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing). Without `joins_marks`, as in
-    a corpus of an earlier version, marks that sacremoses does not know are tokens and split their words.
+    `spacing` contains the learned exceptions from the rules of detokenising (see Spacing).
     """
 
     kind = "moses"
 
-    def __init__(self, language: str, spacing: Mapping[str, str] | None = None, joins_marks: bool = True) -> None:
-        self.language, self.joins_marks = language, joins_marks
-        self.spacing = Spacing(language, spacing)
+    def __init__(self, language: str, spacing: Mapping[str, str] | None = None) -> None:
+        self.language, self.spacing = language, Spacing(language, spacing)
 
     @cached_property
     def _words(self) -> "_TokensOfWords":
         """Created for the first line, because the import of sacremoses takes a third of a second."""
-        return _TokensOfWords(self.language, self.joins_marks)
+        return _TokensOfWords(self.language)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return MosesWords, (self.language, self.spacing.learned, self.joins_marks)
+        return MosesWords, (self.language, self.spacing.learned)
 
     def tokenize(self, line: str) -> list[str]:
         """The words and punctuation marks of one line: those of sacremoses, with the marks of letters at their letters.
@@ -341,7 +327,7 @@ class MosesWords(Tokenizer):
         """The language, its abbreviations, and sacremoses's classes of characters as ranges of code points."""
         moses = self._words.tokenizer
         ranges = {"letters": moses.IsAlnum, "alphabetic": moses.IsAlpha, "lower": moses.IsLower, "numbers": moses.IsN}
-        rules = {"kind": self.kind, "language": self.language, "joins_marks": self.joins_marks}
+        rules = {"kind": self.kind, "language": self.language}
         prefixes = {"prefixes": sorted(moses.NONBREAKING_PREFIXES), "numeric": sorted(moses.NUMERIC_ONLY_PREFIXES)}
         return {**rules, **prefixes, **{name: _code_points(characters) for name, characters in ranges.items()}}
 
@@ -351,7 +337,7 @@ class MosesWords(Tokenizer):
 
     def with_spacing(self, counts: Counts) -> "MosesWords":
         """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
-        return MosesWords(self.language, self.spacing.learn(counts), self.joins_marks)
+        return MosesWords(self.language, self.spacing.learn(counts))
 
 
 def _code_points(characters: str) -> list[tuple[int, int]]:
@@ -384,7 +370,7 @@ class _TokensOfWords(dict[str, Tokens]):
     lower-case letter, "0" for a digit, "A" for anything else. The context of the last word of a line is "$".
     """
 
-    def __init__(self, language: str, joins_marks: bool) -> None:
+    def __init__(self, language: str) -> None:
         self.tokenizer = tokenizer = _sacremoses().MosesTokenizer(lang=language)
         # sacremoses builds the sets of all lower-case and all alphabetic characters again for each word with a full
         # stop. With these sets its output is the same.
@@ -394,7 +380,7 @@ class _TokensOfWords(dict[str, Tokens]):
         tokenizer.NONBREAKING_PREFIXES = frozenset(tokenizer.NONBREAKING_PREFIXES)
         tokenizer.NUMERIC_ONLY_PREFIXES = frozenset(tokenizer.NUMERIC_ONLY_PREFIXES)
         self._prefixes = tokenizer.NONBREAKING_PREFIXES | tokenizer.NUMERIC_ONLY_PREFIXES
-        self._joins_marks, self._known = joins_marks, frozenset(tokenizer.IsAlnum)
+        self._known = frozenset(tokenizer.IsAlnum)
         letters = rf"[{tokenizer.IsAlnum}`\-]+"
         self._letters = re.compile(letters)
         self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
@@ -434,7 +420,7 @@ class _TokensOfWords(dict[str, Tokens]):
 
         They are the tokens of the text with one character for each letter, in which the letters are put back.
         """
-        if text.isascii() or not self._joins_marks:
+        if text.isascii():
             return None
         letters = [letter for word in text.split(" ") for letter in (*letters_of(word), " ")]
         if all(len(letter) == 1 or self._known.issuperset(letter) for letter in letters):
@@ -528,8 +514,9 @@ class Spacing:
     def learn(self, counts: Counts) -> dict[str, str]:
         """The spacings in which a text deviates from the rules, by "role role" (see the module)."""
         learned: dict[str, str] = {}
-        levels = [list(level) for _, level in groupby(sorted(_sides(counts).items(), key=_depth), _depth)]
-        for tallies in (*levels, _pairs(counts).items()):  # a longer name or a pair is learned only if it deviates
+        sides, pairs = _tallies(counts)
+        levels = [list(level) for _, level in groupby(sorted(sides.items(), key=_depth), _depth)]
+        for tallies in (*levels, pairs.items()):  # a longer name or a pair is learned only if it deviates
             rules = _Gaps(self.language, learned)
             for (before, after), tally in sorted(tallies):
                 pair = (WORD if before == _ANY else before), (WORD if after == _ANY else after)
@@ -592,23 +579,18 @@ def _depth(side: tuple[tuple[str, str], object]) -> int:
 _Tallies = dict[tuple[str, str], Counter[str]]
 
 
-def _pairs(counts: Counts) -> _Tallies:
-    """The gaps between two roles and how often each occurs."""
-    tallies: _Tallies = defaultdict(Counter)
-    for (before, after, gap), count in counts.items():
-        tallies[before, after][gap if gap in SPACES else " "] += count
-    return tallies
-
-
-def _sides(counts: Counts) -> _Tallies:
-    """The gaps between a mark and the word or number beside it, and how often each occurs."""
-    tallies: _Tallies = defaultdict(Counter)
-    for (before, after), tally in _pairs(counts).items():
+def _tallies(counts: Counts) -> tuple[_Tallies, _Tallies]:
+    """How often each gap is between a mark and any word or number beside it, and between any two roles."""
+    sides: _Tallies = defaultdict(Counter)
+    pairs: _Tallies = defaultdict(Counter)
+    for (before, after, text), count in counts.items():
+        gap = text if text in SPACES else " "
+        pairs[before, after][gap] += count
         if before in _PLAIN and after not in _PLAIN:
-            tallies[_ANY, after] += tally
+            sides[_ANY, after][gap] += count
         elif after in _PLAIN and before not in _PLAIN:
-            tallies[before, _ANY] += tally
-    return tallies
+            sides[before, _ANY][gap] += count
+    return sides, pairs
 
 
 def _usual(tally: Counter[str]) -> str:
@@ -798,16 +780,11 @@ class Tokenizers:
 
     @classmethod
     def moses(
-        cls,
-        source_language: str,
-        target_language: str,
-        spacing: Mapping[str, str] | None = None,
-        joins_marks: bool = True,
+        cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None
     ) -> "Tokenizers":
         """Moses words of two languages; `spacing` was learned from the target text (see MosesWords)."""
-        source = MosesWords(source_language, joins_marks=joins_marks)
-        target = MosesWords(target_language, spacing, joins_marks)
-        return cls(source, target, source_language, target_language)
+        target = MosesWords(target_language, spacing)
+        return cls(MosesWords(source_language), target, source_language, target_language)
 
     @classmethod
     def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
@@ -846,7 +823,6 @@ class Tokenizers:
         settings |= {"source_language": self.source_language, "target_language": self.target_language}
         if isinstance(self.target, MosesWords):
             settings |= {"spacing": self.target.spacing.learned} if self.target.spacing.learned else {}
-            settings |= {"joins_marks": True} if self.target.joins_marks else {}  # earlier versions did not
         with atomic_text(folder / TOKENIZER_FILE, follow=False) as stream:
             json.dump(settings, stream, ensure_ascii=False, indent=2)
             stream.write("\n")
@@ -862,13 +838,12 @@ class Tokenizers:
             spacing = settings.get("spacing", {})
             if not all(gap in SPACES and len(roles.split(" ")) == 2 for roles, gap in spacing.items()):
                 raise ValueError("not a possible result of `Spacing.learn`")
-            joins_marks = settings.get("joins_marks", False) is True
         except OSError as error:
             raise FormatError(f"{path}: cannot read the tokeniser's settings: {error.strerror}") from None
         except (ValueError, KeyError, TypeError, AttributeError):
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
         if kind == MosesWords.kind:
-            return cls.moses(*languages, spacing, joins_marks)
+            return cls.moses(*languages, spacing)
         if kind == SpacedWords.kind:
             return cls.spaced(*languages)
         if kind == TextBytes.kind:
@@ -921,9 +896,6 @@ class Vocabulary:
 
     def __hash__(self) -> int:
         return hash(self.words)
-
-    def __repr__(self) -> str:
-        return f"Vocabulary({len(self.words)} words)"
 
     def encode(self, tokens: Iterable[str], source: Sequence[str] = ()) -> list[int]:
         """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added.

@@ -1,13 +1,13 @@
 """Glossaries: terms of the source language, and the target phrases that the translations of their lines contain."""
 
-import re
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cache, lru_cache
 from itertools import accumulate
 from pathlib import Path
 from typing import Self
+
+import regex
 
 from nmtalign.errors import InputError
 from nmtalign.text.lines import read_lines, shown
@@ -22,11 +22,13 @@ _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"
 _BEHIND = "\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\u0ebd\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u30fc"
 _AHEAD = "\u0e40-\u0e44\u0ec0-\u0ec4"
 _STACKERS = "\u17d2\u1039"  # Khmer and Burmese signs that write the next letter below
-_LETTER = rf"[^\W{_NO_SPACES}]"  # or a digit
-_HANGUL = re.compile("[\u1100-\u11ff\uac00-\ud7a3]")  # particles follow a Korean word without a space
+_MARKS = r"\p{M}\u200c\u200d"  # with the joiners; they belong to the letter before them
+_IN_WORDS = r"\p{L}\p{N}_"
+_LETTER = rf"[[{_IN_WORDS}]--[{_NO_SPACES}]]"  # or a digit
+_is_letter = regex.compile(f"(?V1){_LETTER}").match
+_HANGUL = regex.compile("[\u1100-\u11ff\uac00-\ud7a3]")  # particles follow a Korean word without a space
 # Inside a word: hyphens, AT&T, a@b.org, Node.js, U.S, 10,000.
 _INSIDE = rf"(?:[-&@·]|\.(?=[a-z\d])|(?<=[A-Z])\.(?=[A-Z])|(?<=\d),(?=\d))(?={_LETTER})"
-_EUROPEAN_MARKS = "\u0300-\u036f\u0483-\u0489\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe00-\ufe2f\u200c\u200d"
 _APOSTROPHES = "'’ʼ"
 _SPELLINGS = str.maketrans(
     {
@@ -39,29 +41,14 @@ _SPELLINGS = str.maketrans(
 _SENTENCE_ENDS = frozenset(".!?…。\uff01\uff1f")
 _Words = tuple[str, ...]
 
-
-@cache
-def _marks() -> str:
-    """The marks of all scripts and the joiners, which belong to the letter before them, as part of a class in `re`."""
-    places = [n for n in (*range(0x300, 0x1F000), *range(0xE0100, 0xE01F0)) if unicodedata.category(chr(n))[0] == "M"]
-    firsts = [n for n, before in zip(places, [0, *places], strict=False) if n - 1 != before]
-    lasts = [n for n, after in zip(places, [*places[1:], 0], strict=True) if n + 1 != after]
-    return "\u200c\u200d" + "".join(f"{chr(first)}-{chr(last)}" for first, last in zip(firsts, lasts, strict=True))
-
-
-@cache
-def _words() -> re.Pattern[str]:
-    """Finds the words of a text.
-
-    A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
-    """
-    marks = _marks()
-    word = rf"{_LETTER}+(?:[{marks}]+{_LETTER}*)*"
-    syllable = rf"[{_AHEAD}]?[{_NO_SPACES}](?:[{_STACKERS}]\w|[{marks}{_BEHIND}])*"
-    address = r"[A-Za-z][\w+.-]*://[!-~]*[A-Za-z\d/]"
-    return re.compile(
-        rf"{address}|[{_KATAKANA}]+|{syllable}|{word}(?:{_INSIDE}{word})*(?:\+\++|[+#](?!\w))?|\S[{marks}]*"
-    )
+# A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
+_WORD = rf"{_LETTER}+(?:[{_MARKS}]+{_LETTER}*)*"
+_SYLLABLE = rf"[{_AHEAD}]?[{_NO_SPACES}](?:[{_STACKERS}][{_IN_WORDS}]|[{_MARKS}{_BEHIND}])*"
+_ADDRESS = rf"[A-Za-z][{_IN_WORDS}.+\-]*://[!-~]*[A-Za-z\d/]"
+_WORDS = regex.compile(
+    rf"(?V1){_ADDRESS}|[{_KATAKANA}]+|{_SYLLABLE}"
+    rf"|{_WORD}(?:{_INSIDE}{_WORD})*(?:\+\++|[+#](?![{_IN_WORDS}]))?|\S[{_MARKS}]*"
+)
 
 
 def spelling(text: str) -> str:
@@ -108,7 +95,7 @@ class Glossary:
         parts between spaces. Raises InputError naming file and line for any other line, and for a term with two
         different translations.
         """
-        split = str.split if tokenized else _words().findall
+        split = str.split if tokenized else _WORDS.findall
         terms: dict[_Words, Term] = {}
         for number, line in enumerate(read_lines(path), 1):
             if line.strip() and not (line.startswith("#") and "\t" not in line):
@@ -182,7 +169,7 @@ class GivenPhrase:
 
     text: str
     capital: str
-    pattern: re.Pattern[str]
+    pattern: regex.Pattern[str]
 
     @classmethod
     def of(cls, text: str, others: Sequence[str], language: str, spaced: bool) -> Self:
@@ -202,8 +189,8 @@ class GivenPhrase:
         """The same, and its pattern also finds this form of it, in which a tokeniser has changed characters."""
         if self.pattern.search(text):
             return self
-        form = r"\s*".join(map(re.escape, "".join(text.split())))
-        return replace(self, pattern=re.compile(f"{self.pattern.pattern}|{form}"))
+        form = r"\s*".join(map(regex.escape, "".join(text.split())))
+        return replace(self, pattern=regex.compile(f"{self.pattern.pattern}|{form}"))
 
     def written(self, text: str, capitals: bool, kept: int) -> str:
         """A translation with the phrase as it is given, or with a capital at the start of a sentence.
@@ -211,48 +198,46 @@ class GivenPhrase:
         It gets the capital if the model wrote one there, or with `capitals`. The first `kept` characters stay.
         """
 
-        def exact(match: re.Match[str]) -> str:
-            end = match.start()
+        def exact(match: regex.Match[str]) -> str:
+            end, found = match.start(), str(match[0])
             if end < kept:
-                return match[0]
+                return found
             while end and not text[end - 1].isalnum():
                 end -= 1
             marks = _SENTENCE_ENDS.intersection(text[end : match.start()])
             starts = not end or marks
             sure = not end or marks - {"."} or text[max(0, end - 4) : end].isalpha()  # not an abbreviation
-            return self.capital if starts and (_is_capital(match[0]) or (capitals and sure)) else self.text
+            return self.capital if starts and (_is_capital(found) or (capitals and sure)) else self.text
 
-        return self.pattern.sub(exact, text)
+        return str(self.pattern.sub(exact, text))
 
 
-@lru_cache(maxsize=1 << 14)
-def _pattern(text: str, spaced: bool, any_case: bool) -> re.Pattern[str]:
+def _pattern(text: str, spaced: bool, any_case: bool) -> regex.Pattern[str]:
     """Finds a phrase as complete words; with `any_case` also if it begins with a capital instead of a small letter."""
     found, last, gap = "", "", ""
-    for cluster in re.findall(rf"\s+|\S[{_marks()}]*", unicodedata.normalize("NFC", text)):
+    for cluster in regex.findall(rf"\s+|\S[{_MARKS}]*", unicodedata.normalize("NFC", text)):
         if cluster.isspace():
             gap = r"\s+"
             continue
-        inside = re.match(_LETTER, last) and re.match(_LETTER, cluster)
+        inside = _is_letter(last) and _is_letter(cluster)
         found += (gap if spaced or inside else r"\s*") if last else ""
         found += _forms(cluster, any_case and not last)
         last, gap = cluster, ""
     if spaced:
-        return re.compile(rf"(?<!\S){found}(?!\S)")
-    marks = _marks() if max(text) > "\u058f" else _EUROPEAN_MARKS
-    before, behind = "", rf"(?![{marks}])"
-    if re.match(_LETTER, text):
-        before = rf"(?<!{_LETTER})(?<![{marks}])"
-    elif re.match(rf"[{_NO_SPACES}]", text):
+        return regex.compile(rf"(?<!\S){found}(?!\S)")
+    before, behind = "", rf"(?![{_MARKS}])"
+    if _is_letter(text):
+        before = rf"(?<!{_LETTER})(?<![{_MARKS}])"
+    elif regex.match(rf"[{_NO_SPACES}]", text):
         before = rf"(?<![{_AHEAD}{_STACKERS}])"
-        behind = rf"(?![{marks}{_BEHIND}])"
-    if re.match(_LETTER, last) and not _HANGUL.match(last):
+        behind = rf"(?![{_MARKS}{_BEHIND}])"
+    if _is_letter(last) and not _HANGUL.match(last):
         behind += rf"(?!{_LETTER})"
     if text[:1].isdigit():
         before += r"(?<!\d[.,])"
     if last.isdigit():
         behind += r"(?![.,]\d)"
-    return re.compile(before + found + behind)
+    return regex.compile(f"(?V1){before}{found}{behind}")
 
 
 def _forms(letter: str, any_case: bool) -> str:
@@ -261,4 +246,4 @@ def _forms(letter: str, any_case: bool) -> str:
         return f"[{_APOSTROPHES}]"
     cases = (letter, letter.upper(), *(["İ"] if letter == "i" else [])) if any_case and letter.islower() else (letter,)
     forms = dict.fromkeys(unicodedata.normalize(form, case) for case in cases for form in ("NFC", "NFD"))
-    return f"(?:{'|'.join(map(re.escape, forms))})" if len(forms) > 1 else re.escape(letter)
+    return f"(?:{'|'.join(map(regex.escape, forms))})" if len(forms) > 1 else regex.escape(letter)

@@ -1,5 +1,6 @@
 """Scores of given translations: the log-probability of each target token of sentence pairs and of n-best lists."""
 
+import contextlib
 import itertools
 import math
 import re
@@ -23,7 +24,7 @@ from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
 from nmtalign.translating.file_translation import are_files, fixed, one_line
-from nmtalign.translating.translator import Translator, Workers, windows
+from nmtalign.translating.translator import Translator, in_batches, windows
 
 _WINDOW_BATCHES = 10  # the size of a window, in batches; the pairs of a window are sorted by length
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word
@@ -90,10 +91,13 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     def work(batch: Sequence[tuple[ScoredPair, _Ids]]) -> list[ScoredPair]:
         return in_halves(partial(_force, translator), batch, _too_much)
 
-    with Workers(loaded.device, available, translator.config.threads) as workers:
-        characters = words * _PAIR_CHARACTERS
-        cut = windows(checked_pairs(pairs), max(1, words // 4), characters, lambda pair: sum(map(len, pair)), available)
-        for pair, scored in workers.in_windows(cut, read, work, lambda one: max(map(len, one[1][:2])) + 1, limits):
+    characters, threads = words * _PAIR_CHARACTERS, translator.config.threads
+    cut = windows(checked_pairs(pairs), max(1, words // 4), characters, lambda pair: sum(map(len, pair)), available)
+    found = in_batches(
+        cut, read, work, lambda one: max(map(len, one[1][:2])) + 1, limits, loaded.device, available, threads
+    )
+    with contextlib.closing(found):
+        for pair, scored in found:
             yield scored[0] if scored else pair
 
 

@@ -7,6 +7,7 @@ are joined, and its tokens become text.
 
 import contextlib
 import dataclasses
+import heapq
 import itertools
 import json
 import math
@@ -14,14 +15,14 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, Self, TypeVar, cast
 
 import numpy as np
 import psutil
@@ -45,7 +46,7 @@ from nmtalign.search.beam_search import (
     beam_search,
 )
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.phrases import Phrases, phrase_search
+from nmtalign.search.phrases import phrase_search
 from nmtalign.search.sampling import sample
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
@@ -272,9 +273,10 @@ class Translator:
     def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
         """The limits of batches that the settings, the device and the models allow."""
         config, device = self.config, self.loaded.device
+        searches = search_threads(device, config.threads) * len(self.models)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory_limit(config.max_memory, device) // Workers.count(device, config.threads) // len(self.models),
+            memory=memory_limit(config.max_memory, device) // searches,
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -296,11 +298,13 @@ class Translator:
             line = self._reader.read(next(numbers), request)
             return line, line.pieces
 
-        with Workers(self.loaded.device, available or isinstance(lines, Sequence), self.config.threads) as workers:
-            cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
-            for line, found in workers.in_windows(
-                cut, read, self.search, lambda piece: len(piece.source) + 1, self._limits
-            ):
+        cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
+        device, ahead, threads = self.loaded.device, available or isinstance(lines, Sequence), self.config.threads
+        searched = in_batches(
+            cut, read, self.search, lambda piece: len(piece.source) + 1, self._limits, device, ahead, threads
+        )
+        with contextlib.closing(searched):
+            for line, found in searched:
                 yield self._translation(line, found)
                 used += len(line.tokens) + 1
                 if used >= self._limits.words:  # rarely, so that allocating the memory again costs little
@@ -313,40 +317,36 @@ class Translator:
         A batch that does not fit into memory is halved. Raises ResourceError if one piece does not fit, and UsageError
         for phrases in a sample.
         """
-        return in_halves(self._sample if self.config.sample else self._search, pieces, self._too_much)
+        return in_halves(self._search, pieces, self._too_much)
 
     def _too_much(self, piece: Piece) -> str:
         fewer = "--n-best" if self.config.sample else "--beam"
         size = f"one sentence of {len(piece.source)} tokens"
         return f"out of memory with {size}; give a smaller {fewer} or --set max_source_length=N"
 
-    def _sample(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        if any(piece.phrases.words for piece in pieces):
-            raise SettingError("a sample cannot be made to contain given phrases; leave out one of them", sample=True)
-        numbers = [(piece.number, piece.part) for piece in pieces]
-        return sample(self.scorer, self._sources(pieces), self.config, numbers, self._keep_weights)
-
     def _search(self, pieces: Sequence[Piece]) -> list[list[Hypothesis]]:
-        found = self._beam_search(pieces)
+        sources, given = self._sources(pieces), any(piece.phrases.words for piece in pieces)
+        if self.config.sample:
+            if given:
+                rule = "a sample cannot be made to contain given phrases; leave out one of them"
+                raise SettingError(rule, sample=True)
+            numbers = [(piece.number, piece.part) for piece in pieces]
+            return sample(self.scorer, sources, self.config, numbers, self._keep_weights)
+        found = beam_search(self.scorer, sources, self.config, self._keep_weights)
         # Phrases that a translation already contains are not required, unless it loses them with the other ones.
-        for every in (False, True) if any(piece.phrases.words for piece in pieces) else ():
+        for every in (False, True) if given else ():
             lack = [
                 piece.phrases.lacking([each.tokens for each in own]) for piece, own in zip(pieces, found, strict=True)
             ]
             places = [place for place, phrases in enumerate(lack) if phrases.words]
+            if not places:
+                break
             required = [pieces[place].phrases if every else lack[place] for place in places]
-            again = self._beam_search([pieces[place] for place in places], required)
+            sources = self._sources([pieces[place] for place in places])
+            again = phrase_search(self.scorer, sources, self.config, required, self._keep_weights)
             for place, own in zip(places, again, strict=True):
                 found[place] = own
         return found
-
-    def _beam_search(self, pieces: Sequence[Piece], phrases: Sequence[Phrases] = ()) -> list[list[Hypothesis]]:
-        if not pieces:
-            return []
-        sources = self._sources(pieces)
-        if not phrases:
-            return beam_search(self.scorer, sources, self.config, self._keep_weights)
-        return phrase_search(self.scorer, sources, self.config, phrases, self._keep_weights)
 
     def _sources(self, pieces: Sequence[Piece]) -> Sources:
         """The pieces as the search reads them."""
@@ -498,19 +498,11 @@ def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) ->
     """
     if sampled or count == 1:
         return [list(chosen) for chosen in zip(*found, strict=False)]
-    # The hypotheses of a combination are a chain: it takes less memory than a list for each of them.
-    best: list[tuple[float, Any]] = [(0.0, None)]
+    best: list[tuple[float, list[Hypothesis]]] = [(0.0, [])]
     for hypotheses in found:
-        longer = [(total + each.score, (chosen, each)) for total, chosen in best for each in hypotheses]
-        best = sorted(longer, key=lambda one: one[0], reverse=True)[:count]
-    combined = []
-    for _, chosen in best:
-        parts = list[Hypothesis]()
-        while chosen is not None:
-            chosen, hypothesis = chosen
-            parts.append(hypothesis)
-        combined.append(parts[::-1])
-    return combined
+        longer = heapq.nlargest(count, itertools.product(best, hypotheses), lambda one: one[0][0] + one[1].score)
+        best = [(total + each.score, [*chosen, each]) for (total, chosen), each in longer]
+    return [chosen for _, chosen in best]
 
 
 def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
@@ -731,90 +723,72 @@ class _ThreadCount:
 _thread_count = _ThreadCount()
 
 
-class Workers(contextlib.AbstractContextManager["Workers"]):
-    """Searches batches in several threads; on a GPU, and for a single batch, in the caller's thread.
+def search_threads(device: torch.device, threads: int = 0) -> int:
+    """The largest number of batches that are searched at the same time; `threads` 0 = as many as PyTorch has."""
+    return 1 if device.type == "cuda" else threads or _thread_count.configured()
 
-    Two threads with one batch each are 1.3 times as fast as two threads that share each product: neither waits for the
-    other, and the Python code of one runs during the products of the other. The threads share the weights.
+
+def in_batches(
+    windows: Iterable[Sequence[S]],
+    read: Callable[[S], tuple[Line, Sequence[T]]],
+    work: Callable[[list[T]], list[R]],
+    length: Callable[[T], int],
+    limits: BatchLimits,
+    device: torch.device,
+    ahead: bool,
+    threads: int = 0,
+) -> Generator[tuple[Line, list[R]], None, None]:
+    """Yields each line with the results of its pieces; `read` makes a line and its pieces of an input.
+
+    The pieces of a window are cut into batches by their lengths. Several batches are worked on in parallel; on a GPU,
+    and for a single batch, the caller's thread does the work when the first of its results is needed. Two threads with
+    one batch each are 1.3 times as fast as two threads that share each product: neither waits for the other, and the
+    Python code of one runs during the products of the other. The threads share the weights.
+
+    With `ahead`, the work on the next window begins before this one is finished. An error that ends the reading is
+    raised after the windows that were read before it.
     """
+    count, pool = search_threads(device, threads), cast(ThreadPoolExecutor | None, None)
+    in_this_thread = using_threads(threads or _thread_count.configured())(work)
 
-    def __init__(self, device: torch.device, ahead: bool, threads: int = 0) -> None:
-        """With `ahead` the next window may be read before the previous one is finished.
-
-        `threads` 0 = as many as PyTorch has.
-        """
-        self._threads = threads or _thread_count.configured()
-        self._count = self.count(device, threads)
-        self._ahead = ahead
-        self._pool: ThreadPoolExecutor | None = None
-
-    @staticmethod
-    def count(device: torch.device, threads: int = 0) -> int:
-        """The largest number of batches that are searched at the same time."""
-        return 1 if device.type == "cuda" else threads or _thread_count.configured()
-
-    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=kind is None, cancel_futures=True)
-            _thread_count.add(-1)
-
-    def run(
-        self, work: Callable[[list[T]], list[R]], items: Sequence[T], lengths: Sequence[int], limits: BatchLimits
-    ) -> Iterator[R]:
-        """Cuts items of these lengths into batches and starts the work on them.
-
-        Returns one result per item in the order of the items. Several batches are worked on in parallel; otherwise the
-        work on a batch is done when the first of its results is needed.
-        """
-        batches = limits.cut(lengths, self._count if len(items) >= 2 * self._count else 1)
-        parallel = self._count > 1 and (len(batches) > 1 or (self._ahead and self._pool is not None))
-        if parallel and self._pool is None:
-            self._pool = ThreadPoolExecutor(self._count, thread_name_prefix="nmtalign-search")
+    def start(window: Sequence[S]) -> Iterator[tuple[Line, list[R]]]:
+        nonlocal pool
+        lines = [read(each) for each in window]
+        pieces = [piece for _, own in lines for piece in own]
+        batches = limits.cut(list(map(length, pieces)), count if len(pieces) >= 2 * count else 1)
+        parallel = count > 1 and (len(batches) > 1 or (ahead and pool is not None))
+        if parallel and pool is None:
+            pool = ThreadPoolExecutor(count, thread_name_prefix="nmtalign-search")
             _thread_count.add(1)
         if parallel:
             torch.set_num_threads(1)  # for the complete process: PyTorch has no setting per thread
-        in_this_thread = using_threads(self._threads)(work)
         results: dict[int, tuple[Callable[[], list[R]], int]] = {}
         for batch in batches:
-            own = [items[place] for place in batch]
-            if parallel and self._pool is not None:
-                result = self._pool.submit(copy_context().run, work, own).result  # `check_wanted` reads the context
+            own = [pieces[place] for place in batch]
+            if parallel and pool is not None:
+                result = pool.submit(copy_context().run, work, own).result  # `check_wanted` reads the context
             else:
                 result = cache(partial(in_this_thread, own))
             results.update((place, (result, number)) for number, place in enumerate(batch))
-        return (result()[number] for result, number in (results.pop(place) for place in range(len(items))))
+        found = (result()[number] for result, number in (results.pop(place) for place in range(len(pieces))))
+        return ((line, list(islice(found, len(own)))) for line, own in lines)
 
-    def in_windows(
-        self,
-        windows: Iterable[Sequence[S]],
-        read: Callable[[S], tuple[Line, Sequence[T]]],
-        work: Callable[[list[T]], list[R]],
-        length: Callable[[T], int],
-        limits: BatchLimits,
-    ) -> Iterator[tuple[Line, list[R]]]:
-        """Yields each line with the results of its pieces; `read` makes a line and its pieces of an input.
-
-        With `ahead`, the work on the next window begins before this one is finished. An error that ends the reading is
-        raised after the windows that were read before it.
-        """
-
-        def start(window: Sequence[S]) -> Iterator[tuple[Line, list[R]]]:
-            lines = [read(each) for each in window]
-            pieces = [piece for _, own in lines for piece in own]
-            results = self.run(work, pieces, list(map(length, pieces)), limits)
-            return ((line, list(itertools.islice(results, len(own)))) for line, own in lines)
-
-        waiting, source, error = deque[Iterator[tuple[Line, list[R]]]](), iter(windows), None
+    waiting, source, error = deque[Iterator[tuple[Line, list[R]]]](), iter(windows), None
+    try:
         while error is None:
             try:
                 waiting.append(start(next(source)))
             except Exception as ended:
                 error = ended
-            if waiting and (error is not None or not self._ahead or len(waiting) > 1):
+            if waiting and (error is not None or not ahead or len(waiting) > 1):
                 yield from waiting.popleft()
         yield from itertools.chain(*waiting)
         if not isinstance(error, StopIteration):
             raise error
+    finally:
+        if pool is not None:
+            pool.shutdown(wait=False, cancel_futures=True)
+            _thread_count.add(-1)
 
 
 # The confidence: the quality that a model's translation of a line probably has.

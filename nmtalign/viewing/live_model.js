@@ -74,7 +74,7 @@ function liveEngine() {
   }
 
   /* The rules of Moses: each is a pattern and its replacement, in their order. */
-  function moses({ language, joins_marks: joinsMarks, letters, alphabetic, lower, numbers, prefixes, numeric }) {
+  function moses({ language, letters, alphabetic, lower, numbers, prefixes, numeric }) {
     const set = (ranges) => ranges.map(([first, last]) =>
       `\\u{${first.toString(16)}}-\\u{${last.toString(16)}}`).join("");
     const [L, A, N] = [letters, alphabetic, numbers].map(set);
@@ -134,7 +134,7 @@ function liveEngine() {
     };
     return (line) => {
       const text = words(line).join(" ").replace(/[\0-\x08\x0e-\x1b]/g, "");
-      if (!joinsMarks || /^[\0-\x7f]*$/.test(text)) return plain(text);
+      if (/^[\0-\x7f]*$/.test(text)) return plain(text);
       const all = text.split(" ").flatMap((word) => [...lettersOf(word).map(([letter]) => letter), " "]);
       if (all.every((letter) => [...letter].length === 1 || known.test(letter))) return plain(text);
       const left = all.filter((letter) => letter !== " ");

@@ -92,20 +92,20 @@ def here(
 def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
     """Runs `nmtalign translate ARGUMENTS`, which ends before FILE.partial is renamed; returns the content of this file.
 
-    The file is then cut off after `size` bytes, or in the middle.
+    The file is then cut off in the middle.
     """
 
     def fail(output: ResumableOutput) -> None:
         raise ResourceError("an interruption")
 
-    def run_unfinished(*arguments: object, size: int | None = None) -> bytes:
+    def run_unfinished(*arguments: object) -> bytes:
         with monkeypatch.context() as patch:
             patch.setattr(ResumableOutput, "finish", fail)
             done = inside(*arguments)
         assert done.returncode == 5, done.stderr
         (partial,) = tmp_path.glob("*.partial")
         whole = partial.read_bytes()
-        partial.write_bytes(whole[: len(whole) // 2 if size is None else size])
+        partial.write_bytes(whole[: len(whole) // 2])
         return whole
 
     return run_unfinished

@@ -113,7 +113,7 @@ def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> 
 
 def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Start) -> None:
     """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
-    (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 2000)
+    (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 800)
     terminal, child_side = pty.openpty()
     arguments = ("-m", random_model, "--beam", 1, "--set", "batch_size=100", "in.en", "-o", "/dev/null")
     with process(*arguments, stderr=child_side, variables={"TERM": "xterm", "COLUMNS": "100"}) as child:
@@ -129,7 +129,7 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
     text = shown.decode()
     assert "words/s" in text
     assert "0:00:" in text  # time left
-    assert "nmtalign: 2,000 lines, 14,000 source words in " in text
+    assert "nmtalign: 800 lines, 5,600 source words in " in text
     assert Path("/dev/null").is_char_device()
 
 

@@ -196,11 +196,11 @@ def test_text_that_is_not_utf_8_is_refused():
 @pytest.mark.parametrize(
     "piece", ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "x@", "{{", "<p>a", "%"]
 )
-def test_megabytes_of_broken_html_take_seconds(piece):
+def test_broken_html_takes_linear_time(piece):
     began = time.process_time()
-    text = piece * (500_000 // len(piece))
+    text = piece * (200_000 // len(piece))
     assert unchanged(text, "html").replace("&lt;", "<").replace("&amp;", "&") == text
-    assert time.process_time() - began < 60
+    assert time.process_time() - began < 20
 
 
 PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "%s", "%1$d", "%(name)s", "%5.2f", "$VAR", "${var}", "%{x}", "%%"]

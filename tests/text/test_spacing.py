@@ -119,13 +119,6 @@ def test_a_few_lines_or_a_narrow_majority_teach_nothing() -> None:
     assert learned("en", 30 * ["He said: yes; no? “Well” (so), 50% of $5!"]).spacing.learned == {}
 
 
-def test_models_of_earlier_versions_keep_the_spacing_that_they_learned() -> None:
-    learned = {"any ;": "", "0 000": "\u00a0", "any 0$": "\u00a0", "a –": "", "0′ a": " "}  # `0$` is no longer a role
-    words = MosesWords("fr", learned)
-    assert words.detokenize(["5", "000", ";", "oui", "–", "à", "5", "$"]) == "5\u00a0000; oui– à 5 $"
-    assert words.spacing.learned == learned
-
-
 def test_a_line_that_the_tokeniser_changed_is_counted_up_to_there() -> None:
     counts: Counts = Counter()
     Spacing("en").count("a ,b\x01c , d", ["a", ",", "bc", ",", "d"], counts)

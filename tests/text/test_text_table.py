@@ -34,11 +34,11 @@ def test_wide_letters_do_not_shift_the_columns_behind_them() -> None:
     assert {cell_len(line) for line in aligned([["name", "漢字漢字", "a"], ["x", "1", "2"]])} == {11}
 
 
-@pytest.mark.parametrize("width", range(10, 60))
-def test_pieces_fit_and_hold_every_column_once(width: int) -> None:
-    lines = list(aligned(TABLE, width=width))
-    heads = [line.split() for line in lines[::3]]
-    assert all(first == "name" for first, *_ in heads)
-    assert [name for _, *names in heads for name in names] == ["BLEU", "p", "TER", "p"]
-    for number, names in enumerate(heads):
-        assert len(names) == 2 or max(map(cell_len, lines[3 * number : 3 * number + 3])) <= width
+def test_pieces_fit_and_hold_every_column_once() -> None:
+    for width in range(10, 60):
+        lines = list(aligned(TABLE, width=width))
+        heads = [line.split() for line in lines[::3]]
+        assert all(first == "name" for first, *_ in heads)
+        assert [name for _, *names in heads for name in names] == ["BLEU", "p", "TER", "p"]
+        for number, names in enumerate(heads):
+            assert len(names) == 2 or max(map(cell_len, lines[3 * number : 3 * number + 3])) <= width

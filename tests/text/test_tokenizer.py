@@ -1,6 +1,5 @@
 import io
 import json
-from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -162,19 +161,6 @@ def test_damaged_settings_are_refused(tmp_path: Path, pieces: SentencePieces) ->
     (tmp_path / "target.spm").unlink()
     with pytest.raises(FormatError, match=r"target\.spm: cannot read"):
         Tokenizers.load(tmp_path)
-
-
-def test_a_corpus_of_an_earlier_version_keeps_its_tokens_and_a_new_one_joins_marks(tmp_path: Path) -> None:
-    Tokenizers.moses("en", "yo").save(tmp_path)
-    settings = json.loads((tmp_path / "tokenizer.json").read_text())
-    now = Tokenizers.load(tmp_path)
-    assert now.target.tokenize("rọ̀") == ["rọ̀"]
-    old = {key: settings[key] for key in ("kind", "source_language", "target_language")}
-    (tmp_path / "tokenizer.json").write_text(json.dumps(old))
-    before = Tokenizers.load(tmp_path)
-    assert before.target.tokenize("rọ̀") == ["rọ", "\u0300"]
-    before.with_spacing(Counter()).save(tmp_path)
-    assert json.loads((tmp_path / "tokenizer.json").read_text()) == old
 
 
 def test_learned_spacing_is_saved_and_loaded(tmp_path: Path) -> None:

@@ -98,15 +98,7 @@ def test_ten_thousand_documents_of_each_format(check):
 
 
 def test_attention_between_tokens_becomes_attention_between_words():
-    tokens, source = (
-        (
-            "▁l",
-            "'",
-            "homme",
-            ".",
-        ),
-        ("▁the", "▁m", "an", "."),
-    )
+    tokens, source = ("▁l", "'", "homme", "."), ("▁the", "▁m", "an", ".")
     weights = np.array([[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0.3, 0.7, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]])
     best = Alternative("l'homme.", tokens, 0.0, 0.0, (0.0,), weights.astype(np.float32))
     found = Translation(Request("the man."), source, 0, (best,))

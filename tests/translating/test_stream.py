@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nmtalign.errors import InputError
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.translating.translator import BatchLimits, Workers, windows
+from nmtalign.translating.translator import BatchLimits, in_batches, windows
 
 MANY = 10**9
 
@@ -106,12 +106,21 @@ def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     for order in ((0, 1), (1, 0)):
-        searches = [Workers(torch.device("cpu"), ahead=True) for _ in range(2)]
-        for workers in searches:
-            found = workers.run(lambda batch: [torch.get_num_threads()], [0, 1, 2], [1, 1, 1], one_per_batch)
-            assert list(found) == [1, 1, 1]
+        searches = [
+            in_batches(
+                [[0, 1, 2]],
+                read=lambda number: (number, [number]),
+                work=lambda batch: [torch.get_num_threads()],
+                length=lambda number: 1,
+                limits=one_per_batch,
+                device=torch.device("cpu"),
+                ahead=True,
+            )
+            for _ in range(2)
+        ]
+        assert [next(search) for search in searches] == [(0, [1]), (0, [1])]
         for place in order:
             assert torch.get_num_threads() == 1
-            searches[place].__exit__(None, None, None)
+            assert list(searches[place]) == [(1, [1]), (2, [1])]
         assert torch.get_num_threads() == 2
     torch.set_num_threads(before)
