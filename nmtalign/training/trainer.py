@@ -18,7 +18,7 @@ from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, 
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import FormatError, InputError, TrainingError, UsageError
-from nmtalign.files import CONFIG, folder_lock, sha256_of
+from nmtalign.files import CONFIG, folder_lock, sha256_of, sweep
 from nmtalign.model_directory import BEST, LAST, recorded_weights
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -198,11 +198,10 @@ class Trainer:
         setup.build(notice)
         self.model, self.optimizer = setup.model, setup.optimizer
         self.position, self.resumed = Position(), checkpoint is not None
-        self._damage = checkpoint.damage if checkpoint else ""
         if world.is_main:
             checkpoints.check_space(self.folder, self.model)
         if checkpoint:
-            checkpoints.clean_folder(self.folder, checkpoint)
+            sweep(self.folder)
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
             setup.create_run(preset, restart)
@@ -266,8 +265,6 @@ class Trainer:
             processes=self.world.size,
             budget=self.budget.describe(self._updates_in_epoch, setup.patience),
         )
-        if self._damage:
-            self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
         for notice in filter(None, [self._note, *precision_notices(self.config.precision, self.device), *guide_note]):
             self._emit(events.Noticed, notice)
@@ -447,7 +444,7 @@ class Trainer:
         if complete and not ended_before:
             position.finished = reason
         # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
-        if not position.validation_due and (not ended_before or self._damage):
+        if not position.validation_due and not ended_before:
             self._save()
         if position.diverged and not ended_before:
             self._emit(events.Noticed, self.setup.describe_divergence(position))
