@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import shutil
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -365,14 +364,6 @@ def folder_lock(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # a folder with files and its parents remain
                 for path in made:
                     path.rmdir()
-
-
-def free_space(folder: Path) -> int | None:
-    """Returns the free bytes on the disk of a folder, or None."""
-    with contextlib.suppress(OSError, AttributeError):
-        usage = shutil.disk_usage(folder)
-        return usage.free if usage.total else None
-    return None
 
 
 def sweep(folder: Path) -> None:

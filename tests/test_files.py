@@ -5,7 +5,6 @@ import errno
 import fcntl
 import gzip
 import os
-import shutil
 import stat
 import time
 from pathlib import Path
@@ -21,7 +20,6 @@ from nmtalign.files import (
     atomic_text,
     disk_errors,
     folder_lock,
-    free_space,
     keep_mode,
     lock,
     make_folder,
@@ -200,14 +198,6 @@ def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "fcntl", None)
     with folder_lock(tmp_path / "model"), folder_lock(tmp_path / "model"):
         assert (tmp_path / "model").is_dir()
-
-
-def test_free_space_is_not_known_where_the_system_does_not_tell(tmp_path, monkeypatch):
-    assert free_space(tmp_path) > 0
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: (_ for _ in ()).throw(OSError("not supported")))
-    assert free_space(tmp_path) is None
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: SimpleNamespace(total=0, free=0))
-    assert free_space(tmp_path) is None
 
 
 @pytest.mark.parametrize(

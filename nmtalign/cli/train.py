@@ -53,7 +53,7 @@ def _layers(
 ) -> tuple[Layer, ...]:
     from nmtalign.training.budget import training_layers
 
-    return training_layers(preset, layers, arguments["data"] or workspace.data, arguments["output"] or workspace.model)
+    return training_layers(preset, layers, arguments["data"] or workspace.data)
 
 
 @with_settings(ModelConfig, TrainingConfig, layers=_layers)

@@ -26,13 +26,13 @@ def count_words(corpus: Corpus) -> int:
     return int(train.target.lengths.sum()) + len(train)
 
 
-def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:
+def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[Layer, ...]:
     """The layers of the settings of a training: the preset `name`, then `layers`.
 
     Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
     size of the corpus in `data`, if it is there.
     """
-    layers = with_first_model(((f"preset {name}", preset(name)), *layers), folder)
+    layers = with_first_model(((f"preset {name}", preset(name)), *layers))
     is_there = data.is_file() or (data / CORPUS_FILE).is_file()
     return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
 

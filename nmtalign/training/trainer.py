@@ -17,9 +17,9 @@ from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, p
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
-from nmtalign.errors import FormatError, InputError, TrainingError, UsageError
-from nmtalign.files import CONFIG, folder_lock, sha256_of, sweep
-from nmtalign.model_directory import BEST, LAST, recorded_weights
+from nmtalign.errors import InputError, TrainingError, UsageError
+from nmtalign.files import folder_lock, sha256_of, sweep
+from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MosesWords
@@ -58,22 +58,19 @@ class TrainingSetup:
             target_vocabulary_size=len(target),
             one_embedding=model_config.shared_embeddings and source == target,
         )
-        # The SHA-256 of the links and of the first weights: a run resumes only with the same files.
-        self.files = dict[str, str]()
+        files = dict[str, str]()  # the SHA-256 of links and first weights: a run resumes only with the same files
         self.guide: Guide | None = None
         if config.guided_alignment:
             if model_config.attention == "none":
                 rule, links = "links can guide only a model with attention", config.guided_alignment
                 raise SettingError(rule, guided_alignment=links, attention=model_config.attention)
             self.guide = read_guide(Path(config.guided_alignment), corpus)
-            self.files["guided_alignment"] = self.guide.hash
-        self._first_weights: Path | None = None  # if the model with the first weights is gone, a run can only resume
-        if config.init_from and (recorded := recorded_weights(folder, Path(config.init_from))):
-            self.files["init_from"] = recorded
-        elif config.init_from:
+            files["guided_alignment"] = self.guide.hash
+        self._first_weights: Path | None = None
+        if config.init_from:
             self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus, self.model_config)
-            self.files["init_from"] = sha256_of(self._first_weights)
-        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, self.files)
+            files["init_from"] = sha256_of(self._first_weights)
+        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, files)
         self.pairs = corpus.splits["train"]
         self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
@@ -91,20 +88,8 @@ class TrainingSetup:
         self.complete = complete if additions else None
 
     def find_run(self) -> Checkpoint | None:
-        """The checkpoint from which the run in the folder resumes.
-
-        Raises UsageError if the folder contains another run, FormatError if a new run needs a model that is gone.
-        """
+        """The checkpoint from which the run in the folder resumes; UsageError if the folder contains another run."""
         return checkpoints.find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)
-
-    def create_run(self, preset: str, restart: bool) -> None:
-        """Creates the model directory; raises FormatError if the training should begin with a model that is gone."""
-        if self.config.init_from and self._first_weights is None:
-            raise FormatError(
-                f"{self.config.init_from}: no nmtalign model here (no {CONFIG}), and {self.folder} has no checkpoint "
-                "to resume; put the model back"
-            )
-        checkpoints.create_run(self.folder, self.corpus, preset, self.model_config, self.config, restart, self.files)
 
     def build(self, notice: Callable[[str], None]) -> None:
         """Makes the model with its first weights, the optimiser and the updater; `notice` is that of `Updater`.
@@ -198,13 +183,11 @@ class Trainer:
         setup.build(notice)
         self.model, self.optimizer = setup.model, setup.optimizer
         self.position, self.resumed = Position(), checkpoint is not None
-        if world.is_main:
-            checkpoints.check_space(self.folder, self.model)
         if checkpoint:
             sweep(self.folder)
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
-            setup.create_run(preset, restart)
+            checkpoints.create_run(self.folder, self.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
         ranks = world.all_gather((setup.fingerprint, self.resumed, self.position))
         if others := [str(rank) for rank, (fingerprint, *_) in enumerate(ranks) if fingerprint != ranks[0][0]]:
