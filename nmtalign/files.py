@@ -240,13 +240,6 @@ def lock(stream: IO[bytes] | int, without: bool = True) -> bool:
     return True
 
 
-def is_left_behind(path: Path) -> bool:
-    """Returns whether the process that made and locked a file has ended; False on a system without locks."""
-    with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files that are open for writing
-        return lock(stream, without=False)
-    return False
-
-
 def _is_at(descriptor: int, path: Path) -> bool:
     """Returns whether an open file or folder still has this path: another process may have renamed or removed it."""
     with contextlib.suppress(OSError):
@@ -341,23 +334,15 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
     locked the folder, and ResourceError if it cannot be made.
     """
-    made: list[Path] = []  # the innermost first
+    made = [path for path in (folder, *folder.parents) if not path.exists()]  # the innermost first
+    make_folder(folder)
     with contextlib.ExitStack() as stack:
-        while True:
+        if fcntl is not None:
             with disk_errors(folder):
-                made = [path for path in (folder, *folder.parents) if not path.exists()] or made
-                folder.mkdir(parents=True, exist_ok=True)
-                if fcntl is None:
-                    break
-                try:
-                    descriptor = os.open(folder, os.O_RDONLY)
-                except FileNotFoundError:  # another process has just removed it
-                    continue
+                descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            if not lock(descriptor):
+            if not lock(descriptor) or not _is_at(descriptor, folder):
                 raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another")
-            if _is_at(descriptor, folder):
-                break
         try:
             yield
         finally:
@@ -367,9 +352,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Removes the incomplete files that killed processes have left in a folder."""
-    for path in filter(is_left_behind, folder.glob(INCOMPLETE)):
-        path.unlink(missing_ok=True)
+    """Removes the incomplete files that killed processes have left in a folder; none on a system without locks."""
+    for path in folder.glob(INCOMPLETE):
+        with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files open for writing
+            if lock(stream, without=False):
+                path.unlink()
 
 
 def open_regular(path: Path) -> io.FileIO:
