@@ -32,21 +32,15 @@ def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[L
     Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
     size of the corpus in `data`, if it is there.
     """
-    layers = with_first_model(((f"preset {name}", preset(name)), *layers))
-    is_there = data.is_file() or (data / CORPUS_FILE).is_file()
-    return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
-
-
-def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:
-    """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
-
-    A training that starts from another model gets no such settings: this model has learned from another corpus before.
-    """
-    words = count_words(corpus)
-    values = fitted_to_corpus(preset, words)
-    if not values or any(layer.get("init_from") for _, layer in layers):
+    layers = (f"preset {name}", preset(name)), *layers
+    if any(layer.get("init_from") for _, layer in layers):
+        return with_first_model(layers)
+    if not data.is_file() and not (data / CORPUS_FILE).is_file():
         return layers
-    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
+    words = count_words(Corpus.open(data))
+    values = fitted_to_corpus(name, words)
+    fitted = [(f"preset {name} for a corpus of {words:,} words", values)] if values else []
+    return layers[0], *fitted, *layers[1:]
 
 
 def updates_needed(words: int, updates_in_epoch: int) -> int:

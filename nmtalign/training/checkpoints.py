@@ -308,20 +308,12 @@ def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
         raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 
 
-def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
-    """The best weights of the model that `init_from` names; its words and settings must be those of corpus and model.
+def first_weights(folder: Path, corpus: Corpus) -> Path:
+    """The best weights of the model that `init_from` names; its words must be those of the corpus.
 
     Raises UsageError or FormatError with the difference.
     """
-    settings = model_directory.read_settings(folder)
-    model_directory.check_files(folder, settings)
-    first = model_directory.model_config(folder, settings)
-    for name in model_directory.FIXED:
-        if getattr(first, name) != getattr(model, name):
-            raise UsageError(
-                f"init_from: {name} is {getattr(first, name)} in {folder} and {getattr(model, name)} here; "
-                "give a model with the same settings"
-            )
+    model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         raise UsageError(
             f"init_from: {folder / name} has other words than {corpus.folder / name}; "

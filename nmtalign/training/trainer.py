@@ -68,7 +68,7 @@ class TrainingSetup:
             files["guided_alignment"] = self.guide.hash
         self._first_weights: Path | None = None
         if config.init_from:
-            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus, self.model_config)
+            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus)
             files["init_from"] = sha256_of(self._first_weights)
         self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, files)
         self.pairs = corpus.splits["train"]
@@ -128,7 +128,8 @@ class TrainingSetup:
 
     def batches(self, plan: Iterable[Indices]) -> Iterator[Batch]:
         """The rows of the planned minibatches that this process computes."""
-        shares = self.updater.shares(plan)
+        # A minibatch may have fewer pairs than there are processes.
+        shares = filter(len, map(self._world.share, plan))
         return load_batches(self.pairs, shares, self.device.type == "cuda", self.complete)
 
 
