@@ -15,7 +15,7 @@ FLAGSHIP = "RNNsearch-50"
 
 @dataclass(frozen=True)
 class EqualBudget:
-    """How much training every model gets: updates, target words, or hours."""
+    """How much training every model gets: target words or hours."""
 
     unit: str
     amount: float
