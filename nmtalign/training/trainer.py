@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,17 +75,13 @@ class TrainingSetup:
         self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        copies = CopyIds(corpus, self.pairs) if model_config.copy else None
-        # For each shape of batch a GPU records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
-        step = ROWS if self.device.type == "cuda" else CPU_ROWS if self.bf16 else None
-        padding = partial(pad_to_bucket, step=step) if step else None
-        additions = [addition for addition in (self.guide, copies, padding) if addition is not None]
-
-        def complete(batch: Batch) -> Batch:
-            return reduce(lambda batch, add: add(batch), additions, batch)
-
-        # Adds guide, ids of a copying model, and padding to each batch; None if there is nothing to add.
-        self.complete = complete if additions else None
+        # What is added to each batch: its guide, the ids of a copying model, and padding. For each shape of batch a GPU
+        # records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
+        self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []
+        if model_config.copy:
+            self.additions.append(CopyIds(corpus, self.pairs))
+        if self.bf16 or self.device.type == "cuda":
+            self.additions.append(partial(pad_to_bucket, step=ROWS if self.device.type == "cuda" else CPU_ROWS))
 
     def find_run(self) -> Checkpoint | None:
         """The checkpoint from which the run in the folder resumes; UsageError if the folder contains another run."""
@@ -130,7 +126,7 @@ class TrainingSetup:
         """The rows of the planned minibatches that this process computes."""
         # A minibatch may have fewer pairs than there are processes.
         shares = filter(len, map(self._world.share, plan))
-        return load_batches(self.pairs, shares, self.device.type == "cuda", self.complete)
+        return load_batches(self.pairs, shares, self.device.type == "cuda", self.additions)
 
 
 class Trainer:

@@ -186,7 +186,7 @@ def test_shares_of_a_batch_make_up_the_whole(reversal, links):
         config = replace(CONFIG, accumulate=1)
         world, optimizer = World(torch.device("cpu"), rank, size), make_optimizer(model.parameters(), config)
         updater = Updater(model, optimizer, config, pairs, world, print)
-        updater.gradient(plan, load_batches(pairs, map(world.share, plan), complete=guide))
+        updater.gradient(plan, load_batches(pairs, map(world.share, plan), additions=[guide]))
         found.append([parameter.grad for parameter in model.parameters()])
     for whole, one, other in zip(*found, strict=True):
         torch.testing.assert_close(whole.to_dense(), (one + other).to_dense())
