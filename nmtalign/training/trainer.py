@@ -440,7 +440,7 @@ class Trainer:
         at, meter = self.position, self._meters[kind]
         if not meter.updates:
             return
-        means = meter.means(self.world)
+        means, self._meters[kind] = meter.means(self.world), Meter()
         if kind is events.Progressed:
             self._advice.add_loss(means["loss"], on_dev=False)
             at.note_excess(means["loss"] - math.log(self.setup.model_config.target_vocabulary_size))
@@ -495,9 +495,6 @@ class Meter:
     """Sums over the updates since the last report; the losses stay on their device until the report."""
 
     def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
         self._sums: Tensor | None = None
         self._norm = self.paused = 0.0
         self._counts = [0] * 5  # source words, target words, linked words, positions, sentences
@@ -518,12 +515,12 @@ class Meter:
             self._counts = [total + count for total, count in zip(self._counts, counts, strict=True)]
 
     def means(self, world: World) -> dict[str, Any]:
-        """The means over all processes, by the names of `Figures`; starts again at zero."""
+        """The means over all processes, by the names of `Figures`."""
         spent = max(1e-9, time.perf_counter() - self._started - self.paused)
         sums = [0.0] if self._sums is None else self._sums.reshape(-1).tolist()
         totals = world.all_reduce([*(*sums, 0.0)[:2], *self._counts], "sum")
         nll, guided, source_words, words, linked, positions, sentences = totals
-        means = {
+        return {
             "loss": nll / words,
             "loss_sentence": nll / sentences,
             "perplexity": events.perplexity(nll / words),
@@ -533,5 +530,3 @@ class Meter:
             "gradient_norm": self._norm / self.updates,
             "padding": 1 - (source_words + words) / positions,
         }
-        self._reset()
-        return means

@@ -329,7 +329,6 @@ def test_means_are_of_the_updates_that_were_made():
     expected = {"loss": 60 / 15, "loss_sentence": 60 / 6, "gradient_norm": 3.0, "padding": 1 - 11 / 14}
     assert {name: means[name] for name in expected} == pytest.approx(expected)
     assert means["source_words_per_second"] / means["target_words_per_second"] == pytest.approx(6 / 5)
-    assert not meter.updates
 
 
 def test_accumulated_minibatches_make_one_update_and_an_epoch_ends_with_what_is_left(reversal, tmp_path):
@@ -365,7 +364,7 @@ def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_pa
     dev = reversal.splits["dev"]
     on_diagonal = words = 0
     for index in range(len(dev)):
-        batch = make_batch([dev.pair(index)])
+        batch = make_batch([(dev.source.sentence(index), dev.target.sentence(index))])
         forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
         length = int(dev.source.lengths[index])
         reads = forced.weights[0, :length].argmax(-1).tolist()
