@@ -114,6 +114,10 @@ class Split:
     def __len__(self) -> int:
         return len(self.source)
 
+    def pair(self, index: int) -> tuple[Array, Array]:
+        """The ids of both sentences, without `</s>`."""
+        return self.source.sentence(index), self.target.sentence(index)
+
     def check(self, sizes: tuple[int, int]) -> None:
         """Raises ValueError for a value that cannot be right; `sizes` are those of the vocabularies."""
         if len(self.source) != len(self.target):

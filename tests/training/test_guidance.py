@@ -143,7 +143,7 @@ def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, lin
     model, dev = load_model(tmp_path / "m", device="cpu").model, reversal.splits["dev"]
     right = words = 0
     for index in range(20):
-        batch = make_batch([(dev.source.sentence(index), dev.target.sentence(index))])
+        batch = make_batch([dev.pair(index)])
         length = int(dev.source.lengths[index])
         reads = model.force(*batch.inputs()).weights[0, :length].argmax(-1).tolist()
         right += sum(read == length - 1 - step for step, read in enumerate(reads))

@@ -364,7 +364,7 @@ def test_tiny_learns_to_reverse_with_an_anti_diagonal_alignment(reversal, tmp_pa
     dev = reversal.splits["dev"]
     on_diagonal = words = 0
     for index in range(len(dev)):
-        batch = make_batch([(dev.source.sentence(index), dev.target.sentence(index))])
+        batch = make_batch([dev.pair(index)])
         forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
         length = int(dev.source.lengths[index])
         reads = forced.weights[0, :length].argmax(-1).tolist()
