@@ -73,7 +73,11 @@ def is_aligner(folder: Path) -> bool:
 def own_files(folder: Path) -> list[Path]:
     """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
     made = folder.iterdir() if any((folder / name).is_file() for name in _KINDS) else ()
-    return [path for path in made if path.name in _MADE or path.name.endswith(_ENDINGS)]
+    return [path for path in made if _is_own(path.name)]
+
+
+def _is_own(name: str) -> bool:
+    return name in _MADE or name.endswith(_ENDINGS)
 
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
@@ -192,16 +196,12 @@ def atomic_path(path: Path, follow: bool = True) -> Iterator[Path]:
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
-        with disk_errors(path), contextlib.ExitStack() as held:
+        with disk_errors(path):
             if final.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary.unlink(missing_ok=True)
             mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
-            locked = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            held.callback(os.close, locked)
-            lock(locked)  # `sweep` removes only what a killed process has left
-            if fcntl is None:  # Windows renames no open file
-                held.close()
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
             yield temporary
             with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
@@ -226,17 +226,16 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
                 yield stream
 
 
-def lock(stream: IO[bytes] | int, without: bool = True) -> bool:
+def lock(stream: IO[bytes] | int) -> bool:
     """Locks an open file or folder until it is closed; returns False if another process has locked it.
 
-    It returns `without` on a system or a disk that has no locks.
+    A system or a disk without locks locks nothing.
     """
-    if fcntl is None:
-        return without
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return without and not isinstance(error, BlockingIOError)
+        return not isinstance(error, BlockingIOError)
     return True
 
 
@@ -352,11 +351,11 @@ def folder_lock(folder: Path) -> Iterator[None]:
 
 
 def sweep(folder: Path) -> None:
-    """Removes the incomplete files that killed processes have left in a folder; none on a system without locks."""
+    """Removes the incomplete files of nmtalign that killed processes have left in a folder, which is locked."""
     for path in folder.glob(INCOMPLETE):
-        with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files open for writing
-            if lock(stream, without=False):
-                path.unlink()
+        if _is_own(path.name[1:].rpartition(".")[0].rpartition(".")[0]):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
 
 
 def open_regular(path: Path) -> io.FileIO:

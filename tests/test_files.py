@@ -21,7 +21,6 @@ from nmtalign.files import (
     disk_errors,
     folder_lock,
     keep_mode,
-    lock,
     make_folder,
     refusal,
     stays_in_place,
@@ -98,23 +97,13 @@ def test_wherever_writing_is_cut_off_the_old_file_or_the_new_one_is_whole(tmp_pa
 
 
 def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):
-    names = [".model.1.partial", ".model.99999999.partial", "kept.partial", ".kept", "model"]
-    for name in names:
+    swept = [".config.json.1.partial", ".best.safetensors.99999999.partial", ".source.vocabulary.txt.7.partial"]
+    kept = [".out.txt.1.partial", "config.json.partial", ".best.safetensors", "best.safetensors"]
+    for name in (*swept, *kept):
         (tmp_path / name).write_text("")
-    with (tmp_path / ".alive.1.partial").open("wb") as stream:
-        assert lock(stream)
-        sweep(tmp_path)
-        assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:], ".alive.1.partial"}
     sweep(tmp_path)
-    assert {entry.name for entry in tmp_path.iterdir()} == {*names[2:]}
+    assert {entry.name for entry in tmp_path.iterdir()} == {*kept}
     sweep(tmp_path / "missing")
-
-
-def test_where_files_cannot_be_locked_none_is_taken_for_left_behind(tmp_path, monkeypatch):
-    (tmp_path / ".model.1.partial").write_text("")
-    monkeypatch.setattr(fcntl, "flock", lambda *_: (_ for _ in ()).throw(OSError(errno.ENOLCK, "No locks available")))
-    sweep(tmp_path)
-    assert (tmp_path / ".model.1.partial").exists()
 
 
 def test_a_file_is_renamed_only_once_the_disk_has_it(tmp_path, monkeypatch):
