@@ -85,7 +85,8 @@ class Reproduction:
         self.experiments = experiments.chosen_experiments(settings.models, settings.systems)
         self.scale = experiments.SCALES[settings.scale]
         amounts = {"words": settings.words, "hours": settings.hours}
-        self.budget = next((experiments.EqualBudget(*one) for one in amounts.items() if one[1]), self.scale.budget)
+        chosen = (experiments.EqualBudget(unit, amount) for unit, amount in amounts.items() if amount)
+        self.budget = next(chosen, self.scale.budget)
         self.is_of_paper = any(experiment in experiments.PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
