@@ -393,7 +393,7 @@ class Trainer:
             checkpoints.save_weights(path, self.model, position.update, self.setup.fingerprint, calibration)
         self.world.wait_for_files()
         if event:
-            self._advice.add_loss(event.loss, on_dev=True)
+            self._advice.on_dev.append(event.loss)
             self._publish(event)
         self._pause(saved)
         twice = time.perf_counter() - began + saved - began  # after the last validation comes a second checkpoint
@@ -442,7 +442,7 @@ class Trainer:
             return
         means, self._meters[kind] = meter.means(self.world), Meter()
         if kind is events.Progressed:
-            self._advice.add_loss(means["loss"], on_dev=False)
+            self._advice.on_train.append(means["loss"])
             at.note_excess(means["loss"] - math.log(self.setup.model_config.target_vocabulary_size))
         self._emit(
             kind,
