@@ -233,9 +233,9 @@ class _Preparation:
         names = shown(sides.source), shown(sides.target or sides.source)
         any_size = self.checks.by_text and not self.config.size
         self.config = self.checks.choose_pieces(len(screening.lines))
-        texts = [((path,), name) for path, name in zip(spooled.paths, names, strict=True)]
-        if self.config.joint:
-            texts = [(spooled.paths, " and ".join(names))]
+        texts: list[tuple[Sequence[Path], str]] = [(spooled.paths, " and ".join(names))]
+        if not self.config.joint:
+            texts = [([path], name) for path, name in zip(spooled.paths, names, strict=True)]
         sizes = pair_of_sizes("size", self.config.pieces)
         arguments = [(*text, kind, size, any_size) for text, size in zip(texts, sizes, strict=False)]
         with process_pool(2) if self.workers > 1 and len(texts) > 1 else contextlib.nullcontext() as pool:

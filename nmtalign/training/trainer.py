@@ -133,8 +133,8 @@ class Trainer:
     """Trains one model directory, or resumes an interrupted run; `stop` ends it.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
-    construction to the end of `run`; `close` unlocks it for a trainer that is not run. PyTorch's random generators and
-    its number of threads are the same afterwards as before.
+    construction to the end of `run`. PyTorch's random generators and its number of threads are the same afterwards as
+    before.
     """
 
     def __init__(
@@ -165,10 +165,6 @@ class Trainer:
             with keeping_generators(self.device, config.threads):
                 self._open(preset, restart)
             self._lock = lock.pop_all()
-
-    def close(self) -> None:
-        """Unlocks the folder for other trainings."""
-        self._lock.close()
 
     def _open(self, preset: str, restart: bool) -> None:
         """Makes the model, and resumes the run in the folder or begins a new one, as rank 0 does.

@@ -82,11 +82,6 @@ def test_a_training_that_is_refused_leaves_no_folder(reversal, tmp_path):
     assert not list(tmp_path.iterdir())
 
 
-def test_a_trainer_that_is_not_run_gives_its_folder_back(reversal, tmp_path):
-    Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), CONFIG, lambda event: None).close()
-    assert train(reversal, tmp_path / "model")[-1].complete
-
-
 def test_a_training_leaves_the_generators_and_the_threads_of_its_caller(reversal, tmp_path):
     state, threads = torch.get_rng_state(), torch.get_num_threads()
     train(reversal, tmp_path / "model", replace(CONFIG, max_updates=2, threads=threads + 1), dropout=0.2)
