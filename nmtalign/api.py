@@ -123,16 +123,17 @@ def train(
         from nmtalign.training.trainer import Trainer
 
         world = open_world(config.device)  # the processes that torchrun has started, or the only one
-        listen(Working(0, 0.0, 0.0, "preparing the model"))
-        corpus, note = Corpus.open(Path(data)), ""
-        if preset == AUTO:
-            chosen = choose_settings(layers, corpus, Path(folder), world, force) if world.is_main else (layers, "")
-            layers, note = world.all_gather(chosen)[0]
-        configs = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-        trainer = Trainer(corpus, Path(folder), preset, *configs, listen, force, world, note)
-        with stopping(trainer.stop):
-            finished = trainer.run()
-        world.close()
+        with world.reporting_once():
+            listen(Working(0, 0.0, 0.0, "preparing the model"))
+            corpus, note = Corpus.open(Path(data)), ""
+            if preset == AUTO:
+                chosen = choose_settings(layers, corpus, Path(folder), world, force) if world.is_main else (layers, "")
+                layers, note = world.all_gather(chosen)[0]
+            configs = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+            trainer = Trainer(corpus, Path(folder), preset, *configs, listen, force, world, note)
+            with stopping(trainer.stop):
+                finished = trainer.run()
+            world.close()
     return finished
 
 

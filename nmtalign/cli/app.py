@@ -172,7 +172,7 @@ def _print_help() -> None:
 
 def _report(error: Any) -> int:
     """Writes one line for an error and returns its exit code; raises the error again if it is a bug of nmtalign."""
-    name, code = _wait_for_turn(), ResourceError.exit_code
+    code = ResourceError.exit_code
     match error:
         case KeyboardInterrupt():
             message, code = "interrupted", 130
@@ -193,24 +193,23 @@ def _report(error: Any) -> int:
             message, code = "interrupted", 130
         case _:
             raise error
+    _wait_for_first_rank()
     if message:
         from nmtalign.cli.common import say
 
-        say(f"error: {name}{' '.join(message.split())}")
+        say(f"error: {' '.join(message.split())}")
     return code
 
 
-def _wait_for_turn() -> str:
-    """Under torchrun, lets the first process report an error first, then the first one of each other machine.
+def _wait_for_first_rank() -> None:
+    """Under torchrun, lets rank 0 report an error of the start, which all processes probably have.
 
-    torchrun ends the waiting processes as soon as another one has ended. Returns the name of this process, if it is not
-    the first.
+    torchrun ends the waiting processes as soon as rank 0 has ended. Connected processes agree on which one reports.
     """
-    rank, first = os.environ.get("RANK", "0"), "0"
-    if os.environ.get("WORLD_SIZE", "1") == "1" or rank == first:
-        return ""
-    time.sleep(5 if os.environ.get("LOCAL_RANK") == first else 10)
-    return f"rank {rank}: "
+    distributed = sys.modules.get("torch.distributed")
+    connected = distributed is not None and distributed.is_available() and distributed.is_initialized()
+    if not connected and os.environ.get("WORLD_SIZE", "1") != "1" and os.environ.get("RANK", "0") != "0":
+        time.sleep(5)
 
 
 def _drop_stdout() -> None:

@@ -104,19 +104,21 @@ def train(
 
     first = not several or os.environ.get("RANK", "0") == "0"
     display = TrainingDisplay(folder, quiet or not first, tensorboard if first else None)
-    with display:
-        finished = train_model(
-            data,
-            folder,
-            preset=chosen.preset,
-            force=force,
-            listen=display.take,
-            stopping=partial(common.stopping, []),
-            layers=chosen.layers,
-        )
-    if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
-        for number in common.REASONS:
-            signal.signal(number, signal.SIG_IGN)
+    try:
+        with display:
+            finished = train_model(
+                data,
+                folder,
+                preset=chosen.preset,
+                force=force,
+                listen=display.take,
+                stopping=partial(common.stopping, []),
+                layers=chosen.layers,
+            )
+    finally:
+        if several:  # torchrun ends the others when one has ended; this process keeps its own exit code
+            for number in common.REASONS:
+                signal.signal(number, signal.SIG_IGN)
     _report(finished, display.updates, folder, common.notifier(quiet or not first))
     if not finished.complete:
         raise typer.Exit(next(128 + number for number, reason in common.REASONS.items() if reason == finished.reason))

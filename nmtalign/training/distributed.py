@@ -5,12 +5,14 @@ processes, so that together they make the updates that one process would make.
 
 If a process dies, torchrun ends the others of its machine. A collective operation fails if a connection breaks, or
 after a timeout, which is longer than rank 0 needs to write its files.
-Each process raises its own error. The command line lets rank 0 report an error first, which then ends the others.
+One process reports an error: rank 0 if it failed too, else the first that failed. The others end without a message.
 """
 
 import contextlib
 import os
 import re
+import socket
+import time
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
@@ -20,29 +22,46 @@ from torch import distributed, nn
 
 from nmtalign.core.model import Indices
 from nmtalign.core.numerics import pick_device
-from nmtalign.errors import ResourceError, TrainingError, UsageError
+from nmtalign.errors import NmtalignError, ResourceError, TrainingError, UsageError
 from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
 T = TypeVar("T")
 TIMEOUT = timedelta(minutes=30)  # until a collective operation fails because another process does not answer
 ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
+ANSWER = timedelta(seconds=10)  # until torchrun's store answers whether another process has failed
+TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports one that all have
+
+
+class FailedElsewhereError(NmtalignError):
+    """This process ends because of an error that another process reports."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__("")
+        self.exit_code = code
+
+
+class ConnectionLostError(TrainingError):
+    """A collective operation has failed: another process has ended, or has not answered within the timeout."""
 
 
 class World:
     """A single process, which does all the work, or one of several processes, connected by torch.distributed."""
 
     def __init__(self, device: torch.device, rank: int = 0, size: int = 1, store: Any = None) -> None:
-        """`store` is that of torchrun, through which the processes connect; without it nothing is sent."""
+        """`store` is that of torchrun; it tells whether another process has failed. Without it nothing is sent."""
         self.device, self.rank, self.size, self._store = device, rank, size, store
         self.is_main = rank == 0  # this process writes files and emits events
         self.update, self._flat = 0, torch.empty(0)  # the trainer notes the update, which messages name
+        self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
         """Chooses the device, one GPU for each process of a machine or the CPU, and connects all processes.
 
         Raises ResourceError if the processes cannot connect or have too few GPUs.
         """
+        from torch.distributed.distributed_c10d import PrefixStore
+
         self.device = pick_device(device)
         if self.device.type == "mps":
             raise ResourceError("device mps: several processes cannot train on it; choose the device cpu")
@@ -59,7 +78,7 @@ class World:
             distributed.init_process_group(
                 "cpu:gloo,cuda:nccl" if cuda else "gloo",
                 timeout=TIMEOUT,
-                store=self._store,
+                store=PrefixStore("group", self._store),
                 rank=self.rank,
                 world_size=self.size,
                 device_id=self.device if cuda else None,
@@ -126,10 +145,38 @@ class World:
         except RuntimeError as error:
             text = re.sub(r"^\[[^\]]*\]\s*", "", str(error))  # without the line of the C++ source
             reason = " ".join(text.split()).partition(". ")[0][:160]
-            raise TrainingError(
-                f"the connection to the other processes was lost at update {self.update} ({reason}); the report of "
-                "torchrun names the process that failed; the same command resumes from the last checkpoint"
+            raise ConnectionLostError(
+                f"{self._name} lost the connection to the other processes at update {self.update} ({reason}); "
+                "the report of torchrun names the process that failed; the same command resumes from the last "
+                "checkpoint"
             ) from None
+
+    @contextlib.contextmanager
+    def reporting_once(self) -> Iterator[None]:
+        """A context for all the work; raises FailedElsewhereError instead of an error that another one reports."""
+        try:
+            yield
+        except BaseException as error:
+            if self._store is None or isinstance(error, FailedElsewhereError):
+                raise
+            others = {KeyboardInterrupt: 130, SystemExit: getattr(error, "code", 1)}
+            code = getattr(error, "exit_code", others.get(type(error), 1))
+            if not self._is_first_to_fail():
+                raise FailedElsewhereError(code) from None
+            if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
+                raise
+            named = NmtalignError(f"{self._name}: {error}")
+            named.exit_code = code
+            raise named from None
+
+    def _is_first_to_fail(self) -> bool:
+        """Whether no other process failed before; if the store does not answer, the process reports its error."""
+        if not self.is_main:
+            time.sleep(TURN)
+        with contextlib.suppress(RuntimeError):
+            self._store.set_timeout(ANSWER)
+            return bool(self._store.add("failures", 1) == 1)
+        return True
 
     def close(self) -> None:
         """Waits until all processes are done, and disconnects from them."""
@@ -158,7 +205,8 @@ def open_world(device: Device) -> World:
     # torchrun may start the processes again, with the same store.
     store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     world = World(torch.device("cpu"), rank, size, store)
-    world.connect(device)
+    with world.reporting_once():
+        world.connect(device)
     return world
 
 

@@ -103,19 +103,20 @@ def diverge(corpus: Corpus, folder: Path, world: World | None = None) -> str:
 def main(corpus: Corpus, folder: Path) -> None:
     """All that several processes are to leave."""
     world = open_world("cpu")
-    for name, config in cases(corpus).items():
-        train(corpus, folder / name, config, world)
-    train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)
-    train(corpus, folder / "begun by two", HALF, world)
-    train(corpus, folder / "begun by one", WHOLE, world)
-    for config in (HALF, WHOLE):
-        train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
-    train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)
-    train(corpus, folder / "timed", replace(CONFIG, epochs=0.0, max_time="1s", schedule="linear"), world)
-    interrupt(corpus, folder / "stopped", world)
-    train(corpus, folder / "stopped", CONFIG, world)
-    (folder / f"diverged.{world.rank}").write_text(diverge(corpus, folder / "diverged", world))
-    world.close()
+    with world.reporting_once():
+        for name, config in cases(corpus).items():
+            train(corpus, folder / name, config, world)
+        train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)
+        train(corpus, folder / "begun by two", HALF, world)
+        train(corpus, folder / "begun by one", WHOLE, world)
+        for config in (HALF, WHOLE):
+            train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
+        train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)
+        train(corpus, folder / "timed", replace(CONFIG, epochs=0.0, max_time="1s", schedule="linear"), world)
+        interrupt(corpus, folder / "stopped", world)
+        train(corpus, folder / "stopped", CONFIG, world)
+        (folder / f"diverged.{world.rank}").write_text(diverge(corpus, folder / "diverged", world))
+        world.close()
 
 
 if __name__ == "__main__":
