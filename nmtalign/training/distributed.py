@@ -4,13 +4,14 @@ Every process knows the plan of an epoch and computes its own rows of each minib
 processes, so that together they make the updates that one process would make.
 
 If a process dies, torchrun ends the others of its machine. A collective operation fails if a connection breaks, or
-after a timeout, which is longer than rank 0 needs to write its files.
+after a timeout. Only where rank 0 may be writing files to a slow disk, the others wait for hours.
 One process reports an error: rank 0 if it failed too, else the first that failed. The others end without a message.
 """
 
 import contextlib
 import os
 import re
+import signal
 import socket
 import time
 from collections.abc import Iterator, Sequence
@@ -27,7 +28,8 @@ from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
 T = TypeVar("T")
-TIMEOUT = timedelta(minutes=30)  # until a collective operation fails because another process does not answer
+TIMEOUT = timedelta(minutes=10)  # until a collective operation fails because another process does not answer
+WRITING = timedelta(hours=6)  # the same while rank 0 may be reading or writing files
 ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
 ANSWER = timedelta(seconds=10)  # until torchrun's store answers whether another process has failed
 TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports one that all have
@@ -52,7 +54,8 @@ class World:
         """`store` is that of torchrun; it tells whether another process has failed. Without it nothing is sent."""
         self.device, self.rank, self.size, self._store = device, rank, size, store
         self.is_main = rank == 0  # this process writes files and emits events
-        self.update, self._flat = 0, torch.empty(0)  # the trainer notes the update, which messages name
+        self.update, self._parent, self._flat = 0, os.getppid(), torch.empty(0)  # the update is named in messages
+        self._files: Any = None  # the same processes with a longer timeout
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
@@ -83,6 +86,7 @@ class World:
                 world_size=self.size,
                 device_id=self.device if cuda else None,
             )
+            self._files = distributed.new_group(timeout=WRITING, backend="gloo")
 
     def share(self, indices: Indices) -> Indices:
         """Every `size`-th row of a minibatch, so that all processes have equally many short and long sentences."""
@@ -98,7 +102,15 @@ class World:
 
     def wait_for_files(self) -> None:
         """Waits until all processes, rank 0 with its files among them, are here."""
-        self.all_reduce([0.0], "max")
+        if self._store is not None:
+            with self._connected():
+                distributed.all_reduce(torch.zeros(1), group=self._files)
+
+    def begin(self, update: int) -> None:
+        """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
+        self.update = update
+        if self._store is not None and os.getppid() != self._parent:
+            os.kill(os.getpid(), signal.SIGTERM)
 
     def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""

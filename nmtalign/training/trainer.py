@@ -280,7 +280,7 @@ class Trainer:
         position, self._began = self.position, time.perf_counter()
         self._highest_done = done = self._done()
         position.update += 1
-        self.world.update = position.update
+        self.world.begin(position.update)
         self._updates_done += 1
         seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
         after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)

@@ -272,6 +272,32 @@ def test_a_mistake_is_said_once(tmp_path):
     assert lines[0].startswith("nmtalign: error: absent: no prepared corpus here")
 
 
+PATIENCE = """
+import time
+from datetime import timedelta
+from nmtalign.training import distributed
+distributed.TIMEOUT = timedelta(seconds=2)
+world = distributed.open_world("cpu")
+time.sleep(4 * world.is_main)
+world.wait_for_files()
+print("waited for files")
+time.sleep(4 * world.is_main)
+try:
+    world.all_reduce([1.0], "sum")
+except distributed.ConnectionLostError:
+    print("lost", world.rank)
+"""
+
+
+@torch_distributed
+def test_ranks_wait_longer_for_files_than_for_sums(tmp_path):
+    script = tmp_path / "patience.py"
+    script.write_text(PATIENCE)
+    result = subprocess.run(torchrun(script), env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+    assert result.stdout.splitlines().count("waited for files") == 2
+    assert "lost 1" in result.stdout.splitlines()
+
+
 @torch_distributed
 def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus):
     for rank in ("0", "1"):
