@@ -180,13 +180,13 @@ def keep_mode(descriptor: int, path: Path) -> None:
 
 
 @contextlib.contextmanager
-def atomic_path(path: Path, follow: bool = True) -> Iterator[Path]:
+def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> Iterator[Path]:
     """Yields a temporary path in the folder of `path`, and renames it to `path` at the end; after an error removes it.
 
     The folder is made if it does not exist. The content is flushed to the disk before it is renamed. A device or a
     named pipe is written in place. A symbolic link is preserved, and its target is replaced. Without `follow` the link
     itself is replaced: a stranger may have made the folder of a model. The new file has the mode and, if possible, the
-    owner of the file that it replaces.
+    owner of the file that it replaces. With `keep` that file is renamed to `keep`: one of the two is always complete.
     """
     if follow and stays_in_place(path):
         with disk_errors(path):
@@ -206,6 +206,8 @@ def atomic_path(path: Path, follow: bool = True) -> Iterator[Path]:
             with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
                 os.fsync(stream.fileno())
+            if keep is not None and final.is_file():
+                final.replace(keep)
             temporary.replace(final)
     finally:
         with contextlib.suppress(OSError):

@@ -62,7 +62,8 @@ if TYPE_CHECKING:  # imported by the functions that make tensors, so that `nmtal
 
     from nmtalign.core.model import TranslationModel
 
-BEST, LAST, STATE = "best.safetensors", "last.safetensors", "training_state.safetensors"
+BEST, LAST = "best.safetensors", "last.safetensors"
+STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.safetensors"
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 EXPORTED = "exported"  # in config.json of an exported model: the type of its weights
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
@@ -183,7 +184,7 @@ def describe_model(folder: Path) -> dict[str, Any]:
     settings = read_settings(folder)
     check_files(folder, settings)
     files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
-    state = "kept" if STATE in files else "none"
+    state = "kept" if {STATE, PREVIOUS_STATE} & files.keys() else "none"
     return {
         "kind": "model",
         "format_version": settings["format_version"],
@@ -401,8 +402,10 @@ _TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF1
 _TYPES |= {"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
 
-def save_tensors(path: Path, tensors: "Mapping[str, Tensor | NDArray[Any]]", metadata: Mapping[str, str]) -> None:
-    """Writes tensors or arrays with metadata and a checksum, atomically.
+def save_tensors(
+    path: Path, tensors: "Mapping[str, Tensor | NDArray[Any]]", metadata: Mapping[str, str], keep: Path | None = None
+) -> None:
+    """Writes tensors or arrays with metadata and a checksum, atomically; an existing file is renamed to `keep`.
 
     Only tensors that are on a GPU or not contiguous are copied, one at a time. Raises ResourceError if the disk
     refuses.
@@ -420,7 +423,7 @@ def save_tensors(path: Path, tensors: "Mapping[str, Tensor | NDArray[Any]]", met
     text += b" " * (-(len(text) + 8) % 64)
     start = len(text).to_bytes(8, "little") + text
     digest = hashlib.sha256(start)
-    with atomic_path(path, follow=False) as temporary, temporary.open("wb") as stream:
+    with atomic_path(path, keep, follow=False) as temporary, temporary.open("wb") as stream:
         stream.write(start)
         for name in order:
             data = _bytes_of(tensors[name])

@@ -31,7 +31,7 @@ def model(tmp_path, random_model_directory):
     folder = random_model_directory(tmp_path / "made", WORDS, list(map(str.upper, WORDS)), disturb)
     random_model_directory(tmp_path / "other", list(map(str.upper, WORDS)), WORDS, disturb)
     save_tensors(folder / "best.safetensors", *weights(folder, more="metadata"))
-    for name in ("last", "training_state"):
+    for name in ("last", "training_state", "training_state.previous"):
         save_tensors(folder / f"{name}.safetensors", {"a": torch.ones(3)}, {})
     (folder / "train.jsonl").write_text("{}\n")
     (folder / "confidence.json").write_text("{}")

@@ -78,22 +78,31 @@ def test_a_device_is_written_to_not_replaced():
     assert Path("/dev/null").is_char_device()
 
 
-def test_wherever_writing_is_cut_off_the_old_file_or_the_new_one_is_whole(tmp_path, monkeypatch):
-    path = tmp_path / "text"
-    path.write_text("old")
+def test_wherever_writing_is_cut_off_one_of_the_two_is_whole(tmp_path, monkeypatch):
+    path, older = tmp_path / "text", tmp_path / "older"
+    path.write_text("two")
+    older.write_text("one")
 
     class CutOff(BaseException):
         pass
 
-    def cut_off(*_):
-        raise CutOff
+    rename = Path.replace
+    for allowed, expected in [(0, ("two", "one")), (1, (None, "two")), (2, ("three", "two"))]:
+        left = [allowed]
 
-    for name in ("replace", "fsync"):
-        monkeypatch.setattr(Path if name == "replace" else os, name, cut_off)
-        with contextlib.suppress(CutOff), atomic_path(path) as temporary:
-            temporary.write_text("new")
-        monkeypatch.undo()
-        assert path.read_text() == "old"
+        def replace(self, target, left=left):
+            if not left[0]:
+                raise CutOff
+            left[0] -= 1
+            return rename(self, target)
+
+        monkeypatch.setattr(Path, "replace", replace)
+        with contextlib.suppress(CutOff), atomic_path(path, keep=older) as temporary:
+            temporary.write_text("three")
+        found = tuple(file.read_text() if file.exists() else None for file in (path, older))
+        assert found == expected
+        path.write_text("two")
+        older.write_text("one")
 
 
 def test_what_killed_processes_left_is_swept_away_and_nothing_else(tmp_path):

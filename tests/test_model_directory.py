@@ -252,7 +252,8 @@ def test_a_changed_file_gives_the_same_model_or_an_error_of_one_line(folder):
 
 
 def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, folder):
-    (folder / "training_state.safetensors").write_text("")
+    for name in ("training_state", "training_state.previous"):
+        (folder / f"{name}.safetensors").write_text("")
     (folder / ".best.safetensors.1.partial").write_text("")
     config = load_model(folder, device="cpu").model.config
     create_run(folder, reversal, "tiny", config, TrainingConfig())

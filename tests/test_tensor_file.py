@@ -141,7 +141,7 @@ def test_a_pipe_does_not_hang(tmp_path):
 
 def test_the_tensors_of_a_file_that_is_replaced_are_those_that_were_checked(path, monkeypatch):
     def replaced(*arguments):
-        save_tensors(path, {"a": torch.ones(1)}, {})
+        save_tensors(path, {"a": torch.ones(1)}, {}, keep=path.with_name("older"))
         return safe_open(*arguments)
 
     monkeypatch.setattr(model_directory, "safe_open", replaced)
@@ -155,7 +155,7 @@ def test_a_refused_write_leaves_the_file_that_was_there_and_nothing_incomplete(p
     resource.setrlimit(resource.RLIMIT_FSIZE, (4096, limits[1]))
     try:
         with pytest.raises(ResourceError, match=r"some\.safetensors: cannot write: File too large"):
-            save_tensors(path, {"a": torch.ones(9999)}, {})
+            save_tensors(path, {"a": torch.ones(9999)}, {}, keep=path.with_name("older"))
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert [entry.name for entry in path.parent.iterdir()] == [path.name]

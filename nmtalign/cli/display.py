@@ -75,9 +75,9 @@ class TrainingDisplay:
             self._note(event)
             line = describe(event)
             if self._quiet:
-                line = ""
+                line = line if isinstance(event, events.Damaged) else ""
             elif self._live:
-                line = line if isinstance(event, events.Noticed | events.Skipped) else ""
+                line = line if isinstance(event, events.Damaged | events.Noticed | events.Skipped) else ""
             elif isinstance(event, events.Finished) and self._figures:
                 line = describe(self._figures)
             elif isinstance(event, events.Figures):
@@ -206,6 +206,8 @@ def describe(event: events.Event) -> str:
             best = "best" if event.best else _patience(event)
             figures = f"dev loss {event.loss:.3f}  dev ppl {_short(event.perplexity)}{bleu}"
             return f"update {event.update:,}  {figures}  {best}".rstrip()
+        case events.Damaged():
+            return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
         case events.Noticed():
             return event.text
         case events.Skipped():

@@ -1,7 +1,8 @@
-"""The checkpoint of a run: saved, found and verified again, and refused if it belongs to another run.
+"""The checkpoints of a run: saved, found and verified again, and refused if they belong to another run.
 
-A checkpoint contains weights, optimiser and position. A new one is written under a temporary name, flushed to the disk
-and renamed. Wherever a process is killed, the old one or the new one is complete.
+A checkpoint contains weights, optimiser and position; the newest two are kept. A new one is written under a temporary
+name. Then the newest one is renamed to the previous one, and the new one to the newest. Wherever a process is killed,
+one of the two is complete; the newest complete one is used.
 """
 
 import contextlib
@@ -87,6 +88,7 @@ class Checkpoint:
     path: Path
     position: Position
     fingerprint: str  # of the run that wrote it
+    damage: str = ""  # the defect of a newer one, which cannot be used
 
 
 def fingerprint_of(
@@ -227,23 +229,37 @@ def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary
 
 
 def find_checkpoint(folder: Path) -> Checkpoint | None:
-    """The checkpoint in a folder, with its checksum verified; None if there is none.
+    """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
 
-    Raises FormatError if it is damaged.
+    Raises FormatError if all checkpoints are damaged.
     """
-    path = folder / model_directory.STATE
-    if not path.exists():
-        return None
-    fix = "train anew with --force, or begin another training with the best weights: --init-from"
-    try:
-        metadata, _ = model_directory.check_tensors(path)
-        known = definitions(Position)  # other versions may have stored others
-        values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
-        return Checkpoint(path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""))
-    except FormatError as error:
-        raise FormatError(f"{error}; {fix} {folder}") from None
-    except (AttributeError, KeyError, UsageError, ValueError):
-        raise FormatError(f"{path}: not a checkpoint of a training; {fix} {folder}") from None
+    wrong = list[str]()
+    for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
+        try:
+            metadata, _ = model_directory.check_tensors(path)
+            known = definitions(Position)  # other versions may have stored others
+            values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
+            return Checkpoint(
+                path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""), "; ".join(wrong)
+            )
+        except FormatError as error:
+            wrong.append(str(error))
+        except (AttributeError, KeyError, UsageError, ValueError):
+            wrong.append(f"{path}: not a checkpoint of a training")
+    if wrong:
+        raise FormatError(f"{'; '.join(wrong)}; no checkpoint is complete: train anew with --force")
+    return None
+
+
+def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
+    """Removes incomplete files of killed processes, and a newer checkpoint than this one, which is damaged.
+
+    The next save would otherwise keep the damaged one instead of the complete one.
+    """
+    sweep(folder)
+    if checkpoint.path.name != model_directory.STATE:
+        with disk_errors(folder):
+            (folder / model_directory.STATE).unlink(missing_ok=True)
 
 
 def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
@@ -278,12 +294,12 @@ def _fitting(path: Path) -> Iterator[None]:
 
 
 def save_state(folder: Path, model: TranslationModel, optimizer: Optimizer, position: Position, run: str) -> Path:
-    """Replaces the checkpoint by a new complete one, or keeps it; `run` is the fingerprint."""
+    """Writes a complete checkpoint or none, and keeps the one before it; `run` is the fingerprint."""
     tensors = {f"model.{name}": tensor for name, tensor in model.state_dict().items()}
     for number, values in optimizer.values().items():
         tensors |= {f"optimizer.{number}.{name}": value for name, value in values.items()}
     metadata = {"position": json.dumps(asdict(position)), "fingerprint": run}
-    _save(folder / model_directory.STATE, tensors, metadata)
+    _save(folder / model_directory.STATE, tensors, metadata, keep=folder / model_directory.PREVIOUS_STATE)
     return folder / model_directory.STATE
 
 
@@ -295,12 +311,12 @@ def save_weights(path: Path, model: TranslationModel, update: int, run: str, cal
     _save(path, model.state_dict(), metadata)
 
 
-def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]) -> None:
+def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str], keep: Path | None = None) -> None:
     """Writes a file; an error of the disk also tells that the last checkpoint is kept."""
     try:
-        model_directory.save_tensors(path, tensors, metadata)
+        model_directory.save_tensors(path, tensors, metadata, keep)
     except ResourceError as error:
-        if not path.with_name(model_directory.STATE).exists():
+        if not any(path.with_name(name).exists() for name in (model_directory.STATE, model_directory.PREVIOUS_STATE)):
             raise
         raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 

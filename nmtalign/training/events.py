@@ -109,6 +109,13 @@ class Saved(Event):
 
 
 @dataclass(frozen=True)
+class Damaged(Event):
+    """The newest checkpoint cannot be used, and training resumes from the one before it."""
+
+    problem: str  # which file, and what is wrong with it
+
+
+@dataclass(frozen=True)
 class Noticed(Event):
     """A line for the user: training differs from its settings or is slower than it could be, advice, or a result."""
 

@@ -18,7 +18,7 @@ from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, 
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import InputError, TrainingError, UsageError
-from nmtalign.files import folder_lock, sha256_of, sweep
+from nmtalign.files import folder_lock, sha256_of
 from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
@@ -176,8 +176,9 @@ class Trainer:
         setup.build(notice)
         self.model, self.optimizer = setup.model, setup.optimizer
         self.position, self.resumed = Position(), checkpoint is not None
+        self._damage = checkpoint.damage if checkpoint else ""
         if checkpoint:
-            sweep(self.folder)
+            checkpoints.clean_folder(self.folder, checkpoint)
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
             checkpoints.create_run(self.folder, self.corpus, preset, setup.model_config, self.config, restart)
@@ -241,6 +242,8 @@ class Trainer:
             processes=self.world.size,
             budget=self.budget.describe(self._updates_in_epoch, setup.patience),
         )
+        if self._damage:
+            self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
         for notice in filter(None, [self._note, *precision_notices(self.config.precision, self.device), *guide_note]):
             self._emit(events.Noticed, notice)
@@ -420,7 +423,7 @@ class Trainer:
         if complete and not ended_before:
             position.finished = reason
         # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
-        if not position.validation_due and not ended_before:
+        if not position.validation_due and (not ended_before or self._damage):
             self._save()
         if position.diverged and not ended_before:
             self._emit(events.Noticed, self.setup.describe_divergence(position))

@@ -11,7 +11,7 @@ import pytest
 from rich.console import Console
 
 from nmtalign.cli.display import TrainingDisplay
-from nmtalign.training.events import Finished, Noticed, Saved, Skipped, Started, Underway, Validated, Working
+from nmtalign.training.events import Damaged, Finished, Noticed, Saved, Skipped, Started, Underway, Validated, Working
 
 AT = (1234567, 12.34, 52.0)
 STARTED = Started(*AT, False, 84_349_101, 12_345_678, 12_345, "cuda:0", "bf16", 16, "0.2.0", "2.6", 1234)
@@ -96,11 +96,13 @@ def test_notices_are_lines_and_the_end_of_a_short_run_has_its_figures(lines):
     assert line.startswith("update 1,234,567 ")
 
 
-def test_quiet_shows_nothing(clock, capsys):
+def test_quiet_shows_only_damage(clock, capsys):
     with TrainingDisplay(Path("model"), quiet=True) as display:
-        for event in (STARTED, underway(), Noticed(*AT, "x")):
+        for event in (STARTED, underway(), Noticed(*AT, "x"), Damaged(*AT, "a: damaged")):
             display.take(event)
-    assert capsys.readouterr().err == ""
+    assert capsys.readouterr().err.splitlines() == [
+        "nmtalign: a: damaged; resuming from the checkpoint before it, update 1234567"
+    ]
 
 
 def drawn(display, width, height):

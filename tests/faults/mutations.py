@@ -306,6 +306,10 @@ def _make_int8(folder: Path) -> None:
     (folder / "slim").rename(folder / "model")
 
 
+def _make_state(folder: Path) -> None:
+    (folder / "model" / "training_state.previous.safetensors").unlink(missing_ok=True)
+
+
 def _make_toml(folder: Path) -> None:
     more = '[translate]\nbeam = 5\nlexicon = "lexicon.txt"\n[score]\nmetrics = "bleu"\n[align]\nlinks = "argmax"\n'
     text = (folder / "workspace.toml").read_text()
@@ -350,7 +354,7 @@ def formats() -> Iterator[Format]:
     for name, file, read, inputs, make, forge in (
         ("weights", "model/best.safetensors", _read_model, model, _nothing, _forge_tensors),
         ("int8 weights", "model/best.safetensors", _read_model, model, _make_int8, _forge_tensors),
-        ("training state", state, _read_state, model, _nothing, _forge_tensors),
+        ("training state", state, _read_state, model, _make_state, _forge_tensors),
         ("corpus", "data/corpus.h5", _read_corpus, data, _nothing, seal),
         ("alignments", hdf5, _read_alignments, (hdf5,), _nothing, seal),
         ("aligner", "aligner/aligner.safetensors", _read_aligner, (*texts, "aligner"), _nothing, _forge_tensors),

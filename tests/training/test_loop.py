@@ -55,6 +55,7 @@ def test_events_files_and_settings(reversal, tmp_path):
         "best.safetensors",
         "last.safetensors",
         "training_state.safetensors",
+        "training_state.previous.safetensors",
         "train.jsonl",
     }
     logged = [json.loads(line) for line in (tmp_path / "model/train.jsonl").read_text().splitlines()]

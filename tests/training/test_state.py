@@ -1,8 +1,9 @@
-"""Checkpoints: exact, checked when they are used, none lost when writing is interrupted."""
+"""Checkpoints: exact, the newest two kept, each checked when it is used, none lost when writing is interrupted."""
 
 import errno
 import json
 import math
+import random
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from nmtalign.errors import FormatError, ResourceError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.checkpoints import (
     Position,
+    clean_folder,
     find_checkpoint,
     load_state,
     save_state,
@@ -22,7 +24,7 @@ from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.optimizers import make_optimizer
 
 RUN = "f" * 64
-NEWEST = "training_state.safetensors"
+NEWEST, BEFORE = "training_state.safetensors", "training_state.previous.safetensors"
 
 
 def made(name="adadelta", seed=0):
@@ -53,6 +55,12 @@ def equal(one, other):
     return torch.equal(one, other)
 
 
+def flip(path, place, bit=0):
+    data = bytearray(path.read_bytes())
+    data[place] ^= 1 << bit
+    path.write_bytes(data)
+
+
 @pytest.mark.parametrize("name", ["adadelta", "adam", "adamw"])
 def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     model, steps = made(name)
@@ -61,7 +69,7 @@ def test_all_that_training_goes_on_from_comes_back(tmp_path, name):
     assert save_state(tmp_path, model, steps, position, RUN) == tmp_path / NEWEST
     other, others = made(name, seed=1)
     found = find_checkpoint(tmp_path)
-    assert (found.path, found.fingerprint) == (tmp_path / NEWEST, RUN)
+    assert (found.path, found.fingerprint, found.damage) == (tmp_path / NEWEST, RUN, "")
     assert load_state(found, other, others) == position
     assert equal(other.state_dict(), model.state_dict())
     assert equal(others.values(), steps.values())
@@ -94,21 +102,50 @@ def test_a_loss_above_guessing_or_far_above_its_lowest_value_has_diverged(tmp_pa
     assert find_checkpoint(tmp_path).position == position
 
 
+def test_any_flipped_bit_makes_the_one_before_it_count(tmp_path):
+    checkpoints(tmp_path, 3, 6)
+    newest = tmp_path / NEWEST
+    data = newest.read_bytes()
+    chance = random.Random(3)
+    for place in [0, 7, 9, 40, *chance.sample(range(len(data)), 30), len(data) - 1]:
+        flip(newest, place, chance.randrange(8))
+        found = find_checkpoint(tmp_path)
+        assert (found.path.name, found.position.update) == (BEFORE, 3)
+        assert found.damage.startswith(f"{newest}: ")
+        newest.write_bytes(data)
+    assert find_checkpoint(tmp_path).damage == ""
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
         (lambda path: path.write_bytes(b""), "damaged, or not a safetensors file"),
-        (lambda path: path.write_bytes(path.read_bytes()[:-1] + b"?"), "damaged: its checksum does not match"),
         (lambda path: model_directory.save_tensors(path, {"a": torch.ones(1)}, {}), "not a checkpoint of a training"),
         (lambda path: (path.unlink(), path.mkdir()), "cannot be read"),
     ],
 )
-def test_a_damaged_checkpoint_is_one_line_with_what_to_do(tmp_path, damage, message):
-    checkpoints(tmp_path, 3)
+def test_a_newest_checkpoint_that_is_cut_off_or_empty_makes_the_one_before_it_count(tmp_path, damage, message):
+    checkpoints(tmp_path, 3, 6)
+    kept = (tmp_path / BEFORE).read_bytes()
     damage(tmp_path / NEWEST)
-    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{message}.*--force.*--init-from {tmp_path}$") as raised:
+    (tmp_path / BEFORE).write_bytes(kept)
+    found = find_checkpoint(tmp_path)
+    assert found.position.update == 3
+    assert "\n" not in found.damage
+    with pytest.raises(ValueError, match=message):
+        raise ValueError(found.damage)
+
+
+def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_path):
+    checkpoints(tmp_path, 3, 6)
+    flip(tmp_path / NEWEST, -1)
+    (tmp_path / BEFORE).write_bytes(b"")
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*{BEFORE}: .*--force$") as raised:
         find_checkpoint(tmp_path)
     assert raised.value.exit_code == 4
+    (tmp_path / BEFORE).unlink()
+    with pytest.raises(FormatError, match=rf"^.*{NEWEST}: .*--force$"):
+        find_checkpoint(tmp_path)
 
 
 def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
@@ -153,6 +190,19 @@ def test_weights_or_values_of_the_optimiser_that_do_not_fit_are_refused(tmp_path
         load_state(find_checkpoint(tmp_path), model, optimizer)
 
 
+def test_going_on_after_damage_never_puts_the_damaged_one_in_the_place_of_the_whole_one(tmp_path, monkeypatch):
+    model, optimizer = checkpoints(tmp_path, 3, 6)
+    flip(tmp_path / NEWEST, -1)
+    (tmp_path / ".training_state.safetensors.1.partial").write_text("half")
+    found = find_checkpoint(tmp_path)
+    clean_folder(tmp_path, found)
+    assert [path.name for path in tmp_path.iterdir()] == [BEFORE]
+    save_state(tmp_path, model, optimizer, Position(update=4), RUN)
+    assert find_checkpoint(tmp_path).position.update == 4
+    (tmp_path / NEWEST).unlink()
+    assert find_checkpoint(tmp_path).position.update == 3
+
+
 def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatch):
     model, optimizer = checkpoints(tmp_path, 3, 6)
 
@@ -167,7 +217,7 @@ def test_a_full_disk_leaves_the_last_checkpoint_and_says_so(tmp_path, monkeypatc
         with pytest.raises(ResourceError, match=r"no space left on the disk; the last checkpoint is kept") as raised:
             save()
         assert raised.value.exit_code == 5
-    assert sorted(path.name for path in tmp_path.iterdir()) == [NEWEST]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [BEFORE, NEWEST]
     assert find_checkpoint(tmp_path).position.update == 6
 
 
