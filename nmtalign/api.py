@@ -113,7 +113,7 @@ def train(
 
     if layers is None:
         layer = _layer("train", settings, ModelConfig, TrainingConfig)
-        layers = training_layers(preset, (layer,), Path(data), Path(folder))
+        layers = training_layers(preset, (layer,), Path(data))
     with naming(*layers):
         _, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
         listen(Working(0, 0.0, 0.0, "loading PyTorch"))

@@ -13,7 +13,6 @@ import io
 import json
 import os
 import re
-import shutil
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -74,7 +73,11 @@ def is_aligner(folder: Path) -> bool:
 def own_files(folder: Path) -> list[Path]:
     """The files that nmtalign has made in a model directory, a prepared corpus or the folder of `nmtalign link`."""
     made = folder.iterdir() if any((folder / name).is_file() for name in _KINDS) else ()
-    return [path for path in made if path.name in _MADE or path.name.endswith(_ENDINGS)]
+    return [path for path in made if _is_own(path.name)]
+
+
+def _is_own(name: str) -> bool:
+    return name in _MADE or name.endswith(_ENDINGS)
 
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
@@ -193,16 +196,12 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
-        with disk_errors(path), contextlib.ExitStack() as held:
+        with disk_errors(path):
             if final.is_dir():
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary.unlink(missing_ok=True)
             mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
-            locked = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-            held.callback(os.close, locked)
-            lock(locked)  # `sweep` removes only what a killed process has left
-            if fcntl is None:  # Windows renames no open file
-                held.close()
+            os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
             yield temporary
             with temporary.open("r+b") as stream:  # Windows flushes only a file that is open for writing
                 keep_mode(stream.fileno(), final)
@@ -229,25 +228,17 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
                 yield stream
 
 
-def lock(stream: IO[bytes] | int, without: bool = True) -> bool:
+def lock(stream: IO[bytes] | int) -> bool:
     """Locks an open file or folder until it is closed; returns False if another process has locked it.
 
-    It returns `without` on a system or a disk that has no locks.
+    A system or a disk without locks locks nothing.
     """
-    if fcntl is None:
-        return without
     try:
-        fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if fcntl is not None:
+            fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError as error:
-        return without and not isinstance(error, BlockingIOError)
+        return not isinstance(error, BlockingIOError)
     return True
-
-
-def is_left_behind(path: Path) -> bool:
-    """Returns whether the process that made and locked a file has ended; False on a system without locks."""
-    with contextlib.suppress(OSError), path.open("r+b") as stream:  # NFS locks only files that are open for writing
-        return lock(stream, without=False)
-    return False
 
 
 def _is_at(descriptor: int, path: Path) -> bool:
@@ -344,23 +335,15 @@ def folder_lock(folder: Path) -> Iterator[None]:
     Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
     locked the folder, and ResourceError if it cannot be made.
     """
-    made: list[Path] = []  # the innermost first
+    made = [path for path in (folder, *folder.parents) if not path.exists()]  # the innermost first
+    make_folder(folder)
     with contextlib.ExitStack() as stack:
-        while True:
+        if fcntl is not None:
             with disk_errors(folder):
-                made = [path for path in (folder, *folder.parents) if not path.exists()] or made
-                folder.mkdir(parents=True, exist_ok=True)
-                if fcntl is None:
-                    break
-                try:
-                    descriptor = os.open(folder, os.O_RDONLY)
-                except FileNotFoundError:  # another process has just removed it
-                    continue
+                descriptor = os.open(folder, os.O_RDONLY)
             stack.callback(os.close, descriptor)
-            if not lock(descriptor):
+            if not lock(descriptor) or not _is_at(descriptor, folder):
                 raise UsageError(f"{folder}: another process is working in this folder; wait for it, or give another")
-            if _is_at(descriptor, folder):
-                break
         try:
             yield
         finally:
@@ -369,18 +352,12 @@ def folder_lock(folder: Path) -> Iterator[None]:
                     path.rmdir()
 
 
-def free_space(folder: Path) -> int | None:
-    """Returns the free bytes on the disk of a folder, or None."""
-    with contextlib.suppress(OSError, AttributeError):
-        usage = shutil.disk_usage(folder)
-        return usage.free if usage.total else None
-    return None
-
-
 def sweep(folder: Path) -> None:
-    """Removes the incomplete files that killed processes have left in a folder."""
-    for path in filter(is_left_behind, folder.glob(INCOMPLETE)):
-        path.unlink(missing_ok=True)
+    """Removes the incomplete files of nmtalign that killed processes have left in a folder, which is locked."""
+    for path in folder.glob(INCOMPLETE):
+        if _is_own(path.name[1:].rpartition(".")[0].rpartition(".")[0]):
+            with disk_errors(path):
+                path.unlink(missing_ok=True)
 
 
 def open_regular(path: Path) -> io.FileIO:

@@ -75,7 +75,7 @@ _WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by e
 _PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
 _KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
 _KEYS |= {"model": dict, "training": dict, "files": dict}
-_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, "given": dict, EXPORTED: str}
+_OPTIONAL_KEYS: dict[str, type] = {"prep": dict, EXPORTED: str}
 
 
 def read_settings(folder: Path) -> dict[str, Any]:
@@ -128,18 +128,16 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
         raise FormatError(str(error)) from None
 
 
-def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ...]:
-    """Adds the architecture of the model that `init_from` names to the layers of a training in `folder`.
+def with_first_model(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Adds the architecture of the model that `init_from` names to the layers of a training.
 
-    It comes after the first layer, the preset. If the model is gone, the architecture is that of the training which has
-    begun in `folder`. Raises UsageError for a later layer that asks for another architecture.
+    It comes after the first layer, the preset. Raises UsageError for a later layer that asks for another architecture.
     """
     name = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
     if not name or not isinstance(name, str | os.PathLike):
         return layers
     first = Path(name)
-    source = folder if recorded_weights(folder, first) else first
-    model = asdict(model_config(source, read_settings(source)))
+    model = asdict(model_config(first, read_settings(first)))
     known = definitions(ModelConfig)
     model = {name: value for name, value in model.items() if not known[name].internal}
     for origin, values in layers[1:]:
@@ -151,15 +149,6 @@ def with_first_model(layers: tuple[Layer, ...], folder: Path) -> tuple[Layer, ..
                     "training that starts from it has the same; leave this setting out, or train without --init-from"
                 )
     return layers[0], (f"MODEL {first}", model), *layers[1:]
-
-
-def recorded_weights(folder: Path, first: Path) -> str | None:
-    """The hash of the first weights of the training in `folder`, if their model `first` is gone; else None."""
-    if (first / CONFIG).exists() or not (folder / CONFIG).exists():
-        return None
-    settings = read_settings(folder)
-    same = Path(str(settings["training"].get("init_from"))) == first
-    return str(settings.get("given", {}).get("init_from", "")) or None if same else None
 
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:

@@ -99,7 +99,7 @@ def test_one_update(name, reversal, tmp_path):
 
     def update():
         group = next(groups)
-        batches = load_batches(setup.pairs, group, False, setup.complete)
+        batches = load_batches(setup.pairs, group, False, setup.additions)
         assert math.isfinite(setup.updater.update(group, batches, 1.0)[0])
 
     update()  # what is computed once for a process, or for an optimiser, is not counted, whichever test comes first

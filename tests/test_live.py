@@ -136,7 +136,7 @@ def test_tokens_and_ids_equal_those_of_python(random_model_directory, tmp_path):
 def test_pieces_equal_those_of_sentencepiece(random_model_directory, tmp_path):
     (tmp_path / "text").write_text("".join(line + "\n" for line in [*AWKWARD[::2], *sentences(200)]))
     for kind in ("bpe", "unigram"):
-        pieces = SentencePieces(train_pieces(tmp_path / "text", kind, 250, "text", any_size=True))
+        pieces = SentencePieces(train_pieces([tmp_path / "text"], "text", kind, 250, any_size=True))
         check_tokens(random_model_directory, tmp_path / kind, Tokenizers(pieces, pieces, "en", "fr"))
 
 

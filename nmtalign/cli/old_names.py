@@ -51,6 +51,8 @@ _OPTIONS: Mapping[str, str] = {
     "view --name": "give NAME=FILE",
     "view --sentences": "--sentence {}",
     "reproduce --ablations": "train a model per change, as examples/ablations.sh does, and compare them with `score`",
+    "reproduce --updates": "give --words or --hours",
+    "reproduce --sentences": "draw other lines with `nmtalign view --sentence`",
     "reproduce --beam": _OF_TRANSLATE,
     **dict.fromkeys((f"reproduce --{name}" for name in ("device", "precision", "threads")), _OF_TRAIN),
 }

@@ -53,7 +53,7 @@ def _layers(
 ) -> tuple[Layer, ...]:
     from nmtalign.training.budget import training_layers
 
-    return training_layers(preset, layers, arguments["data"] or workspace.data, arguments["output"] or workspace.model)
+    return training_layers(preset, layers, arguments["data"] or workspace.data)
 
 
 @with_settings(ModelConfig, TrainingConfig, layers=_layers)
@@ -168,7 +168,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,
         "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
-        "passes": f"{found.passes:.3g}",
+        "passes": f"{found.updates / found.updates_in_epoch:.3g}",
         "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}; {left:,.0f} remain",
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
         "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",

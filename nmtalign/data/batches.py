@@ -3,7 +3,7 @@
 import dataclasses
 import itertools
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from queue import SimpleQueue
 
@@ -81,13 +81,13 @@ def _cut(longest: Indices, policy: BatchPolicy) -> list[int]:
 
 
 def load_batches(
-    pairs: Split, plan: Iterable[Indices], pin: bool = False, complete: Callable[[Batch], Batch] | None = None
+    pairs: Split, plan: Iterable[Indices], pin: bool = False, additions: Sequence[Callable[[Batch], Batch]] = ()
 ) -> Iterator[Batch]:
     """Yields the planned batches in order; a thread reads and pads the next `AHEAD` batches.
 
-    `complete` changes each batch, for example adds its guide. `pin` puts the batches into pinned memory, for a CUDA
-    device. The thread starts with the request for the first batch. It has ended when the last batch is taken, or when
-    the iterator is closed or deleted before. An error is raised in the place of its batch.
+    Each of the `additions` changes each batch, for example adds its guide. `pin` puts the batches into pinned memory,
+    for a CUDA device. The thread starts with the request for the first batch. It has ended when the last batch is
+    taken, or when the iterator is closed or deleted before. An error is raised in the place of its batch.
     """
 
     device = torch.cuda.current_device() if pin else None
@@ -106,7 +106,8 @@ def load_batches(
                 target, target_mask, target_words = _gather(pairs.target, indices)
                 words = source_words, target_words
                 batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
-                batch = complete(batch) if complete else batch
+                for add in additions:
+                    batch = add(batch)
                 ready.put(batch.pinned() if pin else batch)
             ready.put(None)
         except BaseException as error:

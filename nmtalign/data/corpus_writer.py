@@ -11,10 +11,8 @@ import hashlib
 import io
 import itertools
 import json
-import os
 import re
 import shutil
-import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
@@ -28,7 +26,7 @@ import numpy as np
 from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Array, Corpus
 from nmtalign.data.pipeline import Chunk
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_text, check_other, is_left_behind, lock, make_folder, sha256_of
+from nmtalign.files import atomic_text, check_other, folder_lock, sha256_of
 from nmtalign.hdf5 import created, format_of, write_attributes
 from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabulary, is_word
@@ -36,8 +34,7 @@ from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 _IDENTITY = ("source_language", "target_language", "settings", "sha256")  # the attributes that a text determines
-_NEW = "new"  # finished files, inside the work folder
-_LOCK = "lock"  # a file that the process with the work folder has locked
+_WORK, _NEW = ".prep", "new"  # the work folder, and inside it that of the finished files
 _BLOCK = 1 << 20  # numbers hashed at a time
 
 
@@ -296,22 +293,18 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
 
 @contextlib.contextmanager
 def work_folder(folder: Path, force: bool) -> Iterator[Path]:
-    """Makes a hidden folder inside `folder` for temporary files; it is always removed at the end.
+    """Locks `folder`, and makes a hidden folder inside for temporary files; it is always removed at the end.
 
     If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
-    comes last. Another corpus is replaced only with `force` (`check_replaced`).
+    comes last. Another corpus is replaced only with `force` (`check_replaced`). Raises UsageError if another process
+    is working in `folder`.
     """
-    was_there = folder.exists()
-    make_folder(folder)
-    for left in folder.glob(".prep-*"):
-        if is_left_behind(left / _LOCK):
-            shutil.rmtree(left, ignore_errors=True)
-    work = folder / f".prep-{socket.gethostname()}-{os.getpid()}"
+    work = folder / _WORK
     new = work / _NEW
-    try:
-        new.mkdir(parents=True)
-        with (work / _LOCK).open("wb") as stream:
-            lock(stream)
+    with folder_lock(folder):
+        shutil.rmtree(work, ignore_errors=True)  # a process that was killed has left it
+        try:
+            new.mkdir(parents=True)
             yield work
             files = sorted(new.iterdir(), key=lambda path: (path.name == CORPUS_FILE, path.name))
             if not force:
@@ -321,8 +314,5 @@ def work_folder(folder: Path, force: bool) -> Iterator[Path]:
                 path.replace(folder / path.name)
             for name in {*MODEL_FILES} - {path.name for path in files}:
                 (folder / name).unlink(missing_ok=True)
-    finally:
-        shutil.rmtree(work, ignore_errors=True)
-        if not was_there:
-            with contextlib.suppress(OSError):  # a corpus is in it
-                folder.rmdir()
+        finally:
+            shutil.rmtree(work, ignore_errors=True)

@@ -9,6 +9,7 @@ import dataclasses
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -31,37 +32,29 @@ _LINK = re.compile(rb"\d{1,9}-\d{1,9}")
 _SCORES = re.compile(rb"\t[0-9. ]*(?=\r?\n?$)")  # the second column of `nmtalign link --scores`
 
 
+@dataclass(frozen=True, eq=False)
 class Guide:
     """The links of every training pair; a call with a batch returns the batch with its `guide`.
 
     A link between two words links all their pieces.
     """
 
-    def __init__(
-        self,
-        links: npt.NDArray[np.unsignedinteger[Any]],
-        offsets: Numbers,
-        begins: tuple[Begins, Begins],
-        digest: str,
-        note: str = "",
-    ) -> None:
-        """`links` (L, 2) are source and target words; those of pair i are links[offsets[i]:offsets[i + 1]].
-
-        `begins` (K,) says for each side which ids begin a word; None means all of them. `note` is for the user.
-        """
-        self._links, self._offsets, self._begins, self.note = links, offsets, begins, note
-        self.hash = digest  # the SHA-256 of the text of the links
+    links: npt.NDArray[np.unsignedinteger[Any]]  # (L, 2) source and target words
+    offsets: Numbers  # (N + 1,) the links of pair i are links[offsets[i]:offsets[i + 1]]
+    begins: tuple[Begins, Begins]  # (K,) of each side, which ids begin a word; None = all of them
+    hash: str  # the SHA-256 of the text of the links
+    note: str = ""  # for the user
 
     def __call__(self, batch: Batch) -> Batch:
         """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
-        starts = self._offsets[batch.indices]
-        counts = self._offsets[batch.indices + 1] - starts
+        starts = self.offsets[batch.indices]
+        counts = self.offsets[batch.indices + 1] - starts
         rows = np.repeat(np.arange(len(counts)), counts)
-        links = self._links[np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)]
+        links = self.links[np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)]
         (sentences, length), width = batch.target.shape, batch.source.shape[1]
         cells = np.zeros((sentences, length, width), dtype=np.bool_)
         cells[rows, links[:, 1], links[:, 0]] = True
-        source_begins, target_begins = self._begins
+        source_begins, target_begins = self.begins
         if source_begins is not None and target_begins is not None:
             source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), source_begins)
             target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), target_begins)

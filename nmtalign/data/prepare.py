@@ -6,8 +6,7 @@ import io
 import itertools
 import json
 import re
-import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
@@ -231,22 +230,20 @@ class _Preparation:
         if not screening.lines:
             raise self._nothing_kept(screening)
         self.notify("learning subword pieces")
-        paths, names = spooled.paths, (shown(sides.source), shown(sides.target or sides.source))
+        names = shown(sides.source), shown(sides.target or sides.source)
         any_size = self.checks.by_text and not self.config.size
         self.config = self.checks.choose_pieces(len(screening.lines))
-        if self.config.joint:
-            both = self.work / "train.both.raw"
-            with both.open("wb") as stream:
-                for path in paths:
-                    with path.open("rb") as lines:
-                        shutil.copyfileobj(lines, stream)
-            paths, names = (both,), (" and ".join(names),)  # type: ignore[assignment]
-        with process_pool(2) if self.workers > 1 and len(paths) > 1 else contextlib.nullcontext() as pool:
-            arguments = paths, (kind, kind), pair_of_sizes("size", self.config.pieces), names, (any_size, any_size)
-            pieces = [SentencePieces(one) for one in (pool.map if pool else map)(_train_pieces, *arguments)]
+        texts: list[tuple[Sequence[Path], str]] = [(spooled.paths, " and ".join(names))]
+        if not self.config.joint:
+            texts = [([path], name) for path, name in zip(spooled.paths, names, strict=True)]
+        sizes = pair_of_sizes("size", self.config.pieces)
+        arguments = [(*text, kind, size, any_size) for text, size in zip(texts, sizes, strict=False)]
+        with process_pool(2) if self.workers > 1 and len(texts) > 1 else contextlib.nullcontext() as pool:
+            learned = (pool.map if pool else map)(_train_pieces, *zip(*arguments, strict=True))
+            pieces = [SentencePieces(one) for one in learned]
         if any_size:
-            sizes = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`
-            self.config = dataclasses.replace(self.config, size=":".join(sizes))
+            found = dict.fromkeys(str(len(one.pieces()) + 2) for one in pieces)  # with `</s>` and `<unk>`
+            self.config = dataclasses.replace(self.config, size=":".join(found))
         self.notify("reading train")
         return Tokenizers(pieces[0], pieces[-1], *self.languages), blocks_of(spooled)
 
@@ -271,8 +268,8 @@ class _Preparation:
         return source, target
 
 
-def _train_pieces(path: Path, kind: str, size: int, name: str, any_size: bool = False) -> bytes:
-    """Returns a sentencepiece model that is learned from the raw lines of `path`.
+def _train_pieces(paths: Sequence[Path], name: str, kind: str, size: int, any_size: bool) -> bytes:
+    """Returns a sentencepiece model that is learned from the raw lines of files, which messages call `name`.
 
     `kind` is "bpe" or "unigram". The model has `size` - 1 ids, because `</s>` is an id of nmtalign. Of a text larger
     than SAMPLE_BYTES every n-th line is read. The same text gives the same model. If the text cannot give this size,
@@ -280,10 +277,11 @@ def _train_pieces(path: Path, kind: str, size: int, name: str, any_size: bool = 
     """
     import sentencepiece
 
-    step = max(1, -(-path.stat().st_size // SAMPLE_BYTES[kind]))
+    step = max(1, -(-sum(path.stat().st_size for path in paths) // SAMPLE_BYTES[kind]))
 
     def sample() -> Iterator[str]:
-        return map(blanks_to_spaces, itertools.islice(spooled_lines(path), 0, None, step))
+        lines = itertools.chain.from_iterable(map(spooled_lines, paths))
+        return map(blanks_to_spaces, itertools.islice(lines, 0, None, step))
 
     characters = set(itertools.chain.from_iterable(sample()))
     if not characters:
@@ -316,6 +314,6 @@ def _train_pieces(path: Path, kind: str, size: int, name: str, any_size: bool = 
         else:
             raise SettingError(f"sentencepiece cannot learn {size} pieces from {name}: {error}", size=size) from None
         if any_size:
-            return _train_pieces(path, kind, possible, name, any_size=possible < size)
+            return _train_pieces(paths, name, kind, possible, any_size=possible < size)
         raise SettingError(f"{rule}{possible}", size=size) from None
     return model.getvalue()

@@ -27,7 +27,7 @@ from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
 from nmtalign.reproduction import experiments
-from nmtalign.settings.command_settings import ReproduceConfig, line_numbers
+from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
@@ -84,10 +84,9 @@ class Reproduction:
         self.workspace, self.settings, self.folder = workspace, settings, folder
         self.experiments = experiments.chosen_experiments(settings.models, settings.systems)
         self.scale = experiments.SCALES[settings.scale]
-        amounts = {
-            unit: getattr(settings, unit) for unit in select(ReproduceConfig, lambda one: one.affects == "budget")
-        }
-        self.budget = next((experiments.EqualBudget(*one) for one in amounts.items() if one[1]), self.scale.budget)
+        amounts = {"words": settings.words, "hours": settings.hours}
+        chosen = (experiments.EqualBudget(unit, amount) for unit, amount in amounts.items() if amount)
+        self.budget = next(chosen, self.scale.budget)
         self.is_of_paper = any(experiment in experiments.PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
@@ -119,17 +118,9 @@ class Reproduction:
 
     def _lines_to_draw(self) -> Sequence[int]:
         """The lines of the first test set that Figure 3 shows, counted from 0."""
-        path, chosen = next(iter(self.tests.values()))[0], self.settings.sentences
-        with reading(path) as stream:
-            lengths = [len(line.split()) for line in stream]
-        if not chosen:
-            fitting = [place for place, length in enumerate(lengths) if length in _DRAWN]
-            return sorted(random.Random(FIRST_SEED).sample(fitting, min(4, len(fitting))))
-        numbers = () if chosen == "none" else line_numbers("sentences", chosen)
-        for number in numbers:
-            if not 1 <= number <= len(lengths):
-                raise UsageError(f"--set sentences={number}: {path} has lines 1 to {len(lengths)}")
-        return [number - 1 for number in numbers]
+        with reading(next(iter(self.tests.values()))[0]) as stream:
+            fitting = [place for place, line in enumerate(stream) if len(line.split()) in _DRAWN]
+        return sorted(random.Random(FIRST_SEED).sample(fitting, min(4, len(fitting))))
 
     def stop(self, reason: str) -> None:
         """Ends the running commands, which save their work; a signal handler may call it."""
@@ -263,14 +254,12 @@ class Reproduction:
             seconds = max(1, round(self.budget.amount * 3600))
             budget = {"max_updates": 0, "max_time": f"{seconds}s", "validate_every": f"{max(1, seconds // 20)}s"}
             return {**values, **budget}
-        updates = math.ceil(self.budget.amount)
-        if self.budget.unit == "words":
-            # The mean length of the pairs that are short enough, so that every model reads the same number of words.
-            train = corpus.splits["train"]
-            longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
-            lengths = train.target.lengths[eligible(train, longest)]
-            words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
-            updates = math.ceil(self.budget.amount / words)
+        # The mean length of the pairs that are short enough, so that every model reads the same number of words.
+        train = corpus.splits["train"]
+        longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
+        lengths = train.target.lengths[eligible(train, longest)]
+        words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
+        updates = math.ceil(self.budget.amount / words)
         every = max(10, math.ceil(updates / 20))
         budget = {"max_updates": updates, "epochs": 0.0, "validate_every": str(every)}
         return {**values, **budget, "log_every": min(TrainingConfig.log_every, every)}

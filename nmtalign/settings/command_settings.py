@@ -1,6 +1,5 @@
 """The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
-import re
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -37,14 +36,6 @@ _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
 _PIECES_UNSET = _PIECES + _BY_TEXT
 
 
-def line_numbers(name: str, text: str) -> tuple[int, ...]:
-    """(3, 17) of "3,17"."""
-    parts = [part.strip() for part in text.split(",")] if text else []
-    if not all(re.fullmatch(r"0*[1-9][0-9]{0,8}", part) for part in parts):
-        raise SettingError("give lines of the test set, counted from 1, as in 3,17", **{name: text})
-    return tuple(map(int, parts))
-
-
 def host_names(name: str, text: str) -> list[str]:
     """The names of hosts of "translate.example, *.inside.example"."""
     found = [part.strip() for part in text.split(",") if part.strip()]
@@ -54,8 +45,8 @@ def host_names(name: str, text: str) -> list[str]:
     return found
 
 
-def _budget(help: str, common: bool = True) -> Any:  # noqa: A002
-    return setting(None, help, common=common, above=0, at_most=1e15, unset="by scale", affects="budget")
+def _budget(help: str) -> Any:  # noqa: A002
+    return common(None, help, above=0, at_most=1e15, unset="by scale")
 
 
 class PrepConfig(Settings, section="prep"):
@@ -417,21 +408,12 @@ class ReproduceConfig(Settings, section="reproduce"):
     seeds: int = common(1, "Models of each kind.", at_least=1)
     words: float | None = _budget("Budget of each model: target words, such as 1e7.")
     hours: float | None = _budget("Budget of each model: hours of training.")
-    updates: int | None = _budget("Budget of each model: updates.", common=False)
     jobs: int = common(1, "Models trained at the same time.", at_least=1)
-    sentences: str = setting(
-        "",
-        "Lines of the test set that Figure 3 shows, counted from 1; or none.",
-        unset="4 sentences of 10 to 20 words",
-        metavar="N,...",
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
-        if len(budgets) > 1:
-            values = {name: getattr(self, name) for name in budgets}
-            raise SettingError("give one budget, the same for every model", **values)
+        if self.words and self.hours:
+            raise SettingError("give one budget, the same for every model", words=self.words, hours=self.hours)
 
 
 class ServeConfig(Settings, section="serve"):

@@ -26,27 +26,21 @@ def count_words(corpus: Corpus) -> int:
     return int(train.target.lengths.sum()) + len(train)
 
 
-def training_layers(name: str, layers: tuple[Layer, ...], data: Path, folder: Path) -> tuple[Layer, ...]:
+def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[Layer, ...]:
     """The layers of the settings of a training: the preset `name`, then `layers`.
 
     Between them are the architecture of the model that `init_from` names, or the settings that the preset has for the
     size of the corpus in `data`, if it is there.
     """
-    layers = with_first_model(((f"preset {name}", preset(name)), *layers), folder)
-    is_there = data.is_file() or (data / CORPUS_FILE).is_file()
-    return fit_preset(layers, name, Corpus.open(data)) if is_there else layers
-
-
-def fit_preset(layers: tuple[Layer, ...], preset: str, corpus: Corpus) -> tuple[Layer, ...]:
-    """Adds above the preset, the first layer, the settings that it has for the size of this corpus.
-
-    A training that starts from another model gets no such settings: this model has learned from another corpus before.
-    """
-    words = count_words(corpus)
-    values = fitted_to_corpus(preset, words)
-    if not values or any(layer.get("init_from") for _, layer in layers):
+    layers = (f"preset {name}", preset(name)), *layers
+    if any(layer.get("init_from") for _, layer in layers):
+        return with_first_model(layers)
+    if not data.is_file() and not (data / CORPUS_FILE).is_file():
         return layers
-    return layers[0], (f"preset {preset} for a corpus of {words:,} words", values), *layers[1:]
+    words = count_words(Corpus.open(data))
+    values = fitted_to_corpus(name, words)
+    fitted = [(f"preset {name} for a corpus of {words:,} words", values)] if values else []
+    return layers[0], *fitted, *layers[1:]
 
 
 def updates_needed(words: int, updates_in_epoch: int) -> int:
@@ -139,12 +133,8 @@ class BudgetAdvice:
         self._budget = TrainingBudget.of(config)
         # Weights of another model need an unknown, smaller number of further updates.
         self._needed = 0 if config.init_from else updates_needed(words, updates_in_epoch)
-        self._losses: dict[bool, list[float]] = {False: [], True: []}  # whether on dev
+        self.on_train, self.on_dev = list[float](), list[float]()  # losses per word, of reports and of validations
         self._update_seconds, self._known, self._short = 0.0, False, False
-
-    def add_loss(self, loss: float, on_dev: bool) -> None:
-        """Takes a loss per word, of a report or of a validation."""
-        self._losses[on_dev].append(loss)
 
     def check_budget(self, update: int, seconds: float, update_seconds: float, is_known: bool) -> None:
         """Reports a budget that is too small: one in updates or epochs at once, a time when the speed is known.
@@ -173,13 +163,12 @@ class BudgetAdvice:
         if not self._short and (bleu is None or bleu >= _POOR):
             return
         quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "
-        on_train, on_dev = self._losses[False], self._losses[True]
-        if on_dev and on_dev[-1] > _RISEN * min(on_dev):
+        if self.on_dev and self.on_dev[-1] > _RISEN * min(self.on_dev):
             self._notice(
                 f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
                 f"pairs would help{', or nmtalign prep --subwords' if of_words else ''}"
             )
-        elif not on_train or on_train[-1] <= _RISEN * min(on_train):
+        elif not self.on_train or self.on_train[-1] <= _RISEN * min(self.on_train):
             larger = self._larger(max(self._needed, 2 * update))
             self._notice(f"{quality}the loss has not risen: to continue, repeat the command with {larger}")
 

@@ -28,7 +28,6 @@ from nmtalign.files import (
     TARGET_VOCABULARY,
     atomic_path,
     disk_errors,
-    free_space,
     make_folder,
     parse_json,
     sha256_of,
@@ -37,13 +36,12 @@ from nmtalign.files import (
 from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
-from nmtalign.training.optimizers import VALUES_PER_WEIGHT, Optimizer
+from nmtalign.training.optimizers import Optimizer
 
 _MAY_CHANGE = {*select(TrainingConfig, lambda one: one.affects != "result")}  # between a run and one that resumes it
 _FILES = {*select(TrainingConfig, lambda one: one.is_path)}  # the content of these files is compared
 _ABOVE_GUESSING, _FAR_RISEN = 1.0, 2.0  # nats per word; a good training never shows such losses
 _INFINITE = 1e30  # nats; JSON has no infinity
-_OVERHEAD = 16_384  # bytes of a file beside its weights, about: header, part of a block
 
 
 @dataclass
@@ -113,12 +111,11 @@ def create_run(
     model: ModelConfig,
     config: TrainingConfig,
     restart: bool = False,
-    files: Mapping[str, str] | None = None,
 ) -> None:
     """Creates the model directory of a new run, without weights; config.json, which makes it complete, comes last.
 
-    `files` are the hashes of the files with which the training begins, by setting. Checkpoints of another run and
-    incomplete files are removed, with `restart` all weights. Raises UsageError if training should start from them.
+    Checkpoints of another run and incomplete files are removed, with `restart` all weights. Raises UsageError if
+    training should start from them.
     """
     if restart and config.init_from and Path(config.init_from).resolve() == folder.resolve():
         rule = "training anew would remove this folder; give another folder for the new model"
@@ -129,12 +126,9 @@ def create_run(
             path.unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
     for name in names if corpus.folder != folder else ():
         with atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
-            if name in hashes and sha256_of(temporary) != hashes[name]:
-                raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
     model_directory.write_settings(
@@ -147,8 +141,7 @@ def create_run(
             "training": asdict(config),
             "prep": dict(corpus.settings),
             "corpus": corpus.hash,
-            "given": dict(files or {}),
-            "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
+            "files": {name: sha256_of(folder / name) for name in names},
         },
     )
 
@@ -328,37 +321,12 @@ def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
         raise ResourceError(f"{error}; the last checkpoint is kept, and the same command resumes from it") from error
 
 
-def check_space(folder: Path, model: TranslationModel) -> None:
-    """Raises ResourceError if the disk has no room for all checkpoints and weights that exist at the same time.
-
-    Quotas are not considered.
-    """
-    weights = sum(tensor.nbytes for tensor in model.state_dict().values())
-    state = weights + VALUES_PER_WEIGHT * sum(weight.nbytes for weight in model.parameters())
-    # The last weights, the best ones, and three checkpoints while one is written.
-    needed = 2 * weights + 3 * state + 5 * _OVERHEAD - sum(path.stat().st_size for path in folder.glob("*.safetensors"))
-    free = free_space(folder)
-    if free is not None and free < needed:
-        raise ResourceError(
-            f"{folder}: the checkpoints of this training need {needed / 1e6:,.1f} MB more on the disk, "
-            f"and {free / 1e6:,.1f} MB are free; make room, or give another folder with -o"
-        )
-
-
-def first_weights(folder: Path, corpus: Corpus, model: ModelConfig) -> Path:
-    """The best weights of the model that `init_from` names; its words and settings must be those of corpus and model.
+def first_weights(folder: Path, corpus: Corpus) -> Path:
+    """The best weights of the model that `init_from` names; its words must be those of the corpus.
 
     Raises UsageError or FormatError with the difference.
     """
-    settings = model_directory.read_settings(folder)
-    model_directory.check_files(folder, settings)
-    first = model_directory.model_config(folder, settings)
-    for name in model_directory.FIXED:
-        if getattr(first, name) != getattr(model, name):
-            raise UsageError(
-                f"init_from: {name} is {getattr(first, name)} in {folder} and {getattr(model, name)} here; "
-                "give a model with the same settings"
-            )
+    model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         raise UsageError(
             f"init_from: {folder / name} has other words than {corpus.folder / name}; "

@@ -209,8 +209,6 @@ def open_world(device: Device) -> World:
     """
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))
-    if not distributed.is_available():
-        raise UsageError("this PyTorch is built without torch.distributed; train with one process")
     from torch.distributed.distributed_c10d import PrefixStore
     from torch.distributed.rendezvous import rendezvous
 

@@ -49,11 +49,6 @@ class DryRun:
     seconds: float  # estimated, of the updates that remain
     advice: Sequence[str]  # about a budget that is too small
 
-    @property
-    def passes(self) -> float:
-        """Passes over the corpus, in total."""
-        return self.updates / self.updates_in_epoch
-
 
 def choose_settings(
     layers: tuple[Layer, ...], corpus: Corpus, folder: Path, world: World, restart: bool = False

@@ -1,10 +1,10 @@
-"""Loss and gradient of a batch, replayed from a CUDA graph of the batch's bucket.
+"""Loss and gradient of a batch, replayed from a CUDA graph for batches of the same shape.
 
 A pass over 30 words, forward and backward, is more than a thousand launches. Each takes about 10 us of the host's time,
 where the card needs 2 to 5. A graph replays them all with one launch, but only over the same tensors of the same
-shapes. So lengths and rows are rounded up to a bucket, padding has weight 0, and a graph is recorded for each bucket
-that comes a second time. All graphs share one pool of memory, because they run one after the other. Several processes
-sum the gradients after the replay.
+shapes. So a batch is padded to a bucket, where padding has weight 0, and a graph is recorded for each shape that comes
+a second time. All graphs share one pool of memory, because they run one after the other. Several processes sum the
+gradients after the replay.
 """
 
 from collections import OrderedDict
@@ -18,6 +18,7 @@ from torch.nn import functional as F
 from nmtalign.core.model import Batch
 from nmtalign.core.numerics import Fusion
 
+Shape = tuple[int, ...]  # rows, and lengths of source and target
 # From the inputs of a batch to (objective, sums over its real words, the negative log-likelihood first).
 Objective = Callable[..., tuple[Tensor, Tensor]]
 
@@ -28,26 +29,20 @@ LIMIT = 128  # graphs that are kept, some 10 MB each; the least recently used on
 TOLERANCE = 1e-2  # relative distance between the results of a graph and those of the same operations; for sums in bf16
 
 
-Bucket = tuple[int, int, int]  # rows, and lengths of source and target: the shape that batches are padded to
+def pad_to_bucket(batch: Batch, step: int) -> Batch:
+    """The batch padded to its bucket: a multiple of `step` rows, and lengths that are multiples of LENGTHS.
 
-
-def bucket_of(batch: Batch, step: int = ROWS) -> Bucket:
-    """The smallest bucket, with a multiple of `step` rows, into which the batch fits."""
-    rows, source, target = len(batch.source), batch.source.shape[1], batch.target.shape[1]
-    return -(-rows // step) * step, -(-source // LENGTHS) * LENGTHS, -(-target // LENGTHS) * LENGTHS
-
-
-def padded(batch: Batch, bucket: Bucket) -> Batch:
-    """The batch padded to a bucket; a row of padding has one real source word, `</s>`, and no target word."""
-    if bucket == (len(batch.source), batch.source.shape[1], batch.target.shape[1]):
+    A row of padding has one real source word, `</s>`, and no target word.
+    """
+    (rows, source_length), target_length = batch.source.shape, batch.target.shape[1]
+    more, right, end = -rows % step, -source_length % LENGTHS, -target_length % LENGTHS
+    if not (more or right or end):
         return batch
-    rows = bucket[0] - len(batch.source)
-    right, end = bucket[1] - batch.source.shape[1], bucket[2] - batch.target.shape[1]
-    source, source_mask = (F.pad(tensor, (0, right, 0, rows)) for tensor in (batch.source, batch.source_mask))
-    source_mask[len(batch.source) :, 0] = True
-    target, target_mask = (F.pad(tensor, (0, end, 0, rows)) for tensor in (batch.target, batch.target_mask))
-    guide = None if batch.guide is None else F.pad(batch.guide, (0, right, 0, end, 0, rows))
-    copies = None if batch.copies is None else F.pad(batch.copies, (0, right, 0, rows))
+    source, source_mask = (F.pad(tensor, (0, right, 0, more)) for tensor in (batch.source, batch.source_mask))
+    source_mask[rows:, 0] = True
+    target, target_mask = (F.pad(tensor, (0, end, 0, more)) for tensor in (batch.target, batch.target_mask))
+    guide = None if batch.guide is None else F.pad(batch.guide, (0, right, 0, end, 0, more))
+    copies = None if batch.copies is None else F.pad(batch.copies, (0, right, 0, more))
     return replace(
         batch,
         source=source,
@@ -57,11 +52,6 @@ def padded(batch: Batch, bucket: Bucket) -> Batch:
         guide=guide,
         copies=copies,
     )
-
-
-def pad_to_bucket(batch: Batch, step: int) -> Batch:
-    """The batch padded to its bucket with a multiple of `step` rows."""
-    return padded(batch, bucket_of(batch, step))
 
 
 class CudaRecorder:
@@ -95,7 +85,7 @@ class CudaRecorder:
 
 
 class GraphedLoss:
-    """Replays a graph for every bucket that has come before; where recording fails, it reports this and stops.
+    """Replays a graph for every shape of batch that has come before; where recording fails, it reports this and stops.
 
     The parameters must stay where they are, and their gradients must be dense. Dropout draws new numbers at every
     replay, from the generator of the device. The first replay of each graph is compared with the same operations.
@@ -116,8 +106,8 @@ class GraphedLoss:
         self._recorder, self._generator = recorder or CudaRecorder(self._device), torch.default_generator
         if self._device.type == "cuda":
             self._generator = torch.cuda.default_generators[torch.cuda.current_device()]
-        self._recordings = OrderedDict[Bucket, tuple[Sequence[Tensor], Callable[[], None]]]()
-        self._met = set[Bucket]()
+        self._recordings = OrderedDict[Shape, tuple[Sequence[Tensor], Callable[[], None]]]()
+        self._met = set[Shape]()
         self._given_up = False
         self._weight = torch.ones((), device=self._device, dtype=self._parameters[0].dtype)
         # The tensors that all graphs write: the sums, and the gradient of each parameter (None = no part in the loss).
@@ -126,26 +116,26 @@ class GraphedLoss:
 
     def __call__(self, batch: Batch, weight: float = 1.0) -> Tensor:
         """Adds the gradient of weight * objective to that of the parameters, and returns the sums of the loss."""
-        bucket = bucket_of(batch)
-        if recording := self._recordings.get(bucket):
-            self._recordings.move_to_end(bucket)
+        shape = *batch.source.shape, batch.target.shape[1]
+        if recording := self._recordings.get(shape):
+            self._recordings.move_to_end(shape)
             inputs, replay = recording
-            for kept, new in zip(inputs, padded(batch, bucket).inputs(), strict=True):
+            for kept, new in zip(inputs, batch.inputs(), strict=True):
                 kept.copy_(new, non_blocking=True)
             self._weight.fill_(weight)
             self._share_gradients()
             replay()
             return self._sums.clone()
-        first_time = bucket not in self._met  # a bucket that never comes again is not worth a graph
-        self._met.add(bucket)
+        first_time = shape not in self._met  # a shape that never comes again is not worth a graph
+        self._met.add(shape)
         accumulates = any(parameter.grad is not None for parameter in self._parameters)
-        if first_time or accumulates or self._given_up or not self._record(bucket, batch, weight):
+        if first_time or accumulates or self._given_up or not self._record(shape, batch, weight):
             return self._eager(batch, weight)
         return self._sums.clone()
 
-    def _record(self, bucket: Bucket, batch: Batch, weight: float) -> bool:
+    def _record(self, shape: Shape, batch: Batch, weight: float) -> bool:
         """Records a graph and replays it for the batch, or gives graphs up and returns False."""
-        inputs = tuple(tensor.to(self._device, copy=True) for tensor in padded(batch, bucket).inputs())
+        inputs = tuple(tensor.to(self._device, copy=True) for tensor in batch.inputs())
         self._weight.fill_(weight)
         self._share_gradients()
         drawn = self._generator.get_state()
@@ -170,7 +160,7 @@ class GraphedLoss:
             self._notice(f"CUDA graphs are off: {problem}; training continues without them, slower")
             return False
         if all(bool(part.isfinite().all()) for part in expected):  # else nothing was compared
-            self._recordings[bucket] = inputs, replay
+            self._recordings[shape] = inputs, replay
             if len(self._recordings) > LIMIT:
                 self._recordings.popitem(last=False)
         return True

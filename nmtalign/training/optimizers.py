@@ -11,7 +11,6 @@ from torch.nn.utils import get_total_norm
 from nmtalign.core.numerics import fused
 from nmtalign.settings.training_settings import TrainingConfig
 
-VALUES_PER_WEIGHT = 2  # each optimiser keeps two numbers for each weight
 _PIECE = 1 << 19  # weights; ten operations on a piece of this size find it in the processor's cache
 
 

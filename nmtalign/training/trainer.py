@@ -5,7 +5,7 @@ import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
-from functools import partial, reduce
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +17,9 @@ from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, p
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.guide import Guide, read_guide
-from nmtalign.errors import FormatError, InputError, TrainingError, UsageError
-from nmtalign.files import CONFIG, folder_lock, sha256_of
-from nmtalign.model_directory import BEST, LAST, recorded_weights
+from nmtalign.errors import InputError, TrainingError, UsageError
+from nmtalign.files import folder_lock, sha256_of
+from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MosesWords
@@ -58,53 +58,34 @@ class TrainingSetup:
             target_vocabulary_size=len(target),
             one_embedding=model_config.shared_embeddings and source == target,
         )
-        # The SHA-256 of the links and of the first weights: a run resumes only with the same files.
-        self.files = dict[str, str]()
+        files = dict[str, str]()  # the SHA-256 of links and first weights: a run resumes only with the same files
         self.guide: Guide | None = None
         if config.guided_alignment:
             if model_config.attention == "none":
                 rule, links = "links can guide only a model with attention", config.guided_alignment
                 raise SettingError(rule, guided_alignment=links, attention=model_config.attention)
             self.guide = read_guide(Path(config.guided_alignment), corpus)
-            self.files["guided_alignment"] = self.guide.hash
-        self._first_weights: Path | None = None  # if the model with the first weights is gone, a run can only resume
-        if config.init_from and (recorded := recorded_weights(folder, Path(config.init_from))):
-            self.files["init_from"] = recorded
-        elif config.init_from:
-            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus, self.model_config)
-            self.files["init_from"] = sha256_of(self._first_weights)
-        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, self.files)
+            files["guided_alignment"] = self.guide.hash
+        self._first_weights: Path | None = None
+        if config.init_from:
+            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus)
+            files["init_from"] = sha256_of(self._first_weights)
+        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, files)
         self.pairs = corpus.splits["train"]
         self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
         if not len(self.chosen):
             raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        copies = CopyIds(corpus, self.pairs) if model_config.copy else None
-        # For each shape of batch a GPU records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
-        step = ROWS if self.device.type == "cuda" else CPU_ROWS if self.bf16 else None
-        padding = partial(pad_to_bucket, step=step) if step else None
-        additions = [addition for addition in (self.guide, copies, padding) if addition is not None]
-
-        def complete(batch: Batch) -> Batch:
-            return reduce(lambda batch, add: add(batch), additions, batch)
-
-        # Adds guide, ids of a copying model, and padding to each batch; None if there is nothing to add.
-        self.complete = complete if additions else None
+        # What is added to each batch: its guide, the ids of a copying model, and padding. For each shape of batch a GPU
+        # records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
+        self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []
+        if model_config.copy:
+            self.additions.append(CopyIds(corpus, self.pairs))
+        if self.bf16 or self.device.type == "cuda":
+            self.additions.append(partial(pad_to_bucket, step=ROWS if self.device.type == "cuda" else CPU_ROWS))
 
     def find_run(self) -> Checkpoint | None:
-        """The checkpoint from which the run in the folder resumes.
-
-        Raises UsageError if the folder contains another run, FormatError if a new run needs a model that is gone.
-        """
+        """The checkpoint from which the run in the folder resumes; UsageError if the folder contains another run."""
         return checkpoints.find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)
-
-    def create_run(self, preset: str, restart: bool) -> None:
-        """Creates the model directory; raises FormatError if the training should begin with a model that is gone."""
-        if self.config.init_from and self._first_weights is None:
-            raise FormatError(
-                f"{self.config.init_from}: no nmtalign model here (no {CONFIG}), and {self.folder} has no checkpoint "
-                "to resume; put the model back"
-            )
-        checkpoints.create_run(self.folder, self.corpus, preset, self.model_config, self.config, restart, self.files)
 
     def build(self, notice: Callable[[str], None]) -> None:
         """Makes the model with its first weights, the optimiser and the updater; `notice` is that of `Updater`.
@@ -143,16 +124,17 @@ class TrainingSetup:
 
     def batches(self, plan: Iterable[Indices]) -> Iterator[Batch]:
         """The rows of the planned minibatches that this process computes."""
-        shares = self.updater.shares(plan)
-        return load_batches(self.pairs, shares, self.device.type == "cuda", self.complete)
+        # A minibatch may have fewer pairs than there are processes.
+        shares = filter(len, map(self._world.share, plan))
+        return load_batches(self.pairs, shares, self.device.type == "cuda", self.additions)
 
 
 class Trainer:
     """Trains one model directory, or resumes an interrupted run; `stop` ends it.
 
     Several processes make the same calls; only rank 0 writes files and emits events. The folder is locked from the
-    construction to the end of `run`; `close` unlocks it for a trainer that is not run. PyTorch's random generators and
-    its number of threads are the same afterwards as before.
+    construction to the end of `run`. PyTorch's random generators and its number of threads are the same afterwards as
+    before.
     """
 
     def __init__(
@@ -184,10 +166,6 @@ class Trainer:
                 self._open(preset, restart)
             self._lock = lock.pop_all()
 
-    def close(self) -> None:
-        """Unlocks the folder for other trainings."""
-        self._lock.close()
-
     def _open(self, preset: str, restart: bool) -> None:
         """Makes the model, and resumes the run in the folder or begins a new one, as rank 0 does.
 
@@ -199,13 +177,11 @@ class Trainer:
         self.model, self.optimizer = setup.model, setup.optimizer
         self.position, self.resumed = Position(), checkpoint is not None
         self._damage = checkpoint.damage if checkpoint else ""
-        if world.is_main:
-            checkpoints.check_space(self.folder, self.model)
         if checkpoint:
             checkpoints.clean_folder(self.folder, checkpoint)
             self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
         elif world.is_main:
-            setup.create_run(preset, restart)
+            checkpoints.create_run(self.folder, self.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
         ranks = world.all_gather((setup.fingerprint, self.resumed, self.position))
         if others := [str(rank) for rank, (fingerprint, *_) in enumerate(ranks) if fingerprint != ranks[0][0]]:
@@ -416,7 +392,7 @@ class Trainer:
             checkpoints.save_weights(path, self.model, position.update, self.setup.fingerprint, calibration)
         self.world.wait_for_files()
         if event:
-            self._advice.add_loss(event.loss, on_dev=True)
+            self._advice.on_dev.append(event.loss)
             self._publish(event)
         self._pause(saved)
         twice = time.perf_counter() - began + saved - began  # after the last validation comes a second checkpoint
@@ -463,9 +439,9 @@ class Trainer:
         at, meter = self.position, self._meters[kind]
         if not meter.updates:
             return
-        means = meter.means(self.world)
+        means, self._meters[kind] = meter.means(self.world), Meter()
         if kind is events.Progressed:
-            self._advice.add_loss(means["loss"], on_dev=False)
+            self._advice.on_train.append(means["loss"])
             at.note_excess(means["loss"] - math.log(self.setup.model_config.target_vocabulary_size))
         self._emit(
             kind,
@@ -518,9 +494,6 @@ class Meter:
     """Sums over the updates since the last report; the losses stay on their device until the report."""
 
     def __init__(self) -> None:
-        self._reset()
-
-    def _reset(self) -> None:
         self._sums: Tensor | None = None
         self._norm = self.paused = 0.0
         self._counts = [0] * 5  # source words, target words, linked words, positions, sentences
@@ -541,12 +514,12 @@ class Meter:
             self._counts = [total + count for total, count in zip(self._counts, counts, strict=True)]
 
     def means(self, world: World) -> dict[str, Any]:
-        """The means over all processes, by the names of `Figures`; starts again at zero."""
+        """The means over all processes, by the names of `Figures`."""
         spent = max(1e-9, time.perf_counter() - self._started - self.paused)
         sums = [0.0] if self._sums is None else self._sums.reshape(-1).tolist()
         totals = world.all_reduce([*(*sums, 0.0)[:2], *self._counts], "sum")
         nll, guided, source_words, words, linked, positions, sentences = totals
-        means = {
+        return {
             "loss": nll / words,
             "loss_sentence": nll / sentences,
             "perplexity": events.perplexity(nll / words),
@@ -556,5 +529,3 @@ class Meter:
             "gradient_norm": self._norm / self.updates,
             "padding": 1 - (source_words + words) / positions,
         }
-        self._reset()
-        return means

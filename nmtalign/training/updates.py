@@ -1,6 +1,6 @@
 """One update: the loss of a group of minibatches, with guidance, its gradient, the optimiser's step."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
@@ -86,13 +86,6 @@ class Updater:
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
         if world.device.type == "cuda":
             self._compute = GraphedLoss(model, loss, self._compute, notice)
-
-    def shares(self, plan: Iterable[Indices]) -> Iterator[Indices]:
-        """The rows of each planned minibatch that this process computes.
-
-        Minibatches without such rows are left out: a minibatch may have fewer pairs than there are processes.
-        """
-        return filter(len, map(self._world.share, plan))
 
     def update(
         self, group: Sequence[Indices], batches: Iterator[Batch], rate: float

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Ids, Indices, TranslationModel, make_source
+from nmtalign.core.model import Indices, TranslationModel, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
@@ -147,8 +147,8 @@ class Validator:
         own = self._world.share(_by_length(dev, eligible(dev, 0)))
         policy = BatchPolicy(self._config.batch_size, self._config.batch_unit, 1000, "once")
         plan = plan_epoch(dev, own, policy, 0) if len(own) else []
-        complete = CopyIds(self._corpus, dev) if self._model.config.copy else None
-        for batch in self.in_step(load_batches(dev, plan, complete=complete), len(plan)):
+        additions = [CopyIds(self._corpus, dev)] if self._model.config.copy else []
+        for batch in self.in_step(load_batches(dev, plan, additions=additions), len(plan)):
             loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)
             nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
             self._progress(share * sentences / len(own))
@@ -159,7 +159,7 @@ class Validator:
 
         Beam 1, `<unk>` allowed. An empty sentence has an empty translation. `done` is the share of the earlier work.
         """
-        corpus, dev, world = self._corpus, self._dev, self._world
+        corpus, dev, world, copying = self._corpus, self._dev, self._world, self._model.config.copy
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
         order = _by_length(dev, np.flatnonzero(dev.source.lengths[:count]))
         scorer, greedy = partial(ModelSession, Inference(self._model)), TranslateConfig(beam=1, allow_unk=True)
@@ -168,15 +168,10 @@ class Validator:
         for start in self.in_step(starts, len(starts)):
             self._progress(done + (1 - done) * start / len(own))
             part = own[start : start + BATCH].tolist()
-            tokens: list[list[str]] = [[] for _ in part]
-            ids: list[Ids] = [dev.pair(index)[0] for index in part]
-            columns = None
-            if self._model.config.copy:
-                tokens = [corpus.tokenizers.source.tokenize(dev.source.text(index)) for index in part]
-                triples = [pair_ids(vocabularies, words, copy=True) for words in tokens]
-                ids, columns = [each[0] for each in triples], make_source([each[2] for each in triples])[0]
-                columns = columns.to(world.device)
+            tokens = [corpus.tokenizers.source.tokenize(dev.source.text(index)) for index in part]
+            ids, _, copies = zip(*(pair_ids(vocabularies, words, copy=copying) for words in tokens), strict=True)
             source, mask = (tensor.to(world.device) for tensor in make_source(ids))
+            columns = make_source(copies)[0].to(world.device) if copying else None
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
                 found = beam_search(scorer, Sources(source, mask, copies=columns), greedy)
                 for words, hypotheses in zip(tokens, found, strict=True):

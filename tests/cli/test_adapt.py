@@ -13,7 +13,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.text.tokenizer import Tokenizers
-from nmtalign.training.events import Started
+from nmtalign.training.budget import training_layers
 
 SIZES = {"hidden": 16, "embedding": 8, "attention_hidden": 12, "maxout": 8, "dropout": 0.3}
 QUICK = {"preset": "tiny", "epochs": 0, "bleu_sentences": 0, "metric": "loss", "device": "cpu", "threads": 1}
@@ -69,6 +69,12 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     assert (tmp_path / "same/corpus.h5").read_bytes() == (tmp_path / "news/corpus.h5").read_bytes()
 
 
+def test_a_training_from_another_model_has_its_architecture_and_no_settings_for_the_size_of_the_corpus(base):
+    layer = "nmtalign.train", {"init_from": base / "model", "dropout": 0.1}
+    first, second, *rest = training_layers("tiny", (layer,), base / "data")
+    assert (first[0], second[0], second[1]["hidden"], rest) == ("preset tiny", f"MODEL {base}/model", 16, [layer])
+
+
 def test_two_commands_adapt_a_model(base, tmp_path, nmtalign):
     shutil.copytree(base / "model", tmp_path / "model")
     shown = nmtalign("prep", base / "news.en", base / "news.fr", "--vocabulary-from", "model", "-o", "news")
@@ -94,25 +100,6 @@ def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, 
     assert all(
         torch.equal(tensor, expected[name]) for name, tensor in load_tensors(tmp_path / "m/last.safetensors")[0].items()
     )
-
-
-def test_a_training_resumes_when_its_first_model_is_gone(base, tmp_path):
-    first, news, adapted = tmp_path / "first", tmp_path / "news", tmp_path / "adapted"
-    api.export(base / "model", first)
-    prepared(base, news, "model")
-    settings = {**QUICK, "init_from": first, "dropout": 0.1}
-    api.train(news, adapted, max_updates=2, **settings)
-    shutil.rmtree(first)
-    events: list = []
-    assert api.train(news, adapted, max_updates=4, listen=events.append, **settings).update == 4
-    assert [(one.resumed, one.update) for one in events if isinstance(one, Started)] == [(True, 2)]
-    assert read_settings(adapted)["model"]["dropout"] == 0.1
-    for folder, again in (("other", False), ("adapted", True)):
-        with pytest.raises(FormatError, match="first: no nmtalign model here"):
-            api.train(news, tmp_path / folder, max_updates=4, force=again, **settings)
-    with pytest.raises(UsageError, match="with other settings"):
-        api.train(news, adapted, max_updates=4, **{**settings, "seed": 5})
-    assert api.train(news, adapted, max_updates=5, **settings).update == 5  # nothing was lost
 
 
 def test_soft_attention_continues_as_marginal(base, tmp_path):
@@ -173,7 +160,7 @@ def test_a_folder_without_words_is_refused(base, tmp_path):
         ({}, "news.en", "news.en: "),
         ({"prep": {"size": [5]}}, folder, r"copy: prep: size = \[5\]: must be a text"),
         ({"model": {**config["model"], "source_vocabulary_size": 3}}, folder, "do not have the sizes"),
-        ({"given": []}, folder, "'given' is not an object"),
+        ({"prep": []}, folder, "'prep' is not an object"),
     ):
         if changes:
             shutil.copy(base / "model/source.vocabulary.txt", folder)

@@ -19,6 +19,9 @@ QUICK = ("--scale", "tiny", "--models", "RNNencdec-50")
 @pytest.fixture
 def folder(tmp_path):
     write_sample(tmp_path, 200)
+    for name in ("dev.en", "dev.fr", "test.en", "test.fr", "test.align"):
+        lines = (tmp_path / name).read_text().splitlines(keepends=True)
+        (tmp_path / name).write_text("".join(lines[:12]))
     with (tmp_path / "nmtalign.toml").open("a") as stream:
         stream.write("threads = 1\n[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 10\n")
     return tmp_path
@@ -56,11 +59,9 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = folder / "reproduction/work/models/RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
-    again = run_nmtalign(
-        "reproduce", *QUICK, "--set", "updates=1", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())}
-    )
+    again = run_nmtalign("reproduce", *QUICK, "--words", "100", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())})
     assert again.returncode == 0, again.stderr
     assert b"resuming from update" in again.stderr
     assert again.stderr.endswith(b"reproduction/report.md: written\n")
-    quiet = run_nmtalign("reproduce", *QUICK, "--set", "updates=1", "-q", cwd=folder)
+    quiet = run_nmtalign("reproduce", *QUICK, "--words", "100", "-q", cwd=folder)
     assert (quiet.returncode, quiet.stderr, quiet.stdout) == (0, b"", b"")

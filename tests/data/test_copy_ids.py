@@ -57,7 +57,7 @@ def test_batches_of_a_corpus_have_the_ids_of_its_text(tmp_path: Path, monkeypatc
     for split in corpus.splits.values():
         chosen = eligible(dev, 0)
         copied, plan = set[int](), [chosen[::2], chosen[1::2][::-1]]
-        for batch in load_batches(split, plan, complete=CopyIds(corpus, split)):
+        for batch in load_batches(split, plan, additions=[CopyIds(corpus, split)]):
             pairs = [(dev.source.text(index).split(), dev.target.text(index).split()) for index in batch.indices]
             ids = [pair_ids(vocabularies, *pair, copy=True) for pair in pairs]
             expected = make_batch([own[:2] for own in ids], copies=[own[2] for own in ids])

@@ -41,7 +41,7 @@ def prepared(folder, pairs=PAIRS, links=LINKS, **settings):
 
 
 def guided(corpus, guide, indices):
-    return next(load_batches(corpus.splits["train"], [np.array(indices)], complete=guide))
+    return next(load_batches(corpus.splits["train"], [np.array(indices)], additions=[guide]))
 
 
 def cells(batch):
@@ -77,7 +77,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary):
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
     plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
     seen = 0
-    for batch in load_batches(train, plan, complete=guide):
+    for batch in load_batches(train, plan, additions=[guide]):
         for row, index in enumerate(batch.indices):
             vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
             tokenizers = corpus.tokenizers.source, corpus.tokenizers.target

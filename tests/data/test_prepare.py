@@ -15,7 +15,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.data.screening import SeenTexts
 from nmtalign.errors import InputError, ResourceError, UsageError
-from nmtalign.files import lock
+from nmtalign.files import folder_lock
 from nmtalign.settings.command_settings import PrepConfig
 
 LANGUAGES = ("en", "fr")
@@ -229,15 +229,17 @@ def test_a_failure_leaves_the_corpus_that_was_there(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_run_are_removed(tmp_path: Path) -> None:
-    dead, alive = tmp_path / "data/.prep-host-999999999", tmp_path / "data/.prep-host-1"
-    for folder in (dead, alive):
-        (folder / "new").mkdir(parents=True)
-        (folder / "lock").touch()
-    with (alive / "lock").open("rb") as stream:
-        assert lock(stream)
-        prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
-    assert not dead.exists()
-    assert alive.exists()
+    (tmp_path / "data/.prep/new").mkdir(parents=True)
+    (tmp_path / "data/.prep/new/corpus.h5").touch()
+    prepare(write_pairs(tmp_path, "train", many_pairs(20)), tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert not (tmp_path / "data/.prep").exists()
+
+
+def test_a_folder_in_which_another_process_works_is_left_alone(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train", many_pairs(20))
+    with folder_lock(tmp_path / "data"), pytest.raises(UsageError, match="another process is working in this folder"):
+        prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES)
+    assert not (tmp_path / "data").exists()
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,6 @@ import math
 import pytest
 
 from nmtalign.errors import InputError, UsageError, with_more
-from nmtalign.settings.command_settings import line_numbers
 from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, seconds
 
 
@@ -44,7 +43,6 @@ def test_units():
         (pair_of_sizes, "9" * 5000),
         (pair_of_sizes, "3:" + "9" * 5000),
         (interval, "9" * 400),
-        (line_numbers, "3," + "9" * 5000),
         (byte_count, "2X"),
         (interval, "0"),
         (interval, "often"),

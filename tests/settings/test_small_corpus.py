@@ -3,7 +3,7 @@
 import pytest
 
 from nmtalign.settings.presets import AUTO, PRESETS, budget_of, fitted_to_corpus, preset
-from nmtalign.training.budget import count_words, fit_preset
+from nmtalign.training.budget import count_words, training_layers
 
 
 @pytest.mark.parametrize("words", [1, 2_000, 25_000, 10**9])
@@ -44,16 +44,11 @@ def test_the_budget_of_a_preset_in_words():
 
 
 def test_the_fit_lies_between_the_preset_and_what_the_user_gives(reversal):
-    layers = ("preset tiny", preset("tiny")), ("command line", {"epochs": 3.0})
-    found = fit_preset(layers, "tiny", reversal)
-    assert [found[0], found[2]] == [*layers]
-    assert found[1][0] == f"preset tiny for a corpus of {count_words(reversal):,} words"
-    assert found[1][1] == fitted_to_corpus("tiny", count_words(reversal))
-
-
-def test_a_training_from_another_model_keeps_the_preset(reversal):
-    layers = ("preset tiny", preset("tiny")), ("command line", {"init_from": "other"})
-    assert fit_preset(layers, "tiny", reversal) == layers
+    layer, words = ("command line", {"epochs": 3.0}), count_words(reversal)
+    fitted = f"preset tiny for a corpus of {words:,} words", fitted_to_corpus("tiny", words)
+    for data in (reversal.folder, reversal.folder / "corpus.h5"):
+        assert training_layers("tiny", (layer,), data) == (("preset tiny", preset("tiny")), fitted, layer)
+    assert training_layers("tiny", (layer,), reversal.folder / "none") == (("preset tiny", preset("tiny")), layer)
 
 
 @pytest.mark.parametrize("name", [name for name in PRESETS if "epochs" in preset(name) and name != AUTO])

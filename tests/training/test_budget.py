@@ -86,7 +86,7 @@ def test_subwords_are_advised_only_to_a_model_of_words():
     for of_words in (True, False):
         advice, notices = advise(epochs=20.0)
         for loss in (3.0, 3.5):
-            advice.add_loss(loss, on_dev=True)
+            advice.on_dev.append(loss)
         advice.finish(8000, 3.0, of_words)
         assert ("--subwords" in notices[0]) == of_words
 
@@ -143,8 +143,8 @@ def test_the_end_of_a_poor_training_says_whether_the_loss_has_risen(dev_losses, 
     advice, notices = advise(epochs=20.0)
     advice.check_budget(0, 0.0, 0.0, is_known=False)
     for loss in dev_losses:
-        advice.add_loss(loss, on_dev=True)
-        advice.add_loss(loss / 2, on_dev=False)
+        advice.on_dev.append(loss)
+        advice.on_train.append(loss / 2)
     advice.finish(8000, bleu)
     assert bool(notices) == bool(words)
     assert words in "".join(notices)

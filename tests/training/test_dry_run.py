@@ -23,7 +23,7 @@ def test_it_counts_what_the_training_will_do_and_writes_nothing(reversal, tmp_pa
     assert list(tmp_path.iterdir()) == []
     assert sum(found.parameters.values()) == sum(weight.numel() for weight in setup.model.parameters())
     assert set(found.parameters) == {"source embedding", "target embedding", "encoder", "decoder", "readout"}
-    assert (found.updates, found.passes) == (2 * 75, 2.0)  # 3,000 pairs in batches of 40
+    assert (found.updates, found.updates_in_epoch) == (2 * 75, 75)  # 3,000 pairs in batches of 40
     assert found.seconds == pytest.approx(150 * found.update_seconds)
     assert found.budget.startswith("2 epochs = 150 updates")
     assert "a useful model needs" in found.advice[0]

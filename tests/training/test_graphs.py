@@ -13,7 +13,7 @@ from helpers.recording import Again
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training import graphs
-from nmtalign.training.graphs import GraphedLoss, bucket_of, padded
+from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
 from nmtalign.training.updates import add_gradient
 
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")  # of the compiler of a GPU's kernels
@@ -63,9 +63,9 @@ LARGE = ([9, 3], [12, 2])
 
 def test_a_bucket_holds_its_batch():
     batch = batch_of(*SMALL)
-    assert bucket_of(batch) == (16, 8, 8)
-    assert bucket_of(batch_of([7] * 17, [8] * 17)) == (32, 8, 12)
-    larger = padded(batch, (4, 8, 8))
+    assert pad_to_bucket(batch_of([7] * 17, [8] * 17), ROWS).target.shape == (32, 12)
+    larger = pad_to_bucket(batch, 4)
+    assert pad_to_bucket(larger, 4) is larger
     assert [tuple(tensor.shape) for tensor in larger.inputs()] == [(4, 8)] * 4
     assert larger.source_mask.sum(1).tolist() == [4, 6, 3, 1]
     assert larger.target_mask.sum(1).tolist() == [5, 2, 7, 0]
@@ -90,7 +90,7 @@ def test_padding_to_a_bucket_changes_neither_loss_nor_gradient(options, static):
     objective, nll = loss(batch.source, batch.source_mask, batch.target, batch.target_mask)
     expected = torch.autograd.grad(objective, list(model.parameters()))
     loss = loss_of(model, smoothing=0.1, static=static)
-    padded_objective, padded_nll = loss(*padded(batch, bucket_of(batch)).inputs())
+    padded_objective, padded_nll = loss(*pad_to_bucket(batch, ROWS).inputs())
     found = torch.autograd.grad(padded_objective, list(model.parameters()))
     assert_same((padded_objective, padded_nll, *found), (objective, nll, *expected))
 
