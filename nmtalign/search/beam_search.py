@@ -21,7 +21,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import Int8Matrix, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
+from nmtalign.core.numerics import Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -123,7 +123,7 @@ class ModelSession(Session):
         self._inference = inference
         self._memory = inference.encode(sources.ids, sources.mask, copies)
         self._state = inference.start(self._memory)
-        self._weight: Tensor | Int8Matrix = inference.output_weight
+        self._weight = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
         self.part_cells = _INT8_PART_CELLS[weight_steps()] if self._by_parts else CHUNK_CELLS
         self._bias = inference.output_bias[None]
