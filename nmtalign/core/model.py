@@ -333,9 +333,10 @@ class TranslationModel(nn.Module):
         self, outputs: Outputs, label_smoothing: float = 0.0, row_weights: Tensor | None = None
     ) -> tuple[Tensor, Tensor, Tensor]:
         """(objective, nll, log p (N,)) of given words; see `linear_cross_entropy`."""
-        weights = self.readout.output_weight, self.readout.output_bias
-        words = outputs.targets, label_smoothing, row_weights, outputs.log_terms
-        return linear_cross_entropy(outputs.features, *weights, *words)
+        weight, bias = self.readout.output_weight, self.readout.output_bias
+        return linear_cross_entropy(
+            outputs.features, weight, bias, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+        )
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
         """The vectors of words in the dtype of the products."""

@@ -145,7 +145,7 @@ class ModelSession(Session):
         previous = None
         if choice is not None:
             if choice.sentences is not None:
-                self._memory = self._memory.select(choice.sentences)
+                self._memory = select_rows(self._memory, choice.sentences)
                 self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
                 self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
@@ -367,8 +367,6 @@ class Scoring:
         Each further word lowers the log-probability and coverage is never positive, so the present log-probability is
         the best case.
         """
-        if not self.word_penalty:
-            return np.asarray(log_probs / longest**self.length_penalty)
         lengths = np.arange(shortest, max(shortest, int(longest.max())) + 1)
         scores = (log_probs[:, None] - self.word_penalty * lengths) / lengths**self.length_penalty
         allowed = (lengths <= longest[:, None]) | (lengths == shortest)
