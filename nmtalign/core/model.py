@@ -205,7 +205,10 @@ class TranslationModel(nn.Module):
         alternatives = self._alternatives(run, draw=self.training)
         outputs = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
-        objective, nll, log_probs = self._softmax(outputs, label_smoothing, row_weights)
+        softmax = self.readout.output_weight, self.readout.output_bias
+        objective, nll, log_probs = linear_cross_entropy(
+            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+        )
         if alternatives is not None and alternatives.drawn and run.weights is not None:
             rewards = _of_words(log_probs, None if static else target_mask, target)
             objective = objective + alternatives.cost_of_draws(run.weights.transpose(0, 1), rewards, target_mask)
@@ -228,7 +231,7 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, copies)
-        _, _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
+        _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
         log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
@@ -258,8 +261,8 @@ class TranslationModel(nn.Module):
             contexts = run.contexts.detach().requires_grad_()
             states = decoder.states_given(run, contexts)
             features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), contexts.flatten(0, 1))
-            loss, _, log_probs = self._softmax(Outputs(features, target.t().flatten()))
-        (gradient,) = torch.autograd.grad(loss, contexts)
+            nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
+        (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
         return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
@@ -287,9 +290,9 @@ class TranslationModel(nn.Module):
         alternatives = latent.marginal(weights)
         outputs = self._outputs(run, target, alternatives)
         features, each_target = outputs.features, outputs.targets.repeat_interleave(outputs.features.shape[1])
-        _, _, each = self._softmax(Outputs(features.flatten(0, 1), each_target))
+        _, each = self._softmax(Outputs(features.flatten(0, 1), each_target))
         log_joint = joint_log_probs(cast(Tensor, outputs.log_terms), each).unflatten(0, shape).transpose(0, 1)
-        _, _, tokens = self._softmax(self._outputs(run, target, latent.alternatives(weights)))
+        _, tokens = self._softmax(self._outputs(run, target, latent.alternatives(weights)))
         log_probs = tokens.view(shape).t()
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
@@ -329,14 +332,13 @@ class TranslationModel(nn.Module):
         known = known_words(targets, self.config.target_vocabulary_size)
         return Outputs(features, known, torch.cat([generated, log_copied], 1))
 
-    def _softmax(
-        self, outputs: Outputs, label_smoothing: float = 0.0, row_weights: Tensor | None = None
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """(objective, nll, log p (N,)) of given words; see `linear_cross_entropy`."""
-        weight, bias = self.readout.output_weight, self.readout.output_bias
-        return linear_cross_entropy(
-            outputs.features, weight, bias, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+    def _softmax(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """(negative log-likelihood with a gradient, log p (N,)) of given words."""
+        softmax = self.readout.output_weight, self.readout.output_bias
+        nll, _, log_probs = linear_cross_entropy(
+            outputs.features, *softmax, outputs.targets, log_terms=outputs.log_terms
         )
+        return nll, log_probs
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
         """The vectors of words in the dtype of the products."""
