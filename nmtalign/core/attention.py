@@ -53,12 +53,8 @@ class Memory:
     fertilities: Tensor | None = None  # (B, Tx), of the source words; None without coverage
     copies: Tensor | None = None  # (B, Tx), the id that a copying model copies from each place; None without copying
 
-    def select(self, sentences: Tensor | slice) -> "Memory":
-        """The memory of some of the sentences (indices)."""
-        return select_rows(self, sentences)
 
-
-def select_rows(record: "R", rows: Tensor | slice) -> "R":
+def select_rows(record: "R", rows: Tensor) -> "R":
     """Selects some of the rows of every tensor of a dataclass; its other fields stay."""
     parts = {field.name: getattr(record, field.name) for field in fields(record)}
     return replace(record, **{name: part[rows] for name, part in parts.items() if isinstance(part, Tensor)})

@@ -231,7 +231,7 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(source, source_mask, target, copies)
-        tokens = self._log_joint(self._outputs(run, target, self._alternatives(run), target_mask)).logsumexp(-1)
+        _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
         log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
@@ -261,12 +261,11 @@ class TranslationModel(nn.Module):
             contexts = run.contexts.detach().requires_grad_()
             states = decoder.states_given(run, contexts)
             features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), contexts.flatten(0, 1))
-        targets = target.t()
-        log_probs, d_features = self.readout.token_gradients(features.detach(), targets.flatten())
-        (gradient,) = torch.autograd.grad(features, contexts, d_features)
-        gains = torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
+            nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
+        (gradient,) = torch.autograd.grad(nll, contexts)
+        gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
-        return Forced(log_probs.view_as(targets).t().masked_fill(~target_mask, 0.0), posterior)
+        return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
 
     def _run(
         self,
@@ -289,9 +288,12 @@ class TranslationModel(nn.Module):
         """As `force_posterior`, of a model whose attention is not soft."""
         weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
         alternatives = latent.marginal(weights)
-        log_joint = self._log_joint(self._outputs(run, target, alternatives)).unflatten(0, shape).transpose(0, 1)
-        chosen = latent.alternatives(weights)
-        log_probs = self._log_joint(self._outputs(run, target, chosen)).logsumexp(-1).view(shape).t()
+        outputs = self._outputs(run, target, alternatives)
+        features, each_target = outputs.features, outputs.targets.repeat_interleave(outputs.features.shape[1])
+        _, each = self._softmax(Outputs(features.flatten(0, 1), each_target))
+        log_joint = joint_log_probs(cast(Tensor, outputs.log_terms), each).unflatten(0, shape).transpose(0, 1)
+        _, tokens = self._softmax(self._outputs(run, target, latent.alternatives(weights)))
+        log_probs = tokens.view(shape).t()
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
         return Forced(log_probs.masked_fill(~target_mask, 0.0), alternatives.posterior(log_joint))
@@ -330,13 +332,13 @@ class TranslationModel(nn.Module):
         known = known_words(targets, self.config.target_vocabulary_size)
         return Outputs(features, known, torch.cat([generated, log_copied], 1))
 
-    def _log_joint(self, outputs: Outputs) -> Tensor:
-        """The log-probabilities (N, C) of each alternative together with its word; with copying (N, C + 1)."""
-        features, log_terms = outputs.features, outputs.log_terms
-        if log_terms is None:
-            return self.readout.token_log_probs(features, outputs.targets)[:, None]
-        rows = features.flatten(0, 1), outputs.targets.repeat_interleave(features.shape[1])
-        return joint_log_probs(log_terms, self.readout.token_log_probs(*rows))
+    def _softmax(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
+        """(negative log-likelihood with a gradient, log p (N,)) of given words."""
+        softmax = self.readout.output_weight, self.readout.output_bias
+        nll, _, log_probs = linear_cross_entropy(
+            outputs.features, *softmax, outputs.targets, log_terms=outputs.log_terms
+        )
+        return nll, log_probs
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
         """The vectors of words in the dtype of the products."""
@@ -422,32 +424,6 @@ class Readout(Initialised):
             hidden = hidden * F.dropout(torch.ones_like(hidden[:, :1]), dropout)
         return hidden if self.factor is None else F.linear(*aligned(hidden, self.factor))
 
-    def token_log_probs(self, features: Tensor, targets: Tensor) -> Tensor:
-        """Log-probabilities (N,) of `targets` (N,), a chunk of rows at a time, in float32 (float64 for float64)."""
-        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
-        of_targets = features.new_empty(len(targets), dtype=bias.dtype)
-        for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
-            check_wanted()
-            if bias.dtype == features.dtype:
-                logits = F.linear(features[rows], weight, bias)
-            else:  # the bias is not rounded to bf16
-                logits = F.linear(features[rows], weight) + bias
-            log_probs = logits.log_softmax(-1)
-            of_targets[rows] = log_probs.gather(1, targets[rows, None]).squeeze(1)
-        return of_targets
-
-    def token_gradients(self, features: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """(log_probs (N,), their gradients (N, r)) of each target (N,) with respect to its own features (N, r)."""
-        weight, bias = self.output_weight.to(features.dtype), self.output_bias.to(wide(features.dtype))
-        nll, log_sums = features.new_empty(2, len(targets), dtype=bias.dtype)
-        gradients = torch.empty_like(features)
-        for rows in slices(len(targets), len(bias), CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS):
-            check_wanted()
-            logits = product(features[rows], weight)
-            _to_gradient(logits, bias, targets[rows], 0.0, nll[rows], log_sums[rows])
-            torch.mm(logits, weight, out=gradients[rows]).neg_()
-        return -nll, gradients
-
 
 class TiedReadout(Readout):
     """A readout whose output weights are the vectors of the target words (Press & Wolf 2017)."""
@@ -522,9 +498,10 @@ class _LinearCrossEntropy(torch.autograd.Function):
         softmax_weights = row_weights.repeat_interleave(each)
         d_terms = None if log_terms is None else torch.empty_like(log_terms)
         for words in slices(len(targets), each * len(bias), block_cells):
+            check_wanted()
             rows = slice(words.start * each, words.stop * each)
             block = features[rows]
-            logits = block @ narrow_weight.t()
+            logits = product(block, narrow_weight)
             _to_gradient(logits, wide_bias, each_target[rows], smoothing, nll[rows], log_sums[rows])
             if log_terms is not None and d_terms is not None:
                 parts = joint_log_probs(log_terms[words], -nll[rows]).softmax(-1) * row_weights[words, None]
@@ -532,6 +509,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
                 d_terms[words] = parts * (smoothing - 1)
             if differentiate:
                 torch.mm(logits, narrow_weight, out=d_features[rows]).mul_(softmax_weights[rows, None])
+            if differentiate and any(ctx.needs_input_grad[1:3]):
                 d_bias += (softmax_weights[None, rows].to(logits.dtype) @ logits)[0]
                 _add_product(d_weight, logits, (block * softmax_weights[rows, None]).to(block.dtype))
             del logits  # before those of the next block are computed

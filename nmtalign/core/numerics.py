@@ -11,10 +11,9 @@ import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass
 from enum import Enum
 from functools import cache, cached_property
-from typing import Any, ClassVar, Literal, Self, TypeVar, cast
+from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -38,7 +37,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 
 
 def product(
-    rows: Tensor, weight: "Tensor | Int8Matrix | SharedWeight", addend: Tensor | None = None, out: Tensor | None = None
+    rows: Tensor, weight: "Tensor | SharedWeight", addend: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
     """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in).
 
@@ -46,9 +45,7 @@ def product(
     """
     if isinstance(weight, SharedWeight):
         return weight.product(rows, addend)
-    if isinstance(weight, Int8Weight):
-        weight = weight.matrix
-    if isinstance(weight, Int8Matrix):
+    if isinstance(weight, Int8Weight) and not needs_gradient(rows):
         return weight.product(rows, addend, out)
     if addend is None:
         return torch.matmul(rows, weight.mT, out=out)
@@ -334,86 +331,17 @@ _MISSING = (AttributeError, NotImplementedError, RuntimeError)  # raised by a pr
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign
 
 
-@dataclass(frozen=True)
-class Int8Matrix:
-    """A matrix of whole numbers (..., out, in), and the scale (..., out) of each of its rows."""
-
-    numbers: Tensor
-    scales: Tensor
-
-    @classmethod
-    def of(cls, weight: Tensor) -> Self:
-        """The matrix that is nearest to a weight."""
-        scales = weight.detach().abs().amax(-1).div_(weight_steps()).clamp_min_(_TINY)
-        return cls((weight.detach() / scales[..., None]).round_().to(torch.int8), scales)
-
-    def __len__(self) -> int:
-        return len(self.numbers)
-
-    def __getitem__(self, rows: Any) -> "Int8Matrix":
-        """Some of the rows."""
-        return Int8Matrix(self.numbers[rows], self.scales[rows])
-
-    def product(self, x: Tensor, addend: Tensor | None = None, out: Tensor | None = None) -> Tensor:
-        """x W^T (+ addend) in float32: x (..., in) to (..., out), or x (D, B, in) to (D, B, out) with D matrices.
-
-        An addend has the shape of the result or is one row (out,). Fills and returns `out`, if it is given.
-        """
-        if self.numbers.dim() > 2:
-            products = torch.stack([matrix.product(part) for matrix, part in zip(self._directions, x, strict=True)])
-            return products if addend is None else products.add_(addend)
-        rows = x.reshape(-1, x.shape[-1])
-        scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
-        steps = (rows / scale).round_()
-        result = x.new_empty(len(rows), len(self)) if out is None else out
-        sums = self.packed_product(steps)
-        shape = *x.shape[:-1], len(self)
-        if addend is not None and not _needs_gradient(addend):
-            added = addend if addend.dim() == 1 else addend.reshape(result.shape)
-            return torch.addcmul(added, sums, scale, out=result).view(shape)
-        products = torch.mul(sums, scale, out=result).view(shape)
-        return products if addend is None else products.add_(addend)
-
-    @cached_property
-    def _directions(self) -> tuple["Int8Matrix", ...]:
-        return tuple(self[number] for number in range(len(self)))
-
-    @cached_property
-    def _packed(self) -> Tensor:
-        """The numbers in the order in which oneDNN multiplies them."""
-        packed: Tensor = torch.ops.onednn.qlinear_prepack(self.numbers, None)
-        return packed
-
-    def packed_product(self, steps: Tensor) -> Tensor:
-        """The products (N, out) of steps (N, in), whole numbers from -127 to 127; oneDNN's inputs are not negative."""
-        products: Tensor = torch.ops.onednn.qlinear_pointwise(
-            *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
-            *(self._packed, self.scales, torch.zeros(len(self), dtype=torch.int32)),
-            *(None, 1.0, 0, torch.float32, "none", [], ""),
-        )
-        return products
-
-
 class Int8Weight(Tensor):
-    """A float32 weight (..., out, in) with its matrix of eight bits, which `F.linear` and `product` multiply.
+    """A float32 weight (*D, out, in) whose products by `F.linear` and `product` are in eight bits.
 
-    Where a gradient is wanted, they multiply the float32 numbers.
+    Each row of outputs has a scale and whole numbers. Where the gradient of the inputs is wanted, the float32 numbers
+    are multiplied.
     """
 
-    _given: Int8Matrix | None = None
-    _split: tuple[tuple[int, ...], tuple["Int8Weight", ...]] | None = None
-
     @classmethod
-    def of(cls, weight: Tensor, matrix: Int8Matrix | None = None) -> "Int8Weight":
+    def of(cls, weight: Tensor) -> "Int8Weight":
         """The weight; it shares the memory of the float32 numbers."""
-        own = weight.detach().as_subclass(cls)
-        own._given = matrix
-        return own
-
-    @cached_property
-    def matrix(self) -> Int8Matrix:
-        """The matrix, made at the first product: many weights of a model are used only through others."""
-        return self._given or Int8Matrix.of(self.as_subclass(Tensor))
+        return weight.detach().as_subclass(cls)
 
     @classmethod
     def __torch_function__(
@@ -424,36 +352,90 @@ class Int8Weight(Tensor):
         kwargs: Mapping[str, Any] | None = None,
     ) -> Any:
         """Multiplies in eight bits in `F.linear`; every other operation returns ordinary tensors."""
-        if func is F.linear and isinstance(args[1], cls) and not _needs_gradient(args[0]):
-            return args[1].linear(*args[:1], *args[2:], **(kwargs or {}))
+        kwargs = kwargs or {}
+        if func is F.linear and isinstance(args[1], cls) and not needs_gradient(args[0]):
+            return args[1].product(args[0], args[2] if len(args) > 2 else kwargs.get("bias"))
         with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
+            return func(*args, **kwargs)
 
-    def linear(self, x: Tensor, bias: Tensor | None = None) -> Tensor:
-        """x W^T + bias in eight bits."""
-        return self.matrix.product(x, bias)
+    def product(self, x: Tensor, addend: Tensor | None = None, out: Tensor | None = None) -> Tensor:
+        """x W^T (+ addend) in float32: x (..., in) to (..., out), or x (D, B, in) to (D, B, out) with D matrices.
+
+        An addend has the shape of the result or is one row (out,). Fills and returns `out`, if it is given.
+        """
+        if self._directions:
+            products = torch.stack([weight.product(part) for weight, part in zip(self._directions, x, strict=True)])
+            return products if addend is None else products.add_(addend)
+        rows = x.reshape(-1, x.shape[-1])
+        scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
+        sums = _packed_product((rows / scale).round_(), *self._packed)
+        shape, result = (*x.shape[:-1], sums.shape[1]), sums if out is None else out
+        if addend is None or needs_gradient(addend):
+            products = torch.mul(sums, scale, out=result).view(shape)
+            return products if addend is None else products.add_(addend)
+        added = addend if addend.dim() == 1 else addend.reshape(sums.shape)
+        return torch.addcmul(added, sums, scale, out=result).view(shape)
+
+    @cached_property
+    def _packed(self) -> tuple[Tensor, Tensor]:
+        """The whole numbers in the order of oneDNN, and the scales (out,).
+
+        They are made at the first product: many weights of a model are used only through others.
+        """
+        weight = self.as_subclass(Tensor)
+        scales = weight.abs().amax(-1).div_(weight_steps()).clamp_min_(_TINY)
+        return _pack((weight / scales[:, None]).round_().to(torch.int8)), scales
+
+    @cached_property
+    def _directions(self) -> tuple["Int8Weight", ...]:
+        """The weights of several directions; none for one matrix."""
+        return tuple(map(Int8Weight.of, self.as_subclass(Tensor))) if self.dim() > 2 else ()
+
+    @cached_property
+    def _parts(self) -> dict[Any, tuple["Int8Weight", ...]]:
+        """The results of `split` and `flatten`: the same objects at every call, so that each is packed once."""
+        return {}
 
     def contiguous(self, memory_format: torch.memory_format = torch.contiguous_format) -> "Int8Weight":
         """The weight itself, whose products in eight bits do not need it."""
         return self
 
     def split(self, sizes: Sequence[int], dim: int = -2) -> tuple["Int8Weight", ...]:  # type: ignore[override]
-        """The blocks of outputs: the same objects at every call, so that each is packed once."""
-        if self._split is None or self._split[0] != tuple(sizes):
-            parts = zip(self.matrix.numbers.split(sizes, -2), self.matrix.scales.split(sizes, -1), strict=True)
-            floats = self.as_subclass(Tensor).split(sizes, dim)
-            blocks = (Int8Weight.of(part, Int8Matrix(*matrix)) for part, matrix in zip(floats, parts, strict=True))
-            self._split = tuple(sizes), tuple(blocks)
-        return self._split[1]
+        """The blocks of outputs."""
+        key = "split", *sizes
+        if key not in self._parts:
+            self._parts[key] = tuple(map(Int8Weight.of, self.as_subclass(Tensor).split(sizes, dim)))
+        return self._parts[key]
 
     def flatten(self, start_dim: int, end_dim: int) -> "Int8Weight":  # type: ignore[override]
         """Some of the first dimensions as one."""
-        matrix = self.matrix
-        flat = Int8Matrix(matrix.numbers.flatten(start_dim, end_dim), matrix.scales.flatten(start_dim, end_dim))
-        return Int8Weight.of(self.as_subclass(Tensor).flatten(start_dim, end_dim), flat)
+        key = "flatten", start_dim, end_dim
+        if key not in self._parts:
+            self._parts[key] = (Int8Weight.of(self.as_subclass(Tensor).flatten(start_dim, end_dim)),)
+        return self._parts[key][0]
 
 
-def _needs_gradient(x: Tensor) -> bool:
+def _pack(numbers: Tensor) -> Tensor:
+    """Whole numbers (out, in), int8, in the order in which oneDNN multiplies them."""
+    result: Tensor = torch.ops.onednn.qlinear_prepack(numbers, None)
+    return result
+
+
+def _packed_product(steps: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
+    """Steps (N, in), whole numbers from -127 to 127, times packed numbers and their scales (out,): (N, out).
+
+    The inputs of oneDNN are not negative.
+    """
+    products: Tensor = torch.ops.onednn.qlinear_pointwise(
+        *((steps + _MIDDLE).to(torch.uint8), 1.0, _MIDDLE),
+        *(numbers, scales, torch.zeros(len(scales), dtype=torch.int32)),
+        *(None, 1.0, 0, torch.float32, "none", [], ""),
+    )
+    return products
+
+
+def needs_gradient(x: Tensor) -> bool:
+    """Whether autograd records the operations on a tensor."""
     return torch.is_grad_enabled() and x.requires_grad
 
 
@@ -473,9 +455,9 @@ def joined(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return Int8Weight.of(together) if any(isinstance(weight, Int8Weight) for weight in weights) else together
 
 
-def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor | Int8Matrix:
+def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor:
     """Some of the outputs of a weight (out, in)."""
-    return weight.matrix[outputs] if isinstance(weight, Int8Weight) else weight[outputs]
+    return Int8Weight.of(weight[outputs]) if isinstance(weight, Int8Weight) else weight[outputs]
 
 
 @cache
@@ -488,7 +470,7 @@ def weight_steps() -> int:
     largest, ones = torch.full((64, 64), float(_STEPS)), torch.ones(64)
     for steps in (_STEPS, _FEWER_STEPS):
         try:
-            sums = Int8Matrix(torch.full((64, 64), steps, dtype=torch.int8), ones).product(largest)
+            sums = _packed_product(largest, _pack(torch.full((64, 64), steps, dtype=torch.int8)), ones)
         except _MISSING:
             break
         if bool((sums == 64 * _STEPS * steps).all()):

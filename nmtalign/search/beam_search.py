@@ -6,7 +6,6 @@ without sorting all scores.
 """
 
 import functools
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,7 +21,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import Int8Matrix, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
+from nmtalign.core.numerics import Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -38,7 +37,7 @@ _ROUNDING = 1e-12  # relative; a bound and the score that reaches it are compute
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
 _STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... form one block
 _SPARE = 4  # more candidates than needed, so that most ties at the last place need no second pass
-Restrict = Callable[[Tensor, Tensor, slice], None]
+Restrict = Callable[[Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
 Average = Literal["probability", "log"]
 _INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
@@ -80,7 +79,7 @@ class Session(ABC):
     """
 
     device: torch.device
-    part_cells: int = CHUNK_CELLS  # logits that are processed together on a CPU
+    part_cells: int = CHUNK_CELLS  # log-probabilities that are processed together on a CPU
     weights: Tensor | None = None  # (R, Tx) of the latest step, exactly 0 at padding; None without attention
 
     @abstractmethod
@@ -93,23 +92,15 @@ class Session(ABC):
         """(R, U) of the latest step."""
 
     @abstractmethod
-    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
-        """(logits (r, U), log_sums (r, 1)) of some rows; the log-probabilities are logits - log_sums.
-
-        Both are float32 (float64 for a float64 model). The caller may change them; the next call overwrites them.
-        """
-
     def log_probs(self, rows: slice) -> Tensor:
-        """The log-probabilities (r, U) of some rows; the next call overwrites them."""
-        logits, log_sums = self.logits(rows)
-        return logits.sub_(log_sums)
+        """The log-probabilities (r, U) of some rows, float32 (float64 for a float64 model).
+
+        The caller may change them; the next call overwrites them.
+        """
 
     def log_probs_of(self, words: Tensor) -> Tensor:
         """The log-probability (R,) of one word (R,) in each row."""
-        found = []
-        for rows in self.parts():
-            logits, log_sums = self.logits(rows)
-            found.append((logits.gather(1, words[rows, None]) - log_sums).squeeze(1))
+        found = [self.log_probs(rows).gather(1, words[rows, None]).squeeze(1) for rows in self.parts()]
         return torch.cat(found)
 
     def parts(self) -> list[slice]:
@@ -132,7 +123,7 @@ class ModelSession(Session):
         self._inference = inference
         self._memory = inference.encode(sources.ids, sources.mask, copies)
         self._state = inference.start(self._memory)
-        self._weight: Tensor | Int8Matrix = inference.output_weight
+        self._weight = inference.output_weight
         self._by_parts = isinstance(self._weight, Int8Weight)
         self.part_cells = _INT8_PART_CELLS[weight_steps()] if self._by_parts else CHUNK_CELLS
         self._bias = inference.output_bias[None]
@@ -154,7 +145,7 @@ class ModelSession(Session):
         previous = None
         if choice is not None:
             if choice.sentences is not None:
-                self._memory = self._memory.select(choice.sentences)
+                self._memory = select_rows(self._memory, choice.sentences)
                 self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
                 self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
@@ -169,24 +160,20 @@ class ModelSession(Session):
         """See `Session`."""
         return len(self._features), self._bias.shape[1]
 
-    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+    def log_probs(self, rows: slice) -> Tensor:
         """See `Session`."""
         if self._log_weights is None:
             features, products = self._features[rows], None if self._by_parts else self._products[rows]
-            logits, normalised = self._softmax_buffers.take(2, (len(features), self._bias.shape[1]), self._bias)
+            logits, found = self._softmax_buffers.take(2, (len(features), self._bias.shape[1]), self._bias)
             self._fill(logits, features, products, self._bias_of(rows))
-            torch.log_softmax(logits, -1, out=normalised)
-            # log_softmax takes half the time of logsumexp. The difference at `</s>`, which is always a candidate, is
-            # the logarithm of the sum.
-            log_sums = logits[:, :1] - normalised[:, :1]
+            torch.log_softmax(logits, -1, out=found)
         else:
-            logits = self._mixture(rows, self._log_weights)
-            log_sums = torch.zeros_like(logits[:, :1])
-        if self._copies is None or self._gate is None or self.weights is None:
-            return logits, log_sums
-        sentences = torch.arange(rows.start, rows.stop, device=self.device) * len(self._memory.values)
-        sentences //= len(self._features)
-        return logits, self._copies.mix(logits, log_sums, self._gate[rows], self.weights[rows], sentences)
+            found = self._mixture(rows, self._log_weights)
+        if self._copies is not None and self._gate is not None and self.weights is not None:
+            sentences = torch.arange(rows.start, rows.stop, device=self.device) * len(self._memory.values)
+            sentences //= len(self._features)
+            self._copies.mix(found, self._gate[rows], self.weights[rows], sentences)
+        return found
 
     def _mixture(self, rows: slice, log_weights: Tensor) -> Tensor:
         """The log-probabilities (r, U) of some rows, whose alternatives have log_weights (R, C)."""
@@ -244,17 +231,16 @@ class _CopyColumns:
         """Those of columns (B, Tx)."""
         return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
 
-    def mix(self, logits: Tensor, log_sums: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> Tensor:
-        """Changes logits (N, U) so that logits - (the returned log_sums (N, 1)) are those of the mixture.
+    def mix(self, log_probs: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> None:
+        """Changes log-probabilities (N, U) to those of the mixture.
 
         gate (N,) are logits, weights (N, Tx), sentences (N,) the sentence of each row. Without a gradient.
         """
-        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(logits.dtype)[:, None]
-        mass = torch.zeros_like(weights, dtype=logits.dtype).scatter_add_(1, first, weights.to(logits.dtype))
-        log_sums = log_sums - F.logsigmoid(gate)
-        both = torch.logaddexp(logits.gather(1, columns), mass.log() + F.logsigmoid(-gate) + log_sums)
-        logits.scatter_(1, columns, both.gather(1, first))
-        return log_sums
+        columns, first, gate = self.columns[sentences], self.first[sentences], gate.to(log_probs.dtype)[:, None]
+        mass = torch.zeros_like(weights, dtype=log_probs.dtype).scatter_add_(1, first, weights.to(log_probs.dtype))
+        log_probs += F.logsigmoid(gate)
+        both = torch.logaddexp(log_probs.gather(1, columns), mass.log() + F.logsigmoid(-gate))
+        log_probs.scatter_(1, columns, both.gather(1, first))
 
 
 class _ReusedBuffers:
@@ -294,20 +280,17 @@ class EnsembleSession(Session):
         """See `Session`."""
         return self._sessions[0].shape
 
-    def logits(self, rows: slice) -> tuple[Tensor, Tensor]:
+    def log_probs(self, rows: slice) -> Tensor:
         """See `Session`."""
         each = [session.log_probs(rows) for session in self._sessions]
-        count = len(each)
         if self._average == "log":
-            mean = functools.reduce(Tensor.add_, each).div_(count)
-            return mean, mean.logsumexp(-1, keepdim=True)
+            return functools.reduce(Tensor.add_, each).div_(len(each)).log_softmax(-1)
         # torch.logsumexp over the models takes about twice as long. The rounding of torch.logaddexp, which is faster,
         # depends on the position of a number in its tensor.
         largest = functools.reduce(torch.maximum, each).clamp(min=_LOWEST)
         for log_probs in each:
             log_probs.sub_(largest).exp_()
-        total = functools.reduce(Tensor.add_, each).log_().add_(largest)
-        return total, torch.full_like(total[:, :1], math.log(count))
+        return functools.reduce(Tensor.add_, each).div_(len(each)).log_().add_(largest)
 
 
 def no_finite_probability() -> NmtalignError:
@@ -384,8 +367,6 @@ class Scoring:
         Each further word lowers the log-probability and coverage is never positive, so the present log-probability is
         the best case.
         """
-        if not self.word_penalty:
-            return np.asarray(log_probs / longest**self.length_penalty)
         lengths = np.arange(shortest, max(shortest, int(longest.max())) + 1)
         scores = (log_probs[:, None] - self.word_penalty * lengths) / lengths**self.length_penalty
         allowed = (lengths <= longest[:, None]) | (lengths == shortest)
@@ -443,8 +424,8 @@ class Restrictions:
         """Which of these sentences (r,) have their minimum length at a step."""
         return np.asarray(self._min_lengths[sentences] <= step)
 
-    def apply(self, logits: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
-        """Bans words by setting logits (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
+    def apply(self, log_probs: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
+        """Bans words by setting log_probs (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
 
         Bans `<unk>` unless it is allowed; all words except the next word of the prefix; `</s>` before the minimum
         length and in rows that are `incomplete` (r,), which still lack a phrase; all words except `</s>` at the last
@@ -452,28 +433,28 @@ class Restrictions:
         """
         prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
         if not self._allow_unk:
-            logits[slice(None) if prefix is None else _indices(prefix < 0, logits), UNK_ID] = -torch.inf
+            log_probs[slice(None) if prefix is None else _indices(prefix < 0, log_probs), UNK_ID] = -torch.inf
         too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
         if incomplete is not None:
             too_early = too_early | incomplete
         if too_early.any():
-            logits[_indices(too_early, logits), EOS_ID] = -torch.inf
+            log_probs[_indices(too_early, log_probs), EOS_ID] = -torch.inf
         if last.any():
-            _ban_all_but(logits, last, np.full(len(last), EOS_ID))
+            _ban_all_but(log_probs, last, np.full(len(last), EOS_ID))
         if prefix is not None:
-            _ban_all_but(logits, prefix >= 0, prefix)
+            _ban_all_but(log_probs, prefix >= 0, prefix)
 
 
 def _indices(flags: Flags, like: Tensor) -> Tensor:
     return torch.from_numpy(np.nonzero(flags)[0]).to(like.device)
 
 
-def _ban_all_but(logits: Tensor, flags: Flags, columns: Integers) -> None:
+def _ban_all_but(log_probs: Tensor, flags: Flags, columns: Integers) -> None:
     """Bans all columns except one (r,) in the rows whose flag (r,) is set."""
-    rows, allowed = _indices(flags, logits), torch.from_numpy(columns[flags]).to(logits.device)
-    values = logits[rows, allowed]
-    logits[rows] = -torch.inf
-    logits[rows, allowed] = values
+    rows, allowed = _indices(flags, log_probs), torch.from_numpy(columns[flags]).to(log_probs.device)
+    values = log_probs[rows, allowed]
+    log_probs[rows] = -torch.inf
+    log_probs[rows, allowed] = values
 
 
 @torch.inference_mode()
@@ -577,10 +558,10 @@ class BeamSearch:
         rows = np.arange(len(columns))[:, None] * self.totals.shape[1] + hypotheses
         return Continuations(found[0], rows, self.restrictions.words(columns), found[3])
 
-    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
-        """Bans words of some rows of the step by setting their logits (r, U) to -inf."""
+    def restrict(self, log_probs: Tensor, rows: slice) -> None:
+        """Bans words of some rows of the step by setting their log_probs (r, U) to -inf."""
         sentences = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]]
-        self.restrictions.apply(logits, sentences, self.step)
+        self.restrictions.apply(log_probs, sentences, self.step)
 
     def finish(self, found: Continuations, ended: Flags) -> None:
         """Records the hypotheses that end with this step."""
@@ -653,8 +634,8 @@ def best_continuations(session: Session, open_totals: Tensor, count: int, restri
     Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of
     `open_totals`), the positions of the hypotheses in the beam, those of the words among the scored words, and the
     words' log-probabilities. If a sentence has fewer than W possible continuations, the others have a total of -inf and
-    any valid position. `restrict` receives the logits (r, U) and log_sums (r, 1) of some rows and bans words by setting
-    logits to -inf.
+    any valid position. `restrict` receives the log-probabilities (r, U) of some rows and bans words by setting them to
+    -inf.
     """
     sentences, rows = open_totals.shape
     width = session.shape[1]
@@ -665,17 +646,17 @@ def best_continuations(session: Session, open_totals: Tensor, count: int, restri
     for start in range(0, sentences, most):
         beam = open_totals[start : start + most]
         part = slice(start * rows, (start + len(beam)) * rows)
-        logits, log_sums = session.logits(part)
-        restrict(logits, log_sums, part)
-        by_blocks = _by_blocks(logits, log_sums, beam, count, _STRIDE) if use_blocks else None
-        found.append(by_blocks or _by_rows(logits, log_sums, beam, count))
+        log_probs = session.log_probs(part)
+        restrict(log_probs, part)
+        by_blocks = _by_blocks(log_probs, beam, count, _STRIDE) if use_blocks else None
+        found.append(by_blocks or _by_rows(log_probs, beam, count))
     totals, hypotheses, columns, gains = (torch.cat(parts) for parts in zip(*found, strict=True))
     return totals, hypotheses, columns, gains
 
 
-def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> Found:
+def _by_rows(log_probs: Tensor, beam: Tensor, count: int) -> Found:
     """Selects the best words of each row, then the best of these for each sentence."""
-    gains, words = largest(logits.sub_(log_sums), count)
+    gains, words = largest(log_probs, count)
     # Totals are float64 where the device has it, so that long hypotheses lose no precision.
     totals = gains.to(beam.dtype).reshape(*beam.shape, -1) + beam[:, :, None]
     best, places = largest(totals.flatten(1), count)
@@ -683,25 +664,24 @@ def _by_rows(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int) -> Foun
     return best, places // totals.shape[2], words, gains
 
 
-def _by_blocks(logits: Tensor, log_sums: Tensor, beam: Tensor, count: int, stride: int) -> Found | None:
+def _by_blocks(log_probs: Tensor, beam: Tensor, count: int, stride: int) -> Found | None:
     """Selects the same from the blocks with the largest maxima; None if too many blocks have equal maxima.
 
     The `count` best words of a sentence lie in the `count` blocks with the largest maxima, so only these blocks are
     examined. Computing the maxima reads each score once, in the order of memory.
     """
     sentences, rows = beam.shape
-    width = logits.shape[1]
+    width = log_probs.shape[1]
     full = width // stride
-    maxima = logits[:, : full * stride].unflatten(1, (full, stride)).amax(1)
-    rest = logits[:, full * stride :]
+    maxima = log_probs[:, : full * stride].unflatten(1, (full, stride)).amax(1)
+    rest = log_probs[:, full * stride :]
     torch.maximum(maxima[:, : rest.shape[1]], rest, out=maxima[:, : rest.shape[1]])
-    totals = ((maxima - log_sums).to(beam.dtype).view(sentences, rows, -1) + beam[:, :, None]).flatten(1)
+    totals = (maxima.to(beam.dtype).view(sentences, rows, -1) + beam[:, :, None]).flatten(1)
     block_totals, blocks = totals.topk(min(count + _SPARE, totals.shape[1]), dim=1)
     hypotheses, starts = blocks // stride, blocks % stride
-    columns = starts[:, :, None] + torch.arange(0, width, stride, device=logits.device)
-    row = torch.arange(sentences, device=logits.device)[:, None] * rows + hypotheses
-    gains = logits[row[:, :, None], columns.clamp(max=width - 1)] - log_sums[row]
-    gains.masked_fill_(columns >= width, -torch.inf)
+    columns = starts[:, :, None] + torch.arange(0, width, stride, device=log_probs.device)
+    row = torch.arange(sentences, device=log_probs.device)[:, None] * rows + hypotheses
+    gains = log_probs[row[:, :, None], columns.clamp(max=width - 1)].masked_fill_(columns >= width, -torch.inf)
     sums = (gains.to(beam.dtype) + beam.gather(1, hypotheses)[:, :, None]).flatten(1)
     # The last blocks extend beyond the last word. Each hypothesis therefore spans `padded` places: a place beyond the
     # last word, which is -inf and appears if too few words are possible, belongs to no other hypothesis or sentence.

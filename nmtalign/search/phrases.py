@@ -231,7 +231,7 @@ class _PhraseSearch(BeamSearch):
         self._wanted: dict[int, list[tuple[int, float]]] = {}
         self._best: dict[int, list[tuple[int, float]]] = {}
 
-    def restrict(self, logits: Tensor, log_sums: Tensor, rows: slice) -> None:
+    def restrict(self, log_probs: Tensor, rows: slice) -> None:
         """See `BeamSearch`; also stores the continuations from which `continuations` selects."""
         sentences, step = self.sentences[np.arange(rows.start, rows.stop) // self.totals.shape[1]], self.step
         progress = self._rows[rows]
@@ -239,26 +239,25 @@ class _PhraseSearch(BeamSearch):
         wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
         may_end = self.restrictions.may_end(sentences, step)
         wanted = [own if end else tuple(filter(None, own)) for own, end in zip(wanted, may_end, strict=True)]
-        self._read_wanted(logits, log_sums, rows.start, wanted)
+        self._read_wanted(log_probs, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])
-        self.restrictions.apply(logits, sentences, step, incomplete)
-        self._read_best(logits, log_sums, rows.start, sentences, int(self.widths.max()))
+        self.restrictions.apply(log_probs, sentences, step, incomplete)
+        self._read_best(log_probs, rows.start, sentences, int(self.widths.max()))
 
-    def _read_wanted(self, logits: Tensor, log_sums: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
-        """Stores the log-probabilities of wanted words, given logits (r, U) in which no word is banned yet."""
+    def _read_wanted(self, log_probs: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
+        """Stores the log-probabilities of wanted words, given log_probs (r, U) in which no word is banned yet."""
         symbols = np.array([symbol for each in wanted for symbol in each], np.int64)
         owners = np.repeat(np.arange(len(wanted)), [len(each) for each in wanted])
         columns = self.restrictions.columns(np.where(symbols < 0, UNK_ID, symbols))
-        at = [torch.from_numpy(part).to(logits.device) for part in (owners, columns)]
-        gains = iter((logits[at[0], at[1]] - log_sums[at[0], 0]).cpu().double().tolist())
+        at = [torch.from_numpy(part).to(log_probs.device) for part in (owners, columns)]
+        gains = iter(log_probs[at[0], at[1]].cpu().double().tolist())
         for row, each in enumerate(wanted, start):
             self._wanted[row] = [(symbol, next(gains)) for symbol in each]
 
-    def _read_best(self, logits: Tensor, log_sums: Tensor, start: int, sentences: Integers, width: int) -> None:
+    def _read_best(self, log_probs: Tensor, start: int, sentences: Integers, width: int) -> None:
         """Stores the `width` best words of each row whose sentence has phrases."""
         own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
-        at = torch.from_numpy(own).to(logits.device)
-        gains, columns = largest(logits[at] - log_sums[at], width)
+        gains, columns = largest(log_probs[torch.from_numpy(own).to(log_probs.device)], width)
         words = self.restrictions.words(columns.cpu().numpy()).tolist()
         for row, *best in zip((own + start).tolist(), words, gains.cpu().double().tolist(), strict=True):
             self._best[row] = list(zip(*best, strict=True))

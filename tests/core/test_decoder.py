@@ -1,4 +1,4 @@
-"""The decoder's gradients through every output, its stacks of layers, and a source that is read reversed."""
+"""The decoder's stacks of layers, and a source that is read reversed."""
 
 import dataclasses
 import itertools
@@ -13,33 +13,10 @@ from nmtalign.core.model import RecurrentEncoder, make_batch
 
 PAIRS, TINY, ONE_WAY, LUONG = models.PAIRS, models.TINY, models.ONE_WAY, models.LUONG
 make_model, named = models.make_model, models.named
-UNROLLED = [
-    dataclasses.replace(TINY, order=order, cell=cell, **changes)
-    for (order, cell), changes in itertools.product(
-        (("look-generate-update", "paper"), ("look-update-generate", "cudnn")),
-        ({}, {"coverage": "linguistic"}, {"attention": "dot"}, {"attention": "general"}),
-    )
-]
-UNROLLED += [
-    dataclasses.replace(
-        config,
-        layers=layers,
-        attention=score,
-        residual=layers > 1,
-        input_feeding=feeding,
-        attention_window=10 if config.attention_span == "global" else 1,
-    )
-    for config, layers, score, feeding in itertools.product(LUONG, (1, 3), ("concat", "dot"), ("attentional", "none"))
-]
 
 
 def arguments(pairs=PAIRS):
     return make_batch(pairs).inputs()
-
-
-@pytest.mark.parametrize("config", UNROLLED, ids=named)
-def test_gradients_of_states_contexts_and_weights(config):
-    models.check_gradients_of_unrolling(config)
 
 
 def test_dropout_between_fed_layers_has_the_gradient_of_its_own_mask():

@@ -8,7 +8,7 @@ from helpers import core_models as models
 
 from nmtalign.core import attention
 from nmtalign.core.cells import CELLS, FAST_PASSES, unroll
-from nmtalign.core.decoder import Encoded, applies
+from nmtalign.core.decoder import Encoded
 
 TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}  # relative, absolute
 ALL = [slice(None), slice(1), slice(1, 2), slice(2, 3)]  # of the results, and each of them alone
@@ -97,20 +97,6 @@ def test_a_gradient_is_the_same_whether_tanh_is_kept_or_computed_again(kept_step
     keys = 2 * 4 * models.TINY.attention_hidden * 8  # bytes of a step: B Tx n' numbers
     monkeypatch.setattr(attention, "KEPT_BYTES", kept_steps * keys)
     assert_equal(run_of(model), kept, torch.float64)
-
-
-@pytest.mark.parametrize(
-    "config",
-    [
-        *(config for config in models.VARIANTS if config.order != "look-generate-update"),
-        *(config for config in models.VARIANTS if config.coverage != "none" or config.attention_span != "global"),
-        *(config for config in models.VARIANTS if config.attention in ("none", "dot", "general")),
-        *(config for config in models.VARIANTS if config.cell in ("lstm", "light")),
-    ],
-    ids=models.named,
-)
-def test_other_decoders_have_no_pass(config):
-    assert not applies(config)
 
 
 def test_a_gradient_is_taken_once():

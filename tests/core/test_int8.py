@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from nmtalign.core import numerics as module
 from nmtalign.core.inference import Inference
-from nmtalign.core.numerics import Int8Matrix, Int8Weight, in_int8, joined, outputs_of, product, weight_steps
+from nmtalign.core.numerics import Int8Weight, in_int8, joined, outputs_of, product, weight_steps
 from nmtalign.errors import ResourceError
 from nmtalign.search.beam_search import ModelSession, force
 
@@ -77,8 +77,9 @@ def test_some_outputs_several_weights_and_directions_are_those_of_one_product():
 def test_a_gradient_is_that_of_float32():
     rows, weight = rows_and_weight()
     rows.requires_grad_()
-    F.linear(rows, Int8Weight.of(weight)).sum().backward()
-    torch.testing.assert_close(rows.grad, weight.sum(0).expand_as(rows), rtol=0, atol=1e-4)
+    for multiply in (F.linear, product):
+        (gradient,) = torch.autograd.grad(multiply(rows, Int8Weight.of(weight)).sum(), rows)
+        torch.testing.assert_close(gradient, weight.sum(0).expand_as(rows), rtol=0, atol=1e-4)
 
 
 def test_only_large_matrices_of_a_copy_are_in_eight_bits(monkeypatch):
@@ -101,8 +102,8 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
     narrow, sources = in_int8(model), [source * 3 for source, _ in models.pairs_of(config)]
     copied = [own * 3 for own in models.COPIES] if config.copy else None
     products = list[int]()
-    multiply = Int8Matrix.product
-    monkeypatch.setattr(Int8Matrix, "product", lambda *arguments: products.append(1) or multiply(*arguments))
+    multiply = Int8Weight.product
+    monkeypatch.setattr(Int8Weight, "product", lambda *arguments: products.append(1) or multiply(*arguments))
     scorer = partial(ModelSession, Inference(narrow))
     found = tables.search(scorer, sources, copies=copied, beam=3, keep_weights=True)
     assert products
@@ -127,13 +128,13 @@ def test_search_stays_near_float32_in_every_system(name, monkeypatch):
 @pytest.mark.parametrize("shape", [(300,), (5, 300)])
 def test_an_addend_is_added_and_keeps_its_gradient(shape):
     torch.manual_seed(0)
-    matrix, rows, addend = Int8Matrix.of(torch.randn(300, 128)), torch.randn(5, 128), torch.randn(shape)
-    expected, wide = matrix.product(rows) + addend, torch.zeros(5, 310)
-    torch.testing.assert_close(product(rows, matrix, addend), expected)
-    product(rows, matrix, addend, out=wide[:, :300])
+    weight, rows, addend = Int8Weight.of(torch.randn(300, 128)), torch.randn(5, 128), torch.randn(shape)
+    expected, wide = weight.product(rows) + addend, torch.zeros(5, 310)
+    torch.testing.assert_close(product(rows, weight, addend), expected)
+    product(rows, weight, addend, out=wide[:, :300])
     torch.testing.assert_close(wide[:, :300], expected)
     assert not wide[:, 300:].any()
-    found = product(rows, matrix, addend.requires_grad_())
+    found = product(rows, weight, addend.requires_grad_())
     found.sum().backward()
     torch.testing.assert_close(found, expected)
     torch.testing.assert_close(addend.grad, torch.full(shape, 5.0 if len(shape) == 1 else 1.0))
@@ -143,7 +144,7 @@ def test_a_pytorch_without_such_products_is_reported(monkeypatch):
     def missing(*_: object) -> None:
         raise RuntimeError("not implemented")
 
-    monkeypatch.setattr(Int8Matrix, "packed_product", missing)
+    monkeypatch.setattr(module, "_packed_product", missing)
     weight_steps.cache_clear()
     try:
         with pytest.raises(ResourceError, match=r"^precision int8: this PyTorch has no products in eight bits here; "):

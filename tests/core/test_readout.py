@@ -126,20 +126,6 @@ def layer():
     return layer
 
 
-@pytest.mark.parametrize("rows", [0, 43, 2 * CHUNK_CELLS // WORDS + 9])
-def test_log_probs_and_gradients_of_tokens_are_those_of_the_whole_softmax(layer, rows):
-    features = torch.randn(rows, 5, dtype=torch.float64, requires_grad=True)
-    targets = torch.randint(0, WORDS, (rows,))
-    whole = F.linear(features, layer.output_weight, layer.output_bias).log_softmax(-1)
-    expected = whole.gather(1, targets[:, None]).squeeze(1)
-    (gradient,) = torch.autograd.grad(expected.sum(), features)
-    with torch.no_grad():
-        torch.testing.assert_close(layer.token_log_probs(features, targets), expected)
-        log_probs, gradients = layer.token_gradients(features, targets)
-    torch.testing.assert_close(log_probs, expected)
-    torch.testing.assert_close(gradients, gradient)
-
-
 def test_maxout_takes_the_larger_of_adjacent_pairs(layer):
     with torch.no_grad():
         for weight in (layer.state_weight, layer.word_weight, layer.context_weight):

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from nmtalign.core.decoder import Encoded
+from nmtalign.core.attention import select_rows
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.settings.presets import SYSTEMS
@@ -194,7 +194,7 @@ def check_selected_rows(config: ModelConfig) -> None:
         state, *_ = inference.step(encoded, inference.start(encoded), None)
         words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
         _, features, weights, *_ = inference.step(encoded, state, words)
-        _, alone, alone_weights, *_ = inference.step(encoded.select(keep), state.select(keep), words[keep])
+        _, alone, alone_weights, *_ = inference.step(select_rows(encoded, keep), state.select(keep), words[keep])
     torch.testing.assert_close(features[keep], alone)
     torch.testing.assert_close(weights[keep], alone_weights)
 
@@ -203,36 +203,6 @@ def spread(model: TranslationModel) -> None:
     """Weights that are large enough for sharp attention and different words."""
     for parameter in model.parameters():
         parameter.mul_(3).add_(torch.randn_like(parameter) * 0.3)
-
-
-def check_gradients_of_unrolling(config: ModelConfig) -> None:
-    """Those of states, contexts and weights, with padding, along a random direction of each leaf, against differences.
-
-    The leaves are the annotations and the decoder's parameters.
-    """
-    model = make_model(config)
-    decoder, width = model.decoder, model.encoder.output_size
-    mask = torch.tensor([[True] * 4, [True, True, False, False]])
-    annotations = torch.randn(2, 4, width, dtype=torch.float64, requires_grad=True)
-    finals = tuple(torch.randn(config.layers, 2, decoder.cell.state_size, dtype=torch.float64))
-    words = torch.randn(3, 2, config.embedding, dtype=torch.float64)
-    shapes = (3, 2, config.hidden), (3, 2, width), (3, 2, 4)
-    shares = [torch.randn(shape, dtype=torch.float64) for shape in shapes]
-
-    def objective():
-        run = decoder.unroll(decoder.remember(Encoded(annotations, finals), mask, ~mask), words)
-        found = run.states, run.contexts, run.weights
-        return sum((share * part).sum() for share, part in zip(shares, found, strict=True))
-
-    objective().backward()
-    for name, leaf in (("annotations", annotations), *decoder.named_parameters()):
-        direction, step = torch.randn_like(leaf), 1e-6
-        with torch.no_grad():
-            above = (leaf.add_(direction, alpha=step), objective())[1]
-            below = (leaf.add_(direction, alpha=-2 * step), objective())[1]
-            leaf.add_(direction, alpha=step)
-        expected = float((above - below) / (2 * step))
-        assert float((leaf.grad * direction).sum()) == pytest.approx(expected, rel=1e-6, abs=1e-7), name
 
 
 def named(config: ModelConfig) -> str:

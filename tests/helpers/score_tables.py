@@ -22,7 +22,7 @@ COPIES = dict(zip(map(tuple, SENTENCES), ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 
 
 
 class TensorSession(Session):
-    """Gives the log-probabilities `values`, shifted so that a caller that ignores the sums is noticed."""
+    """Gives the log-probabilities `values`."""
 
     shape = None  # set for each object
 
@@ -37,8 +37,8 @@ class TensorSession(Session):
     def step(self, choice):
         raise NotImplementedError
 
-    def logits(self, rows):
-        return self.values[rows] + 3.0, torch.full((len(self.values[rows]), 1), 3.0)
+    def log_probs(self, rows):
+        return self.values[rows].clone()
 
 
 class TableScorer:

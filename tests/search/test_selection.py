@@ -15,23 +15,16 @@ from nmtalign.search.candidates import Candidates
 SENTENCES = [[2, 3], [4], [1, 7, 6], [], [3, 3, 3]]
 
 
-class LogitScores(tables.TensorSession):
-    """Given logits that are not normalised."""
-
-    def logits(self, rows):
-        part = self.values[rows].clone()
-        return part, part.logsumexp(-1, keepdim=True)
-
-
 def agree(values: torch.Tensor, open_totals: torch.Tensor, count: int, banned: int | None = None) -> None:
     """`best_continuations` equals a stable sort of all continuations."""
 
-    def restrict(logits, log_sums, rows):
+    def restrict(log_probs, rows):
         if banned is not None:
-            logits[:, banned] = -torch.inf
+            log_probs[:, banned] = -torch.inf
 
-    found_totals, hypotheses, columns, gains = best_continuations(LogitScores(values), open_totals, count, restrict)
     log_probs = values - values.logsumexp(-1, keepdim=True)
+    session = tables.TensorSession(log_probs)
+    found_totals, hypotheses, columns, gains = best_continuations(session, open_totals, count, restrict)
     if banned is not None:
         log_probs[:, banned] = -torch.inf
     totals = (log_probs.double().view(*open_totals.shape, -1) + open_totals[:, :, None]).flatten(1)
@@ -89,12 +82,12 @@ def test_whatever_the_shape(sentences: int, rows: int, count: int, width: int, s
 def by_sorting(scores, open_totals, count, restrict):
     """What `best_continuations` gives for one sentence, by sorting everything; banned words never come out."""
     rows = slice(0, scores.shape[0])
-    logits, log_sums = scores.logits(rows)
-    restrict(logits, log_sums, rows)
-    gains = (logits - log_sums).flatten()
-    totals = (gains.double().view(len(logits), -1) + open_totals.view(-1, 1)).flatten()
+    log_probs = scores.log_probs(rows)
+    restrict(log_probs, rows)
+    gains = log_probs.flatten()
+    totals = (gains.double().view(len(log_probs), -1) + open_totals.view(-1, 1)).flatten()
     order = totals.argsort(descending=True, stable=True)[: min(count, int((totals > -torch.inf).sum()))]
-    hypotheses, columns = order // logits.shape[1], order % logits.shape[1]
+    hypotheses, columns = order // log_probs.shape[1], order % log_probs.shape[1]
     return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
 
 
