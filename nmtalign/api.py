@@ -190,7 +190,7 @@ def link(
     *,
     show: "Callable[[LinkProgress], object]" = lambda progress: None,
     notify: Callable[[str], object] = lambda message: None,
-    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = lambda stop: nullcontext(),
+    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = nullcontext,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:

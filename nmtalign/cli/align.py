@@ -97,7 +97,7 @@ def align(
     _check([source, target, gold], output, resume, pharaoh, shard)
     common.check_inputs(source, target, gold)
     common.sleep_beside_others()
-    with common.Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
+    with chosen.naming(), contextlib.ExitStack() as loading:
         loading.enter_context(common.status_line("loading the model", quiet))
 
         def lines() -> int:
@@ -105,7 +105,7 @@ def align(
 
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":
             loading.close()
-            signals.detail = run.left
+            common.signals.detail = run.left
             hidden, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
             printing = pharaoh
             for record in common.counted(run, "aligning", "pairs", hidden, lambda: max(0, lines() - done)):

@@ -1,7 +1,6 @@
 """What the commands share: options, messages and progress on stderr, tables, names of files, threads, and signals.
 
-A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number. `exit_on_signals` removes temporary
-files, `stopping` asks a training to save its work, `Signals` ends a stream of results after a complete line.
+A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number, after one line.
 """
 
 import contextlib
@@ -346,107 +345,80 @@ REASONS: Mapping[int, str] = {
 _REPEATS = 5  # seconds in which torchrun passes on a Ctrl-C that the terminal has already sent to all processes
 
 
-def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = REASONS) -> Mapping[int, Any]:
-    """Installs a handler of signals; returns the handlers before it.
-
-    A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it for a
-    command in the background, but a process that sends SIGINT wants the command to end.
-    """
-    heeded = [number for number in numbers if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heeded}
-
-
-def exit_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end a command by an exception, as SIGINT does, so that temporary files are removed."""
-    if threading.current_thread() is threading.main_thread():
-        _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
-
-
-@contextlib.contextmanager
-def stopping(came: list[int], stop: Callable[[str], None]) -> Iterator[None]:
-    """The first signal calls `stop` with its reason, a second one ends the command at once; `came` gets both."""
-    began = 0.0
-
-    def handle(number: int, _: FrameType | None) -> None:
-        nonlocal began
-        if not came:
-            began = time.monotonic()
-            stop(REASONS[number])
-        elif "LOCAL_RANK" not in os.environ or time.monotonic() - began > _REPEATS:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-        came.append(number)
-
-    before = _install(handle)
-    try:
-        yield
-    finally:
-        if "LOCAL_RANK" not in os.environ:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
 class Stop(BaseException):
-    """A signal, whose number is the argument, has come. `except Exception` does not catch it."""
+    """The signal `number` has come. `except Exception` does not catch it."""
 
-
-class Stopped(NmtalignError):  # noqa: N818
-    """The error that reports a signal in one line."""
-
-    def __init__(self, number: int, detail: str) -> None:
-        super().__init__(f"{REASONS[number]}{detail}")
+    def __init__(self, number: int) -> None:
+        super().__init__(REASONS[number])
         self.exit_code = 128 + number
 
 
 class Signals:
-    """A block that a signal ends with Stopped: at once, or after a part that is marked by `whole`.
+    """The running command, which a signal ends: at once, after a part marked by `whole`, or as `stopping` says.
 
-    `detail` returns the rest of the message, such as what is left to do. A second signal does not wait for the part.
+    `detail` returns the rest of the message, such as what is left to do. A second signal ends the command at once.
     """
 
     def __init__(self) -> None:
         self.detail: Callable[[], str] = lambda: ""
-        self._whole = False
         self._came: int | None = None
-        self._before: Mapping[int, Any] = {}
+        self._when = 0.0
+        self._stop: Callable[[str], None] | None = None
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        self.detail, self._came = lambda: "", None
+        # A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it
+        # for a command in the background, but a process that sends SIGINT wants the command to end.
         if threading.current_thread() is threading.main_thread():
-            self._before = _install(self._handle)
+            heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in heeded}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        # After a signal, another one ends the process without a second message.
+        # After a signal, another one ends the process without a second message; torchrun repeats them.
+        after = signal.SIG_IGN if "LOCAL_RANK" in os.environ else signal.SIG_DFL if isinstance(error, Stop) else None
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
-        if isinstance(error, Stop):
-            stopped = Stopped(error.args[0], self.detail())
-            end_threads(stopped.exit_code, f"error: {stopped}")
-            raise stopped from None
-        if isinstance(error, BrokenPipeError):
-            end_threads(0)
+            signal.signal(number, handler if after is None else after)
+
+    @contextlib.contextmanager
+    def stopping(self, stop: Callable[[str], None]) -> Iterator[None]:
+        """A part that the first signal ends by a call of `stop` with its reason."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
         """A part that the first signal does not interrupt, such as a line and its alignment."""
-        self._whole = True
-        try:
+        with self.stopping(lambda reason: None):
             yield
-        finally:
-            self._whole = False
+        self.check()
+
+    def check(self) -> None:
+        """Ends the command if a signal has come."""
         if self._came is not None:
             raise Stop(self._came)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if not self._whole or self._came is not None:
+        first = self._came is None
+        if first:
+            self._came, self._when = number, time.monotonic()
+        if first and self._stop is not None:
+            self._stop(REASONS[number])
+        elif first or "LOCAL_RANK" not in os.environ or time.monotonic() - self._when > _REPEATS:
             raise Stop(number)
-        self._came = number
 
 
-def end_threads(code: int, message: str = "") -> None:
+signals = Signals()
+"""Those of the running command."""
+
+
+def end_threads(code: int) -> None:
     """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
     if sum(not thread.daemon for thread in threading.enumerate()) > 1:
-        if message:
-            say(message)
         sys.stderr.flush()
         with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept
             sys.stdout.flush()

@@ -101,7 +101,7 @@ def score(
     if chosen.settings.known_words and hypotheses and not model:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
-    with common.Signals(), chosen.naming():
+    with chosen.naming():
         result = api.score(
             systems,
             references,

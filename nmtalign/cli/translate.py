@@ -85,10 +85,10 @@ def translate(
         common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
     to_stdout = output in (None, STDIN)
     shown = not quiet and sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
-    with common.Signals() as signals, chosen.naming(), _Display(shown, quiet) as display:
+    with chosen.naming(), _Display(shown, quiet) as display:
 
         def progress(run: "FileTranslation | FileScores") -> None:
-            signals.detail = run.left
+            common.signals.detail = run.left
             display.show(run)
 
         run = translate_files(
@@ -104,7 +104,7 @@ def translate(
             config=chosen.settings,
             notify=common.say,
             progress=progress,
-            guard=signals.whole,
+            guard=common.signals.whole,
         )
     common.notifier(quiet)(str(run))
 
