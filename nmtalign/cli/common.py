@@ -15,7 +15,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
 from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
@@ -178,32 +178,20 @@ def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines")
     terminal shows a clock instead of a bar.
     """
     began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
-    of = f" of {total:,.0f}" if total else ""
-    with live_line(doing, total) if shows_live() and not quiet else contextlib.nullcontext() as update:
+    of, in_log = f" of {total:,.0f}" if total else "", not (quiet or shows_live())
+    with live_line(doing, quiet, total) as update:
 
         def advance(count: float) -> None:
             nonlocal done, due
             with lock:
                 done, passed = min(total or math.inf, done + count), time.monotonic() - began
                 text = f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s"
-                if update:
-                    update(completed=done, description=text)
-                elif passed >= due and not quiet:
+                update(text, done)
+                if in_log and passed >= due:
                     due = next_report(passed)
                     say(text)
 
         yield advance
-
-
-def counted(
-    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
-) -> Iterator[T]:
-    """Yields the items and shows on a terminal how many there were, of the estimate that `total` returns."""
-    hidden = quiet or not shows_live()
-    with advancing(hidden, doing, None if hidden else total(), unit) as advance:
-        for item in items:
-            yield item
-            advance(1)
 
 
 def lines_of(path: Path) -> int | None:
@@ -218,19 +206,15 @@ def lines_of(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows `text` and a clock on stderr if it is a terminal; yields a function that replaces the text."""
-    with live_line(text) if shows_live() and not quiet else contextlib.nullcontext() as update:
-        yield lambda text: update(description=text) if update else None
+def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Shows `text` on stderr if it is a terminal, with a bar if there is a total of work, else with a clock.
 
-
-@contextlib.contextmanager
-def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Shows `text` on stderr, with a bar if there is a total of work, else with a clock.
-
-    Yields a function that changes it: `description`, and `completed` or `advance` of the work. What the command writes
-    to stdout meanwhile goes there.
+    Yields a function that changes the text and how much of the work is done. What the command writes to stdout
+    meanwhile goes there.
     """
+    if hidden or not shows_live():
+        yield lambda text, done=None: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -241,7 +225,8 @@ def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., N
         else (SpinnerColumn(), description, TimeElapsedColumn())
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
-        yield functools.partial(display.update, display.add_task(text, total=total))
+        task = display.add_task(text, total=total)
+        yield lambda text, done=None: display.update(task, description=text, completed=done)
 
 
 def named(argument: Path) -> tuple[str, Path]:

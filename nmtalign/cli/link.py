@@ -55,7 +55,7 @@ def link(
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
     before = "already complete: " if (output / LINKS).exists() else ""
-    with chosen.naming(), common.status_line("loading PyTorch", quiet) as show:
+    with chosen.naming(), common.live_line("loading PyTorch", quiet) as show:
         links = link_texts(
             source,
             target,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, counted, lines_of, name_files
+from nmtalign.cli.common import advancing, lines_of, name_files
 from nmtalign.errors import UsageError
 
 
@@ -101,8 +101,10 @@ def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd)
     number, terminal = os.openpty()
     with os.fdopen(terminal, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        for one in counted(range(3), "aligning", "pairs", quiet=False):
-            sys.stdout.write(f"{one}-{one}\n")
+        with advancing(False, "aligning", None, "pairs") as advance:
+            for one in range(3):
+                sys.stdout.write(f"{one}-{one}\n")
+                advance(1)
         shown = b""
         while b"aligning: 3 pairs" not in shown:  # a terminal may deliver what was written in several parts
             shown += os.read(number, 10_000)
