@@ -175,7 +175,8 @@ def _report(error: Any) -> int:
     code = ResourceError.exit_code
     match error:
         case Stop():
-            message, code = f"{error}{signals.detail()}", error.exit_code
+            first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started, and ends together
+            message, code = f"{error}{signals.detail()}" if first else "", error.exit_code
         case KeyboardInterrupt():
             message, code = "interrupted", 130
         case BrokenPipeError():
@@ -193,8 +194,8 @@ def _report(error: Any) -> int:
             message, code = error.format_message().replace("Value error, ", ""), 2  # a prefix of pydantic
         case _:
             raise error
-    _wait_for_first_rank()
     if message:
+        _wait_for_first_rank()
         say(f"error: {' '.join(message.split())}")
     if isinstance(error, Stop | BrokenPipeError):
         end_threads(code)

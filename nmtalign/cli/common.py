@@ -361,10 +361,10 @@ class Signals:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
-        # After a signal, another one ends the process without a second message; torchrun repeats them.
-        after = signal.SIG_IGN if "LOCAL_RANK" in os.environ else signal.SIG_DFL if isinstance(error, Stop) else None
+        # After a signal, another one ends the process without a second message.
         for number, handler in self._before.items():
-            signal.signal(number, handler if after is None else after)
+            if signal.getsignal(number) == self._handle:  # the command may have chosen to ignore it
+                signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
 
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[str], None]) -> Iterator[None]:
