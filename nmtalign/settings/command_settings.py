@@ -1,6 +1,7 @@
 """The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
 import re
+from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -8,6 +9,7 @@ from nmtalign.settings.definition import (
     INFERENCE_PRECISION_HELP,
     Device,
     InferencePrecision,
+    Layer,
     SettingError,
     Settings,
     byte_count,
@@ -105,18 +107,13 @@ class PrepConfig(Settings, section="prep"):
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
     needs = (("subwords", (True,), {"vocabulary": ("auto", "unigram", "bpe")}),)
-    rules = (
-        (
-            "joint vocabulary",
-            "only subword pieces can be joint",
-            lambda own: own.joint and own.vocabulary in ("word", "none"),
-        ),
-        (
-            "joint size",
-            "joint pieces have one size",
-            lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
-        ),
-    )
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Joint pieces that cannot be."""
+        if self.joint and self.vocabulary in ("word", "none"):
+            yield "joint vocabulary", "only subword pieces can be joint"
+        if self.joint and len({*pair_of_sizes("size", self.pieces)}) > 1:
+            yield "joint size", "joint pieces have one size"
 
     @property
     def pieces(self) -> str:
@@ -222,33 +219,32 @@ class TranslateConfig(Settings, section="translate"):
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True, loading=True)
 
-    rules = (
-        (
-            "min_length_ratio max_length_ratio",
-            "the smallest ratio of lengths must not be above the largest",
-            lambda own: own.min_length_ratio > own.max_length_ratio,
-        ),
-        (
-            "n_best beam",
-            "a search finds at most as many translations as the beam is wide",
-            lambda own: not own.sample and own.n_best > own.beam,
-        ),
-        (
-            "split_sentences tokenized",
-            "tokenised text is not split; give raw text",
-            lambda own: own.split_sentences and own.tokenized,
-        ),
-        (
-            "glossary sample",
-            "a sample cannot be made to contain given phrases",
-            lambda own: own.sample and bool(own.glossary),
-        ),
-        (
-            "candidates",
-            "needs a lexicon, too (`nmtalign link` makes one)",
-            lambda own: own.candidates > 0 and not own.lexicon,
-        ),
-    )
+    @staticmethod
+    def implied(given: Mapping[str, Any]) -> Iterator[Layer]:
+        """The defaults that a kind of search, a lexicon and a document imply."""
+        if given.get("search") == "paper":
+            # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half
+            # the source length.
+            yield "search paper", {"length_penalty": 0.0, "min_length_ratio": 0.5}
+        if given.get("lexicon") and not given.get("replace_unk"):
+            # It restricts the search to its words and the most frequent ones, unless it replaces unknown words.
+            yield f"lexicon {given['lexicon']}", {"candidates": 2000}
+        if given.get("markup"):
+            # A paragraph of a document has several sentences.
+            yield f"markup {given['markup']}", {"split_sentences": True}
+
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """What no search can do."""
+        if self.min_length_ratio > self.max_length_ratio:
+            yield "min_length_ratio max_length_ratio", "the smallest ratio of lengths must not be above the largest"
+        if not self.sample and self.n_best > self.beam:
+            yield "n_best beam", "a search finds at most as many translations as the beam is wide"
+        if self.split_sentences and self.tokenized:
+            yield "split_sentences tokenized", "tokenised text is not split; give raw text"
+        if self.sample and self.glossary:
+            yield "glossary sample", "a sample cannot be made to contain given phrases"
+        if self.candidates > 0 and not self.lexicon:
+            yield "candidates", "needs a lexicon, too (`nmtalign link` makes one)"
 
 
 class ScoreConfig(Settings, section="score"):
@@ -306,7 +302,10 @@ class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
     links: LinkMethod | None = setting(
-        None, "How weights become links.", unset="threshold if a threshold is given, else argmax"
+        None,
+        "How weights become links.",
+        unset="threshold if a threshold is given, else argmax",
+        replaced_by="threshold",
     )
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
@@ -375,13 +374,10 @@ class AerConfig(Settings, section="aer"):
     )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
-    rules = (
-        (
-            "threshold links",
-            "argmax has no threshold; leave one of them out",
-            lambda own: own.threshold is not None and own.links == "argmax",
-        ),
-    )
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """A threshold without a use."""
+        if self.threshold is not None and self.links == "argmax":
+            yield "threshold links", "argmax has no threshold; leave one of them out"
 
 
 class ViewConfig(Settings, section="view"):
@@ -428,12 +424,11 @@ class ReproduceConfig(Settings, section="reproduce"):
         metavar="N,...",
     )
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
+    def problems(self) -> Iterator[tuple[str, str]]:
+        """Several budgets."""
         budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
         if len(budgets) > 1:
-            values = {name: getattr(self, name) for name in budgets}
-            raise SettingError("give one budget, the same for every model", **values)
+            yield " ".join(budgets), "give one budget, the same for every model"
 
 
 class ServeConfig(Settings, section="serve"):
