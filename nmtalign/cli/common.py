@@ -269,40 +269,39 @@ def sleep_beside_others() -> None:
     trained at a twelfth of the speed. Environment variables of the user have precedence.
     """
     if hasattr(os, "sched_getaffinity") and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
-        threading.Thread(target=_watch_others, name="load", daemon=True).start()
+        _start_watch()
 
 
-def _be_guest(busy: float, leave: threading.Event) -> None:
-    """Gives this thread PyTorch threads of its own until `leave` is set, if these many busy cores leave too few."""
-    import torch  # waits while the main thread imports it
-
-    if busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY:
-        torch.zeros(1 << 17).add_(1)  # large enough for several threads
-        leave.wait()
+def _start_watch() -> None:
+    threading.Thread(target=_watch_others, name="load", daemon=True).start()
 
 
-def _watch_others(
-    pause: float = 1.0,
-    clocks: Callable[[], tuple[float, float]] = _clocks,
-    be_guest: Callable[[float, threading.Event], None] = _be_guest,
-) -> None:
+def _watch_others(pause: float = 1.0) -> None:
     """Looks once per `pause` seconds whether other programs compute.
 
     GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
     PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
     """
-    began, before = clocks()
-    guest, leave = threading.Thread(), threading.Event()
+    (began, before), joined = _clocks(), False
     while True:
         time.sleep(pause)
-        now, used = clocks()
+        now, used = _clocks()
         busy, began, before = (used - before) / (now - began), now, used
-        if busy <= _BUSY:
-            leave.set()
-        elif not guest.is_alive() and "torch" in sys.modules:
-            leave = threading.Event()
-            guest = threading.Thread(target=be_guest, args=(busy, leave), name="load", daemon=True)
-            guest.start()
+        if busy > _BUSY:
+            joined = joined or ("torch" in sys.modules and _join(busy))
+        elif joined:
+            break
+    _start_watch()  # the threads that have joined end with this one
+
+
+def _join(busy: float) -> bool:
+    """Gives this thread PyTorch threads of its own if these many busy cores leave too few; returns whether it has."""
+    import torch  # waits while the main thread imports it
+
+    short = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
+    if short:
+        torch.zeros(1 << 17).add_(1)  # large enough for several threads
+    return short
 
 
 def bound_caches() -> None:
