@@ -51,8 +51,6 @@ def symmetrize(
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
-    if output != STDOUT and output.is_dir():
-        raise UsageError(f"{output}: is a folder; give the name of a file")
     place = sys.stdout if output == STDOUT else output
     with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
