@@ -56,7 +56,7 @@ PANELS: dict[str, dict[str, str]] = {
     },
 }
 """The beginning of the help of each command; `nmtalign.cli.NAME` contains its function."""
-COMMANDS = {name: (panel, line) for panel, commands in PANELS.items() for name, line in commands.items()}
+COMMANDS = {name: line for commands in PANELS.values() for name, line in commands.items()}
 _OPTIONS = {
     "--version": "Print the version.",
     "--install-completion": "Install the completion of commands, options and settings for this shell.",

@@ -106,10 +106,10 @@ class PrepConfig(Settings, section="prep"):
     drop_duplicates: bool = setting(False, "Drop repeated training pairs.")
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
-    needs = (("subwords", (True,), {"vocabulary": ("auto", "unigram", "bpe")}),)
-
     def problems(self) -> Iterator[tuple[str, str]]:
-        """Joint pieces that cannot be."""
+        """Pieces that cannot be."""
+        if self.subwords and self.vocabulary not in ("auto", "unigram", "bpe"):
+            yield "subwords vocabulary", "needs vocabulary = auto or unigram or bpe"
         if self.joint and self.vocabulary in ("word", "none"):
             yield "joint vocabulary", "only subword pieces can be joint"
         if self.joint and len({*pair_of_sizes("size", self.pieces)}) > 1:

@@ -42,8 +42,6 @@ Affects = Literal["result", "printing", "budget", "machine"]
 takes and how often it is validated, or only how the machine is used."""
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
-Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
-"""A setting, some of its values, and the values that other settings need then."""
 COMMAND_LINE = "command line"  # the origin of options
 SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
@@ -186,13 +184,12 @@ def threads_setting(**details: Any) -> int:
 class Settings:
     """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
-    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `needs` and
-    `problems` are about several settings together.
+    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `problems` and
+    `implied` are about several settings together.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
-    needs: ClassVar[Sequence[Need]] = ()
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -203,13 +200,6 @@ class Settings:
     def __post_init__(self) -> None:
         for name, one in definitions(type(self)).items():
             one.check(getattr(self, name))
-        for name, values, needed in self.needs:
-            for other, allowed in needed.items() if getattr(self, name) in values else ():
-                if getattr(self, other) not in allowed:
-                    wanted = " or ".join(str(value).lower() for value in allowed)
-                    raise SettingError(
-                        f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
-                    )
         for names, rule in self.problems():
             raise SettingError(rule, **{name: getattr(self, name) for name in names.split()})
 

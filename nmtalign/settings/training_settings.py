@@ -1,13 +1,12 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     PRECISION_HELP,
     Device,
-    Need,
     Precision,
     Settings,
     common,
@@ -37,7 +36,7 @@ def _words(default: int, help: str) -> int:  # noqa: A002
 
 _ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
 _LUONG = ("update-look-generate",)
-_NEEDS: Sequence[Need] = (
+_NEEDS: Sequence[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]] = (
     ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
     ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
     ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
@@ -62,6 +61,7 @@ _NEEDS: Sequence[Need] = (
     ),
     ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
 )
+"""A setting, some of its values, and the values that other settings need then."""
 
 
 class ModelConfig(Settings, section="train"):
@@ -135,10 +135,12 @@ class ModelConfig(Settings, section="train"):
     dropout: float = setting(0.0, "Share of units set to 0.", below=1, adaptable=True)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", adaptable=True)
 
-    needs = _NEEDS
-
     def problems(self) -> Iterator[tuple[str, str]]:
         """Sizes and parts that do not fit together."""
+        for name, values, needed in _NEEDS:
+            wrong = (one for one, allowed in needed.items() if getattr(self, one) not in allowed)
+            if getattr(self, name) in values and (other := next(wrong, "")):
+                yield f"{name} {other}", f"needs {other} = {' or '.join(str(one).lower() for one in needed[other])}"
         is_transformer = self.architecture == "transformer"
         if self.attention_window != 10 and self.attention_span == "global":
             yield "attention_window attention_span", "global attention has no window"

@@ -61,7 +61,7 @@ def test_without_a_command_the_help_is_printed(here):
 
 def test_the_help_lists_the_commands_with_the_beginning_of_their_own_help():
     assert len(start.COMMANDS) == 14
-    for name, (_, line) in start.COMMANDS.items():
+    for name, line in start.COMMANDS.items():
         assert COMMANDS[name].help.startswith(line.rstrip(".")), name
         assert f"nmtalign {name}" in COMMANDS[name].help.partition("Examples:")[2]
 
