@@ -1,7 +1,6 @@
 """The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
 import re
-from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
@@ -9,7 +8,6 @@ from nmtalign.settings.definition import (
     INFERENCE_PRECISION_HELP,
     Device,
     InferencePrecision,
-    Layer,
     SettingError,
     Settings,
     byte_count,
@@ -106,14 +104,19 @@ class PrepConfig(Settings, section="prep"):
     drop_duplicates: bool = setting(False, "Drop repeated training pairs.")
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Pieces that cannot be."""
-        if self.subwords and self.vocabulary not in ("auto", "unigram", "bpe"):
-            yield "subwords vocabulary", "needs vocabulary = auto or unigram or bpe"
-        if self.joint and self.vocabulary in ("word", "none"):
-            yield "joint vocabulary", "only subword pieces can be joint"
-        if self.joint and len({*pair_of_sizes("size", self.pieces)}) > 1:
-            yield "joint size", "joint pieces have one size"
+    needs = (("subwords", (True,), {"vocabulary": ("auto", "unigram", "bpe")}),)
+    rules = (
+        (
+            "joint vocabulary",
+            "only subword pieces can be joint",
+            lambda own: own.joint and own.vocabulary in ("word", "none"),
+        ),
+        (
+            "joint size",
+            "joint pieces have one size",
+            lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
+        ),
+    )
 
     @property
     def pieces(self) -> str:
@@ -219,32 +222,33 @@ class TranslateConfig(Settings, section="translate"):
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True, loading=True)
 
-    @staticmethod
-    def implied(given: Mapping[str, Any]) -> Iterator[Layer]:
-        """The defaults that a kind of search, a lexicon and a document imply."""
-        if given.get("search") == "paper":
-            # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half
-            # the source length.
-            yield "search paper", {"length_penalty": 0.0, "min_length_ratio": 0.5}
-        if given.get("lexicon") and not given.get("replace_unk"):
-            # It restricts the search to its words and the most frequent ones, unless it replaces unknown words.
-            yield f"lexicon {given['lexicon']}", {"candidates": 2000}
-        if given.get("markup"):
-            # A paragraph of a document has several sentences.
-            yield f"markup {given['markup']}", {"split_sentences": True}
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """What no search can do."""
-        if self.min_length_ratio > self.max_length_ratio:
-            yield "min_length_ratio max_length_ratio", "the smallest ratio of lengths must not be above the largest"
-        if not self.sample and self.n_best > self.beam:
-            yield "n_best beam", "a search finds at most as many translations as the beam is wide"
-        if self.split_sentences and self.tokenized:
-            yield "split_sentences tokenized", "tokenised text is not split; give raw text"
-        if self.sample and self.glossary:
-            yield "glossary sample", "a sample cannot be made to contain given phrases"
-        if self.candidates > 0 and not self.lexicon:
-            yield "candidates", "needs a lexicon, too (`nmtalign link` makes one)"
+    rules = (
+        (
+            "min_length_ratio max_length_ratio",
+            "the smallest ratio of lengths must not be above the largest",
+            lambda own: own.min_length_ratio > own.max_length_ratio,
+        ),
+        (
+            "n_best beam",
+            "a search finds at most as many translations as the beam is wide",
+            lambda own: not own.sample and own.n_best > own.beam,
+        ),
+        (
+            "split_sentences tokenized",
+            "tokenised text is not split; give raw text",
+            lambda own: own.split_sentences and own.tokenized,
+        ),
+        (
+            "glossary sample",
+            "a sample cannot be made to contain given phrases",
+            lambda own: own.sample and bool(own.glossary),
+        ),
+        (
+            "candidates",
+            "needs a lexicon, too (`nmtalign link` makes one)",
+            lambda own: own.candidates > 0 and not own.lexicon,
+        ),
+    )
 
 
 class ScoreConfig(Settings, section="score"):
@@ -302,10 +306,7 @@ class AlignConfig(Settings, section="align"):
     """How `align` reads the attention weights (section [align])."""
 
     links: LinkMethod | None = setting(
-        None,
-        "How weights become links.",
-        unset="threshold if a threshold is given, else argmax",
-        replaced_by="threshold",
+        None, "How weights become links.", unset="threshold if a threshold is given, else argmax"
     )
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
@@ -374,10 +375,13 @@ class AerConfig(Settings, section="aer"):
     )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """A threshold without a use."""
-        if self.threshold is not None and self.links == "argmax":
-            yield "threshold links", "argmax has no threshold; leave one of them out"
+    rules = (
+        (
+            "threshold links",
+            "argmax has no threshold; leave one of them out",
+            lambda own: own.threshold is not None and own.links == "argmax",
+        ),
+    )
 
 
 class ViewConfig(Settings, section="view"):
@@ -424,11 +428,12 @@ class ReproduceConfig(Settings, section="reproduce"):
         metavar="N,...",
     )
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Several budgets."""
+    def __post_init__(self) -> None:
+        super().__post_init__()
         budgets = [name for name in ("updates", "words", "hours") if getattr(self, name)]
         if len(budgets) > 1:
-            yield " ".join(budgets), "give one budget, the same for every model"
+            values = {name: getattr(self, name) for name in budgets}
+            raise SettingError("give one budget, the same for every model", **values)
 
 
 class ServeConfig(Settings, section="serve"):

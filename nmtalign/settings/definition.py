@@ -42,6 +42,10 @@ Affects = Literal["result", "printing", "budget", "machine"]
 takes and how often it is validated, or only how the machine is used."""
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
+Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
+"""A setting, some of its values, and the values that other settings need then."""
+Rule = tuple[str, str, Callable[[Any], bool]]
+"""Settings that can be wrong together, what is allowed (formatted with the configuration), and whether it is wrong."""
 COMMAND_LINE = "command line"  # the origin of options
 SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
@@ -62,7 +66,6 @@ class Setting:
     server_only: bool = False  # a client of `serve` may not change it
     adaptable: bool = False  # a model may differ in it from the model that its training starts from
     of_vocabulary: bool = False  # without effect if the vocabularies of a model or of another corpus are used
-    replaced_by: str = ""  # a setting that, once given, makes this one void in earlier layers
     since: str = ""  # the version that introduced it, if that was not the first one
     at_least: float | None = None
     at_most: float | None = None
@@ -166,7 +169,6 @@ def setting(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa
     `path` is the placeholder of the name of a file or folder.
     """
     details |= {"is_path": True, "metavar": path} if path else {}
-    details |= {"replaced_by": "vocabulary_from"} if details.get("of_vocabulary") else {}
     made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
     return made
 
@@ -184,12 +186,14 @@ def threads_setting(**details: Any) -> int:
 class Settings:
     """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
-    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `problems` and
-    `implied` are about several settings together.
+    `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `needs` and
+    `rules` are about several settings together.
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
+    needs: ClassVar[Sequence[Need]] = ()
+    rules: ClassVar[Sequence[Rule]] = ()
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -200,17 +204,16 @@ class Settings:
     def __post_init__(self) -> None:
         for name, one in definitions(type(self)).items():
             one.check(getattr(self, name))
-        for names, rule in self.problems():
-            raise SettingError(rule, **{name: getattr(self, name) for name in names.split()})
-
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Settings that are wrong together: their names, and what is allowed."""
-        yield from ()
-
-    @staticmethod
-    def implied(given: Mapping[str, Any]) -> Iterator[Layer]:
-        """The defaults of settings that these settings imply, and the origin of each."""
-        yield from ()
+        for name, values, needed in self.needs:
+            for other, allowed in needed.items() if getattr(self, name) in values else ():
+                if getattr(self, other) not in allowed:
+                    wanted = " or ".join(str(value).lower() for value in allowed)
+                    raise SettingError(
+                        f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
+                    )
+        for names, rule, is_wrong in self.rules:
+            if is_wrong(self):
+                raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
 
 
 def definitions(cls: Any) -> Mapping[str, Setting]:
@@ -316,26 +319,56 @@ def resolve(cls: type[T], *layers: Layer) -> T:
         return cls(**merged)
 
 
-def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
-    """The layers with all that the settings in them imply: other defaults, and settings that they replace.
+@dataclass(frozen=True)
+class Implication:
+    """What a setting implies for others of its section, once it has `value`, or without `value` any but 0, "" or None.
 
-    Raises UsageError for settings of vocabularies that are given beside, or after, the model that has them.
+    `defaults` replace the defaults of other settings. `replaces` selects settings that are ignored in earlier layers;
+    if it `excludes` them, they are an error in the same layer or a later one.
     """
-    if not issubclass(cls, Settings):
-        return layers
+
+    section: str
+    name: str
+    value: Any = None
+    unless: str = ""  # a setting with which nothing is implied
+    defaults: Mapping[str, Any] = dataclasses.field(default_factory=dict)
+    replaces: Callable[[Setting], bool] = lambda one: False
+    excludes: bool = False
+
+
+IMPLICATIONS = (
+    Implication("prep", "vocabulary_from", replaces=lambda one: one.of_vocabulary, excludes=True),
+    # The code released with the article maximises the sum of log-probabilities, and forbids `</s>` before half the
+    # source length.
+    Implication("translate", "search", "paper", defaults={"length_penalty": 0.0, "min_length_ratio": 0.5}),
+    # A lexicon restricts the search to its words and the most frequent ones, unless it replaces unknown words.
+    Implication("translate", "lexicon", unless="replace_unk", defaults={"candidates": 2000}),
+    # A paragraph of a document has several sentences.
+    Implication("translate", "markup", defaults={"split_sentences": True}),
+    Implication("align", "threshold", replaces=lambda one: one.name == "links"),
+)
+"""All that settings imply for others."""
+
+
+def with_implied(cls: Any, *layers: Layer) -> tuple[Layer, ...]:
+    """The layers with all that IMPLICATIONS add to them or remove from them."""
     given = {name: value for _, values in layers for name, value in values.items()}
-    places = [place - (origin == SET) for place, (origin, _) in enumerate(layers)]  # options and `--set` are alike
-    last = {name: place for place, (_, values) in zip(places, layers, strict=True) for name in values}
-    known, kept = definitions(cls), []
-    replaced = {name: last[one.replaced_by] for name, one in known.items() if given.get(one.replaced_by)}
-    for place, (origin, values) in zip(places, layers, strict=True):
-        kept.append((origin, {name: values[name] for name in values if place >= replaced.get(name, place)}))
-        wrong = {name: values[name] for name in kept[-1][1] if name in replaced and known[name].of_vocabulary}
-        if wrong:
-            source = given["vocabulary_from"]
-            rule = f"the vocabularies are those of {source}; leave out either"
-            raise UsageError(SettingError(rule, **wrong, vocabulary_from=source).named(*layers))
-    return *cls.implied(given), *kept
+    for rule in (one for one in IMPLICATIONS if one.section == getattr(cls, "section", "")):
+        value = given.get(rule.name)
+        if not (value == rule.value if rule.value else value) or given.get(rule.unless):
+            continue
+        replaced = select(cls, rule.replaces)
+        places = [place - (origin == SET) for place, (origin, _) in enumerate(layers)]  # options and `--set` are alike
+        last = max(place for place, (_, values) in zip(places, layers, strict=True) if rule.name in values)
+        kept = []
+        for place, (origin, values) in zip(places, layers, strict=True):
+            void = {name: values[name] for name in values if name in replaced}
+            if void and place >= last and rule.excludes:
+                message = f"the vocabularies are those of {given[rule.name]}; leave out either"
+                raise UsageError(SettingError(message, **void, **{rule.name: given[rule.name]}).named(*layers))
+            kept.append((origin, values if place >= last else {k: v for k, v in values.items() if k not in void}))
+        layers = (f"{rule.name} {given[rule.name]}", rule.defaults), *kept
+    return layers
 
 
 def pair_of_sizes(name: str, text: str) -> tuple[int, int]:

@@ -1,12 +1,13 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     PRECISION_HELP,
     Device,
+    Need,
     Precision,
     Settings,
     common,
@@ -36,7 +37,7 @@ def _words(default: int, help: str) -> int:  # noqa: A002
 
 _ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
 _LUONG = ("update-look-generate",)
-_NEEDS: Sequence[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]] = (
+_NEEDS: Sequence[Need] = (
     ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
     ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
     ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
@@ -61,7 +62,6 @@ _NEEDS: Sequence[tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]] = (
     ),
     ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
 )
-"""A setting, some of its values, and the values that other settings need then."""
 
 
 class ModelConfig(Settings, section="train"):
@@ -135,31 +135,58 @@ class ModelConfig(Settings, section="train"):
     dropout: float = setting(0.0, "Share of units set to 0.", below=1, adaptable=True)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", adaptable=True)
 
-    def problems(self) -> Iterator[tuple[str, str]]:
-        """Sizes and parts that do not fit together."""
-        for name, values, needed in _NEEDS:
-            wrong = (one for one, allowed in needed.items() if getattr(self, one) not in allowed)
-            if getattr(self, name) in values and (other := next(wrong, "")):
-                yield f"{name} {other}", f"needs {other} = {' or '.join(str(one).lower() for one in needed[other])}"
-        is_transformer = self.architecture == "transformer"
-        if self.attention_window != 10 and self.attention_span == "global":
-            yield "attention_window attention_span", "global attention has no window"
-        if self.attention_positions != 6 and self.attention_kind == "soft":
-            yield "attention_positions attention_kind", "soft attention sums over all positions"
-        if self.layers > 1 and self.order != "update-look-generate" and not is_transformer:
-            yield "layers order", "the orders of the paper have one layer"
-        if self.layers > 1 and self.input_feeding == "attentional" and self.attention_layer == "first":
-            yield "input_feeding attention_layer", "attentional vectors are fed where the last layer attends"
-        top = self.maxout if self.readout == "maxout" else self.embedding if is_transformer else self.hidden
-        if self.shared_embeddings and self.embedding != (self.output_rank or top):
-            rule = f"the softmax has vectors of another size; output_rank = {self.embedding} makes them equal"
-            yield "shared_embeddings embedding", rule
-        if is_transformer and self.embedding % self.heads > 0:
-            yield "heads embedding", "the heads must divide the embedding"
-        if is_transformer and self.alignment_layer > self.layers:
-            yield "alignment_layer layers", "there is no such layer"
-        if is_transformer and self.alignment_head > self.heads:
-            yield "alignment_head heads", "there is no such head"
+    needs = _NEEDS
+    rules = (
+        (
+            "attention_window attention_span",
+            "global attention has no window",
+            lambda own: own.attention_window != 10 and own.attention_span == "global",
+        ),
+        (
+            "attention_positions attention_kind",
+            "soft attention sums over all positions",
+            lambda own: own.attention_positions != 6 and own.attention_kind == "soft",
+        ),
+        (
+            "layers order",
+            "the orders of the paper have one layer",
+            lambda own: own.layers > 1 and own.order != "update-look-generate" and own.architecture == "recurrent",
+        ),
+        (
+            "input_feeding attention_layer",
+            "attentional vectors are fed where the last layer attends",
+            lambda own: own.layers > 1 and own.input_feeding == "attentional" and own.attention_layer == "first",
+        ),
+        (
+            "shared_embeddings embedding",
+            "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
+            lambda own: (
+                own.shared_embeddings
+                and own.embedding
+                != (
+                    own.output_rank
+                    or {"maxout": own.maxout}.get(
+                        own.readout, own.embedding if own.architecture == "transformer" else own.hidden
+                    )
+                )
+            ),
+        ),
+        (
+            "heads embedding",
+            "the heads must divide the embedding",
+            lambda own: own.architecture == "transformer" and own.embedding % own.heads > 0,
+        ),
+        (
+            "alignment_layer layers",
+            "there is no such layer",
+            lambda own: own.architecture == "transformer" and own.alignment_layer > own.layers,
+        ),
+        (
+            "alignment_head heads",
+            "there is no such head",
+            lambda own: own.architecture == "transformer" and own.alignment_head > own.heads,
+        ),
+    )
 
 
 class TrainingConfig(Settings, section="train"):
