@@ -40,9 +40,9 @@ SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (8, 82), "small": (8, 81), "luong-global": (8, 67)}  # files, functions
 BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 153)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 304)),
-    "translate": ("translate", (21, 324)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 151)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 300)),
+    "translate": ("translate", (21, 321)),
 }
 
 
