@@ -136,6 +136,7 @@ def test_the_packages_install_and_run_outside_the_checkout(tmp_path):
     nmtalign("view", "alignments.h5", "-o", "page.html")
     assert "</html>" in (demo / "page.html").read_text()
     assert nmtalign("info", "--card", "model").startswith("---\nlanguage")
+    assert "nmtalign" in nmtalign("docs", "tutorial")
     code = "import nmtalign as n; print(n.__file__, n.application([n.Translator.load('model')]))"
     result = subprocess.run([sys.executable, "-c", code], cwd=demo, env=environment, capture_output=True, text=True)
     assert result.stdout.startswith(str(place)), result.stderr

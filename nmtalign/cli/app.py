@@ -15,7 +15,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, UsageError, is_out_of_memory
+from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
 from nmtalign.files import disk_errors, refusal
 from nmtalign.version import __version__
 
@@ -115,12 +115,14 @@ def _dispatch(arguments: Sequence[str]) -> int:
         except OSError as error:
             raise ResourceError(f"the current folder cannot be used: {error.strerror}; change to another") from None
         if first not in COMMANDS:
-            from nmtalign.cli.old_names import advice_on_command
+            from nmtalign.cli.old_names import current_command
 
-            raise UsageError(f"no such command: {first}; {advice_on_command(first, COMMANDS)}")
+            arguments = current_command(arguments, COMMANDS)
+        if not arguments:
+            return 0
+        name, *rest = arguments
         with signals:
-            name = f"nmtalign {first}"
-            result = load_command(first).main(list(arguments[1:]), prog_name=name, standalone_mode=False)
+            result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
 

@@ -1,35 +1,35 @@
-"""What to give instead of a command or an option of version 0.2, or of another program.
+"""Names of version 0.2, which work for one release with a note on stderr, and names that other programs have.
 
 This file is read only if a command line has a name that nmtalign does not know.
 """
 
 import difflib
-from collections.abc import Collection, Mapping
+import itertools
+import re
+import shlex
+import sys
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
+from nmtalign.cli.common import open_output, say
+from nmtalign.errors import UsageError
 from nmtalign.settings.definition import SECTIONS, SET, Setting, option
+from nmtalign.text.tokenizer import LEXICON
 
-_COMMANDS: Mapping[str, str] = {
-    "doctor": "`nmtalign info` without arguments describes this machine",
-    "plot": "`nmtalign view` draws alignment files and learning curves",
-    "explain": "`nmtalign view --live -m MODEL -o explain.html` writes the page",
-    "score-pairs": "give `nmtalign translate SOURCE --target TARGET`",
-    "lexicon": "`nmtalign link SRC TGT -o FOLDER` learns a translation table, FOLDER/lexicon.tsv",
-    "docs": f"the pages are in {Path(__file__).parents[1] / 'docs'}",
-}
-"""What has replaced the commands of version 0.2."""
 _WHICH = "give the file of the last weights: -m MODEL/last.safetensors"
 _JSON = (
     'give each line as JSON, with --set input_format=json: {"text": "a fox", "prefix": "un", "phrases": ["le renard"]}'
 )
 _OF_TRANSLATE = "set it in section [translate] of nmtalign.toml"
 _OF_TRAIN = "set it in section [train] of nmtalign.toml"
-# What has replaced the options of version 0.2 that are not settings of the same name: options, or advice.
+# What has replaced the options of version 0.2 that are not settings of the same name: options, in which {} is the
+# value, or advice.
 _SETTINGS = """
 prep --keep-duplicates drop_duplicates=false; prep --separate joint=false; train --unidirectional bidirectional=false;
 train --readout-word readout_previous_word=true; train --no-readout-word readout_previous_word=false;
-translate --weights alignment_type=; align --weights alignment_type=; score --apart cumulative=false;
-score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links=;
+translate --weights alignment_type={}; align --weights alignment_type={}; score --apart cumulative=false;
+score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links={};
 view --links hard_links=true; view --no-links hard_links=false
 """
 _OPTIONS: Mapping[str, str] = {
@@ -42,14 +42,14 @@ _OPTIONS: Mapping[str, str] = {
     "score --all": "give the folders of the models as HYP",
     "score --all-words": "--no-known-words",
     **dict.fromkeys(("score --beam", "score --device"), _OF_TRANSLATE),
-    "score --data": "--model",
+    "score --data": "--model {}",
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
-    "align --backward": "--model",
-    "align --forward": "--model",
-    "symmetrize --method": "--symmetrize",
+    "align --backward": "--model {}",
+    "align --forward": "--model {}",
+    "symmetrize --method": "--symmetrize {}",
     "view --name": "give NAME=FILE",
-    "view --sentences": "--sentence",
+    "view --sentences": "--sentence {}",
     "reproduce --ablations": "train a model per change, as examples/ablations.sh does, and compare them with `score`",
     "reproduce --beam": _OF_TRANSLATE,
     **dict.fromkeys((f"reproduce --{name}" for name in ("device", "precision", "threads")), _OF_TRAIN),
@@ -91,14 +91,127 @@ _INSTEAD: Mapping[str, str] = {
     "help-all": "--help lists the options, --show-settings the settings that --set changes",
     "comet": "compute COMET with its own command, and give its scores, one per line, with --segment-scores COMET=FILE",
 }
+# Options of the old commands that have no value.
+_SWITCHES = """
+--training --links --no-links --reverse-gold --keep-gold --end --no-end --colorbar --no-colorbar --rescore
+--word-scores --tokenized --raw --quiet -q --show-settings --help -h --reverse --no-reverse
+"""
 
 
-def advice_on_command(name: str, commands: Collection[str]) -> str:
-    """What to give instead of a command that nmtalign, which has these commands, does not have."""
-    if name in _COMMANDS:
-        return _COMMANDS[name]
-    near = difflib.get_close_matches(name, commands, n=1)
-    return f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
+def current_command(arguments: Sequence[str], commands: Collection[str]) -> list[str]:
+    """The command line that has replaced that of an old command; [] if the work of the old command is done here.
+
+    Raises UsageError for any other unknown command.
+    """
+    name, *rest = arguments
+    new: list[str] = []
+    match name:
+        case "doctor":
+            new = ["info", *rest]
+        case "plot":
+            files, options = _arguments(rest)
+            curves = "--training" in options
+            new = ["view", *(files or ["model"] * curves), *(one for one in options if one != "--training")]
+        case "explain":
+            if {"-s", "--sentence"} & {*rest}:
+                raise UsageError("the live page translates any sentence: leave out -s, and type it there")
+            models = [] if {"-m", "--model"} & {*rest} else ["-m", "model"]
+            page = [] if {"-o", "--output"} & {*rest} else ["-o", "explain.html"]
+            new = ["view", "--live", *models, *(re.sub("^--fixed(?=$|=)", "--model", one) for one in rest), *page]
+        case "score-pairs":
+            texts, options = _arguments(rest)
+            # The source of an n-best list was an option.
+            sources = [value for flag, value in itertools.pairwise(options) if flag in ("-s", "--source")]
+            if not (texts or sources):
+                raise UsageError("no texts to score: give nmtalign translate SOURCE --target TARGET")
+            options = [one for one in options if one not in ("-s", "--source", *sources)]
+            new = ["translate", *(sources or texts[:1]), *(["--target", texts[1]] if texts[1:] else []), *options]
+        case "docs":
+            folder = Path(__file__).parents[1] / "docs"
+            pages = sorted(folder.glob("*.md"))
+            sys.stdout.writelines(f"{page}\n" for page in pages if not rest or page.stem == Path(rest[0]).stem)
+            return []
+        case "lexicon":
+            _write_lexicon(rest)
+            return []
+        case _:
+            near = difflib.get_close_matches(name, commands, n=1)
+            advised = f"did you mean `nmtalign {near[0]}`?" if near else "`nmtalign --help` lists the commands"
+            raise UsageError(f"no such command: {name}; {advised}")
+    say(f"`nmtalign {name}` is now `nmtalign {shlex.join(new)}`")
+    return new
+
+
+def _arguments(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The arguments that are no options, and the options with their values."""
+    texts: list[str] = []
+    options: list[str] = []
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-") or word == "-":
+            texts.append(word)
+        elif word in _SWITCHES.split() or "=" in word:
+            options.append(word)
+        else:
+            options += [word, next(rest, "")]
+    return texts, options
+
+
+def _write_lexicon(arguments: Sequence[str]) -> None:
+    """Does what `nmtalign lexicon SRC TGT [-o FILE] [--tokenized]` did, with the aligner of `nmtalign link`."""
+    texts, options = _arguments(arguments)
+    now = "`nmtalign link SRC TGT -o FOLDER` learns a translation table, FOLDER/lexicon.tsv"
+    files = [value for flag, value in itertools.pairwise(options) if flag in ("-o", "--output")]
+    if other := [
+        one for one in options if one not in ("--tokenized", "--raw", "-q", "--quiet", "-o", "--output", *files)
+    ]:
+        raise UsageError(f"`nmtalign lexicon {other[0]}` is gone: {now}")
+    if len(texts) != 2:
+        raise UsageError(f"`nmtalign lexicon` of anything but two texts is gone: {now}")
+    source, target = texts
+    say(f"`nmtalign lexicon` is now a part of `nmtalign link`: {now}, and `translate --lexicon FOLDER` reads it")
+    from nmtalign.api import link
+
+    with TemporaryDirectory() as folder:
+        link(source, target, folder, tokenized="--tokenized" in options)
+        with open_output(Path(files[0]) if files else None) as stream:
+            stream.write((Path(folder) / LEXICON).read_text(encoding="utf-8"))
+
+
+def current_options(
+    command: str, arguments: Sequence[str], options: Collection[str], known: Mapping[str, Setting]
+) -> list[str]:
+    """The arguments with new options in place of those of version 0.2, such as `--set layers=2` for `--layers 2`.
+
+    `options` are those that the command has, `known` its settings.
+    """
+    result: list[str] = []
+    changes: list[str] = []
+    backward: list[str] = []  # the second of two models
+    rest = iter(arguments)
+    for argument in rest:
+        flag, equals, value = argument.partition("=")
+        name = flag.removeprefix("--").replace("-", "_")
+        switch = next((one for one in known.values() if one.base is bool and flag in one.options), None)
+        replaced = _OPTIONS.get(f"{command} {flag}", "")
+        new = []
+        if not flag.startswith("--") or flag in options:
+            pass
+        elif replaced.startswith("-"):
+            value = value if equals or "{}" not in replaced else next(rest, "")
+            new = [word.replace("{}", value) for word in replaced.split()]
+        elif switch:
+            new = [SET, f"{switch.name}={'true' if flag == switch.options[0] else 'false'}"]
+        elif name in known:
+            new = [SET, f"{name}={value if equals else next(rest, '')}"]
+        changes += new
+        if flag == "--backward":
+            backward = new
+        else:
+            result += new or [argument]
+    if changes:
+        say(f"options of version 0.2, which are to be written as: {shlex.join(changes)}")
+    return [*result, *backward]
 
 
 def advice(command: str, name: str, options: Collection[str], known: Mapping[str, Setting]) -> str:
@@ -107,7 +220,7 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
     `options` are those of the command, `known` its settings.
     """
     if old := _OPTIONS.get(f"{command} {name}"):
-        return f"nmtalign calls it {old}" if old.startswith("-") else old
+        return old
     plain = name.lstrip("-").replace("_", "-").lower()
     if plain.removeprefix("no-") in _GONE.get(command, "").split():
         return "it was removed after version 0.2; leave it out"
@@ -117,8 +230,6 @@ def advice(command: str, name: str, options: Collection[str], known: Mapping[str
             return f"nmtalign calls it {option(one)}"
         if one in known:
             return f"nmtalign calls it {SET} {one}="
-    if (positive := plain.removeprefix("no-").replace("-", "_")) in known:
-        return f"nmtalign calls it {SET} {positive}=false"
     if plain in _INSTEAD:
         return _INSTEAD[plain]
     if commands := [command for command, settings in SECTIONS.items() if plain.replace("-", "_") in settings]:

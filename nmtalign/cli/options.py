@@ -232,10 +232,14 @@ class Command(TyperCommand):
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
-        words = args[:end]
+        words, options = args[:end], options_of(self)
         if "--show-settings" in words:
             for one in self.params:
                 one.required = False
+        if not {one.partition("=")[0] for one in words if one.startswith("--")} <= options:
+            from nmtalign.cli.old_names import current_options
+
+            words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
         words = _pairs_of_files(words, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])

@@ -1,29 +1,70 @@
-"""Commands and options of version 0.2: one line says what has replaced them."""
+"""Commands and options of version 0.2: they work with a note, or one line says what to do."""
+
+from pathlib import Path
 
 import pytest
-from helpers.commands import COMMANDS, run
+from helpers.commands import COMMANDS, call, run
 
-from nmtalign.cli.old_names import _COMMANDS, _OPTIONS
+from nmtalign.cli.old_names import _OPTIONS, current_command
 from nmtalign.cli.options import options_of
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("doctor --format json", "info --format json"),
+        ("plot --training a b -o c.png", "view a b -o c.png"),
+        ("plot --training", "view model"),
+        ("plot a.h5 -s 3 --links", "view a.h5 -s 3 --links"),
+        ("explain --fixed b -o c.html", "view --live -m model --model b -o c.html"),
+        ("explain a.en a.fr -m m", "view --live a.en a.fr -m m -o explain.html"),
+        ("score-pairs a.en a.fr -m c --word-scores", "translate a.en --target a.fr -m c --word-scores"),
+        ("score-pairs --n-best-list a -s a.en --rescore", "translate a.en --n-best-list a --rescore"),
+    ],
+)
+def test_commands_work_with_a_note(capsys, old, new):
+    assert current_command(old.split(), []) == new.split()
+    assert capsys.readouterr().err == f"nmtalign: `nmtalign {old.split()[0]}` is now `nmtalign {new}`\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "train --cell lstm --no-copy --unidirectional --rho=0.5",
+            "--set cell=lstm --set copy=false --set bidirectional=false --set rho=0.5",
+        ),
+        ("prep --joint --vocabulary bpe --max-length 7", "--set joint=true --set max_length=7"),
+        ("translate --weights float32", "--set alignment_type=float32"),
+        ("align a b --which last", "--set which=last"),
+        ("align a b --backward x --forward=y", "--model x --model y"),
+        ("aer --links-method threshold", "--set links=threshold"),
+        ("score --apart --data x", "--set cumulative=false --model x"),
+        ("serve --beam 5 --whole-lines", "--set beam=5 --set split_sentences=false"),
+    ],
+)
+def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path, capsys, old, new):
+    monkeypatch.chdir(tmp_path)
+    shown = call(*old.split(), "--show-settings")
+    assert capsys.readouterr().err == f"nmtalign: options of version 0.2, which are to be written as: {new}\n"
+    assert shown.count("# --set\n") == new.count("--set")
 
 
 @pytest.mark.parametrize(
     ("command", "words"),
     [
-        ("doctor --format json", "no such command: doctor; `nmtalign info` without arguments describes"),
-        ("score-pairs -m a", "give `nmtalign translate SOURCE --target TARGET`"),
-        ("train --cell lstm", "no such option: --cell; nmtalign calls it --set cell="),
-        ("train --no-copy", "no such option: --no-copy; nmtalign calls it --set copy=false"),
-        ("train --unidirectional", "nmtalign calls it --set bidirectional=false"),
-        ("train --restart", "nmtalign calls it --force"),
-        ("align a b --backward=y", "nmtalign calls it --model"),
         ("translate --which last", "-m MODEL/last.safetensors"),
+        ("serve --which=last", "-m MODEL/last.safetensors"),
         ("translate --prefix-file a", '"prefix": '),
         ("score --by-place", "it was removed after version 0.2; leave it out"),
         ("reproduce --threads 2", "set it in section [train] of nmtalign.toml"),
+        ("score-pairs -m a", "give nmtalign translate SOURCE --target TARGET"),
+        ("explain -s text", "the live page translates any sentence: leave out -s"),
+        ("lexicon a b --links c", "`nmtalign lexicon --links` is gone: `nmtalign link SRC TGT -o FOLDER` learns "),
+        ("lexicon data", "`nmtalign lexicon` of anything but two texts is gone: "),
     ],
 )
-def test_an_old_name_is_one_line_that_says_what_to_give(tmp_path, command, words):
+def test_what_has_no_replacement_is_one_line_that_says_what_to_do(tmp_path, command, words):
     done = run(tmp_path, *command.split())
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert words in done.stderr
@@ -34,11 +75,24 @@ def test_no_replacement_is_dead(old):
     command, option = old.split()
     known = getattr(COMMANDS[command].callback, "settings", {})
     assert option not in options_of(COMMANDS[command])
+    assert option not in {name for one in known.values() for name in one.options}
     new = _OPTIONS[old].replace("=", " ").split()
     if new[0].startswith("-"):
         assert new[0] in options_of(COMMANDS[command])
         assert new[0] != "--set" or new[1] in known
 
 
-def test_old_commands_are_gone():
-    assert not _COMMANDS.keys() & COMMANDS.keys()
+def test_docs_prints_where_the_pages_are(tmp_path):
+    done = run(tmp_path, "docs", "tutorial")
+    assert (done.returncode, Path(done.stdout.rstrip()).name) == (0, "tutorial.md")
+    assert done.stdout.rstrip() in run(tmp_path, "docs").stdout.splitlines()
+
+
+def test_lexicon_writes_the_table_of_link(tmp_path):
+    for name, line in (("a.en", "the fox runs"), ("a.fr", "le renard court")):
+        (tmp_path / name).write_text(f"{line}\n" * 20)
+    done = run(tmp_path, "lexicon", "a.en", "a.fr", "-o", "table")
+    assert (done.returncode, done.stdout) == (0, ""), done.stderr
+    assert done.stderr.startswith("nmtalign: `nmtalign lexicon` is now a part of `nmtalign link`: ")
+    assert run(tmp_path, "lexicon", "a.en", "a.fr").stdout == (tmp_path / "table").read_text() != ""
+    assert {path.name for path in tmp_path.iterdir()} == {"a.en", "a.fr", "table"}
