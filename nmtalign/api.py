@@ -190,7 +190,7 @@ def link(
     *,
     show: "Callable[[LinkProgress], object]" = lambda progress: None,
     notify: Callable[[str], object] = lambda message: None,
-    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = lambda stop: nullcontext(),
+    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = nullcontext,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:
@@ -535,11 +535,14 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
 
 
-def model_card(model: StrPath) -> str:
-    """The card of a model in Markdown, as `nmtalign info --card` prints it; raises FormatError."""
+def model_card(model: StrPath, facts: Mapping[str, Any] | None = None) -> str:
+    """The card of a model in Markdown, as `nmtalign info --card` prints it; raises FormatError.
+
+    `facts` are those of `describe`, which are computed if they are not given.
+    """
     from nmtalign.report.model_card import model_card
 
-    return model_card(Path(model))
+    return model_card(Path(model), describe(model) if facts is None else facts)
 
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:

@@ -145,17 +145,17 @@ def _memory(root: Path) -> dict[str, float]:
 def _requirements() -> dict[str, list[str]]:
     """The packages that nmtalign needs (under "") and that each extra needs, from the metadata of its installation."""
     try:
-        about = metadata.metadata("nmtalign")
+        requirements = metadata.requires("nmtalign") or ()
     except metadata.PackageNotFoundError:  # run from a checkout
-        return {"": []}
-    needed: dict[str, list[str]] = {name: [] for name in ("", *(about.get_all("Provides-Extra") or ()))}
-    for text in about.get_all("Requires-Dist") or ():
+        requirements = ()
+    needed: dict[str, list[str]] = {"": []}
+    for text in requirements:
         package, _, marker = text.partition(";")
         extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", marker)
         below = re.search(r"python_version\s*<\s*['\"]3\.(\d+)", marker)
-        named = re.match(r"[\w.-]+", package)
-        if named and not (below and sys.version_info.minor >= int(below[1])):
-            needed.setdefault(extra[1] if extra else "", []).append(named[0])
+        packages = needed.setdefault(extra[1] if extra else "", [])
+        if not below or sys.version_info.minor < int(below[1]):
+            packages += re.findall(r"^[\w.-]+", package)
     return needed
 
 

@@ -42,7 +42,7 @@ BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 151)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 298)),
-    "translate": ("translate", (21, 323)),
+    "translate": ("translate", (21, 321)),
 }
 
 

@@ -70,7 +70,7 @@ def aer(
     if [gold, source, target, *(path for _, path in systems)].count(STDIN) > 1:
         raise UsageError("only one of LINKS, GOLD, --source and --target can be stdin")
     texts = tuple(chosen.workspace.file_pairs.values())
-    with chosen.naming(), common.status_line("comparing the links", quiet):
+    with chosen.naming(), common.live_line("comparing the links", quiet):
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)

@@ -97,26 +97,26 @@ def align(
     _check([source, target, gold], output, resume, pharaoh, shard)
     common.check_inputs(source, target, gold)
     common.sleep_beside_others()
-    with common.Signals() as signals, chosen.naming(), contextlib.ExitStack() as loading:
-        loading.enter_context(common.status_line("loading the model", quiet))
-
-        def lines() -> int:
-            return 0 if shard else common.lines_of(source) or 0
+    with chosen.naming(), contextlib.ExitStack() as loading:
+        loading.enter_context(common.live_line("loading the model", quiet))
 
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":
             loading.close()
-            signals.detail = run.left
-            hidden, done = quiet or (pharaoh and sys.stdout.isatty()), run.summary.done_before
+            common.signals.detail = run.left
+            hidden = quiet or not common.shows_live() or (pharaoh and sys.stdout.isatty())
+            total = None if hidden or shard else max(0, (common.lines_of(source) or 0) - run.summary.done_before)
             printing = pharaoh
-            for record in common.counted(run, "aligning", "pairs", hidden, lambda: max(0, lines() - done)):
-                try:
-                    if printing:
-                        sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
-                except BrokenPipeError:  # the reader of stdout has gone; a file is still completed
-                    if output is None:
-                        raise
-                    printing = False
-                yield record
+            with common.advancing(hidden, "aligning", total, "pairs") as advance:
+                for record in run:
+                    try:
+                        if printing:
+                            sys.stdout.write(f"{record.scored_links() if scores else record.pharaoh()}\n")
+                    except BrokenPipeError:  # the reader of stdout has gone; a file is still completed
+                        if output is None:
+                            raise
+                        printing = False
+                    yield record
+                    advance(1)
 
         summary = align_files(
             models, source, target, output, resume=resume, gold=gold, gold_base=gold_base, reverse_gold=reverse_gold,

@@ -56,7 +56,7 @@ PANELS: dict[str, dict[str, str]] = {
     },
 }
 """The beginning of the help of each command; `nmtalign.cli.NAME` contains its function."""
-COMMANDS = {name: (panel, line) for panel, commands in PANELS.items() for name, line in commands.items()}
+COMMANDS = {name: line for commands in PANELS.values() for name, line in commands.items()}
 _OPTIONS = {
     "--version": "Print the version.",
     "--install-completion": "Install the completion of commands, options and settings for this shell.",
@@ -85,7 +85,7 @@ def run(arguments: Sequence[str]) -> int:
     """Runs a command line and returns the exit code; every error that a user can cause is one line on stderr."""
     try:
         code = _dispatch(arguments)
-    except (Exception, KeyboardInterrupt) as error:
+    except BaseException as error:
         code = _report(error.__cause__ if type(error).__name__ == "PassedError" else error)
     try:
         sys.stdout.flush()
@@ -106,10 +106,9 @@ def _dispatch(arguments: Sequence[str]) -> int:
         sys.stdout.write(f"nmtalign {__version__}\n")
         return 0
     else:
-        from nmtalign.cli.common import exit_on_signals
+        from nmtalign.cli.common import signals
         from nmtalign.cli.options import load_command
 
-        exit_on_signals()
         _guard_address_space()
         try:
             Path.cwd()  # if the folder was removed, MKL would end the process with its own words
@@ -122,7 +121,8 @@ def _dispatch(arguments: Sequence[str]) -> int:
         if not arguments:
             return 0
         name, *rest = arguments
-        result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
+        with signals:
+            result = load_command(name).main(rest, prog_name=f"nmtalign {name}", standalone_mode=False)
     return result if isinstance(result, int) else 0
 
 
@@ -172,13 +172,18 @@ def _print_help() -> None:
 
 def _report(error: Any) -> int:
     """Writes one line for an error and returns its exit code; raises the error again if it is a bug of nmtalign."""
+    from nmtalign.cli.common import Stop, end_threads, say, signals
+
     code = ResourceError.exit_code
     match error:
+        case Stop():
+            first = os.environ.get("RANK", "0") == "0"  # of the processes that torchrun started, and ends together
+            message, code = f"{error}{signals.detail()}" if first else "", error.exit_code
         case KeyboardInterrupt():
             message, code = "interrupted", 130
         case BrokenPipeError():
             _drop_stdout()
-            return 0  # the reader of stdout has enough, as in `| head`
+            message, code = "", 0  # the reader of stdout has enough, as in `| head`
         case ResourceError():
             message = str(error)
         case _ if is_out_of_memory(error):  # even if a reader of files has reported that a file is damaged
@@ -189,15 +194,13 @@ def _report(error: Any) -> int:
             message = str(refusal(error))
         case _ if hasattr(error, "format_message"):  # an error of usage; its class depends on the version of typer
             message, code = error.format_message().replace("Value error, ", ""), 2  # a prefix of pydantic
-        case _ if type(error).__name__ == "Abort":  # of typer
-            message, code = "interrupted", 130
         case _:
             raise error
-    _wait_for_first_rank()
     if message:
-        from nmtalign.cli.common import say
-
+        _wait_for_first_rank()
         say(f"error: {' '.join(message.split())}")
+    if isinstance(error, Stop | BrokenPipeError):
+        end_threads(code)
     return code
 
 

@@ -1,7 +1,6 @@
 """What the commands share: options, messages and progress on stderr, tables, names of files, threads, and signals.
 
-A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number. `exit_on_signals` removes temporary
-files, `stopping` asks a training to save its work, `Signals` ends a stream of results after a complete line.
+A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number, after one line.
 """
 
 import contextlib
@@ -16,16 +15,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
+from typing import Annotated, Any, Literal, Self, TypeVar
 
 import psutil
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import atomic_text, check_other, own_files
+from nmtalign.files import check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
@@ -145,11 +144,6 @@ def notifier(quiet: bool) -> Callable[[str], None]:
     return (lambda message: None) if quiet else say
 
 
-def open_output(path: Path | None) -> contextlib.AbstractContextManager[TextIO]:
-    """A text file that appears when all is written; standard output for `-` and None."""
-    return contextlib.nullcontext(sys.stdout) if path is None or path == STDOUT else atomic_text(path)
-
-
 def escaped(text: str) -> str:
     """Text from a file, or a file name, made safe to show to the user on one line.
 
@@ -184,32 +178,20 @@ def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines")
     terminal shows a clock instead of a bar.
     """
     began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
-    of = f" of {total:,.0f}" if total else ""
-    with live_line(doing, total) if shows_live() and not quiet else contextlib.nullcontext() as update:
+    of, in_log = f" of {total:,.0f}" if total else "", not (quiet or shows_live())
+    with live_line(doing, quiet, total) as update:
 
         def advance(count: float) -> None:
             nonlocal done, due
             with lock:
                 done, passed = min(total or math.inf, done + count), time.monotonic() - began
                 text = f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s"
-                if update:
-                    update(completed=done, description=text)
-                elif passed >= due and not quiet:
+                update(text, done)
+                if in_log and passed >= due:
                     due = next_report(passed)
                     say(text)
 
         yield advance
-
-
-def counted(
-    items: Iterable[T], doing: str, unit: str, quiet: bool, total: Callable[[], int | None] = lambda: None
-) -> Iterator[T]:
-    """Yields the items and shows on a terminal how many there were, of the estimate that `total` returns."""
-    hidden = quiet or not shows_live()
-    with advancing(hidden, doing, None if hidden else total(), unit) as advance:
-        for item in items:
-            yield item
-            advance(1)
 
 
 def lines_of(path: Path) -> int | None:
@@ -224,19 +206,15 @@ def lines_of(path: Path) -> int | None:
 
 
 @contextlib.contextmanager
-def status_line(text: str, quiet: bool) -> Iterator[Callable[[str], None]]:
-    """Shows `text` and a clock on stderr if it is a terminal; yields a function that replaces the text."""
-    with live_line(text) if shows_live() and not quiet else contextlib.nullcontext() as update:
-        yield lambda text: update(description=text) if update else None
+def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[Callable[..., None]]:
+    """Shows `text` on stderr if it is a terminal, with a bar if there is a total of work, else with a clock.
 
-
-@contextlib.contextmanager
-def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Shows `text` on stderr, with a bar if there is a total of work, else with a clock.
-
-    Yields a function that changes it: `description`, and `completed` or `advance` of the work. What the command writes
-    to stdout meanwhile goes there.
+    Yields a function that changes the text and how much of the work is done. What the command writes to stdout
+    meanwhile goes there.
     """
+    if hidden or not shows_live():
+        yield lambda text, done=None: None
+        return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
@@ -247,7 +225,8 @@ def live_line(text: str, total: float | None = None) -> Iterator[Callable[..., N
         else (SpinnerColumn(), description, TimeElapsedColumn())
     )
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
-        yield functools.partial(display.update, display.add_task(text, total=total))
+        task = display.add_task(text, total=total)
+        yield lambda text, done=None: display.update(task, description=text, completed=done)
 
 
 def named(argument: Path) -> tuple[str, Path]:
@@ -290,40 +269,39 @@ def sleep_beside_others() -> None:
     trained at a twelfth of the speed. Environment variables of the user have precedence.
     """
     if hasattr(os, "sched_getaffinity") and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
-        threading.Thread(target=_watch_others, name="load", daemon=True).start()
+        _start_watch()
 
 
-def _be_guest(busy: float, leave: threading.Event) -> None:
-    """Gives this thread PyTorch threads of its own until `leave` is set, if these many busy cores leave too few."""
-    import torch  # waits while the main thread imports it
-
-    if busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY:
-        torch.zeros(1 << 17).add_(1)  # large enough for several threads
-        leave.wait()
+def _start_watch() -> None:
+    threading.Thread(target=_watch_others, name="load", daemon=True).start()
 
 
-def _watch_others(
-    pause: float = 1.0,
-    clocks: Callable[[], tuple[float, float]] = _clocks,
-    be_guest: Callable[[float, threading.Event], None] = _be_guest,
-) -> None:
+def _watch_others(pause: float = 1.0) -> None:
     """Looks once per `pause` seconds whether other programs compute.
 
     GNU's OpenMP lets threads spin only for a moment while there are more of them than cores. So further threads join
     PyTorch's, only to wait, as long as other programs need cores that PyTorch's threads use.
     """
-    began, before = clocks()
-    guest, leave = threading.Thread(), threading.Event()
+    (began, before), joined = _clocks(), False
     while True:
         time.sleep(pause)
-        now, used = clocks()
+        now, used = _clocks()
         busy, began, before = (used - before) / (now - began), now, used
-        if busy <= _BUSY:
-            leave.set()
-        elif not guest.is_alive() and "torch" in sys.modules:
-            leave = threading.Event()
-            guest = threading.Thread(target=be_guest, args=(busy, leave), name="load", daemon=True)
-            guest.start()
+        if busy > _BUSY:
+            joined = joined or ("torch" in sys.modules and _join(busy))
+        elif joined:
+            break
+    _start_watch()  # the threads that have joined end with this one
+
+
+def _join(busy: float) -> bool:
+    """Gives this thread PyTorch threads of its own if these many busy cores leave too few; returns whether it has."""
+    import torch  # waits while the main thread imports it
+
+    short = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
+    if short:
+        torch.zeros(1 << 17).add_(1)  # large enough for several threads
+    return short
 
 
 def bound_caches() -> None:
@@ -351,107 +329,80 @@ REASONS: Mapping[int, str] = {
 _REPEATS = 5  # seconds in which torchrun passes on a Ctrl-C that the terminal has already sent to all processes
 
 
-def _install(handler: Callable[[int, FrameType | None], None], numbers: Iterable[int] = REASONS) -> Mapping[int, Any]:
-    """Installs a handler of signals; returns the handlers before it.
-
-    A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it for a
-    command in the background, but a process that sends SIGINT wants the command to end.
-    """
-    heeded = [number for number in numbers if number == signal.SIGINT or signal.getsignal(number) != signal.SIG_IGN]
-    return {number: signal.signal(number, handler) for number in heeded}
-
-
-def exit_on_signals() -> None:
-    """Makes SIGTERM and SIGHUP end a command by an exception, as SIGINT does, so that temporary files are removed."""
-    if threading.current_thread() is threading.main_thread():
-        _install(lambda number, _: sys.exit(128 + number), set(REASONS) - {signal.SIGINT})
-
-
-@contextlib.contextmanager
-def stopping(came: list[int], stop: Callable[[str], None]) -> Iterator[None]:
-    """The first signal calls `stop` with its reason, a second one ends the command at once; `came` gets both."""
-    began = 0.0
-
-    def handle(number: int, _: FrameType | None) -> None:
-        nonlocal began
-        if not came:
-            began = time.monotonic()
-            stop(REASONS[number])
-        elif "LOCAL_RANK" not in os.environ or time.monotonic() - began > _REPEATS:
-            raise KeyboardInterrupt if number == signal.SIGINT else SystemExit(128 + number)
-        came.append(number)
-
-    before = _install(handle)
-    try:
-        yield
-    finally:
-        if "LOCAL_RANK" not in os.environ:
-            for number, handler in before.items():
-                signal.signal(number, handler)
-
-
 class Stop(BaseException):
-    """A signal, whose number is the argument, has come. `except Exception` does not catch it."""
+    """The signal `number` has come. `except Exception` does not catch it."""
 
-
-class Stopped(NmtalignError):  # noqa: N818
-    """The error that reports a signal in one line."""
-
-    def __init__(self, number: int, detail: str) -> None:
-        super().__init__(f"{REASONS[number]}{detail}")
+    def __init__(self, number: int) -> None:
+        super().__init__(REASONS[number])
         self.exit_code = 128 + number
 
 
 class Signals:
-    """A block that a signal ends with Stopped: at once, or after a part that is marked by `whole`.
+    """The running command, which a signal ends: at once, after a part marked by `whole`, or as `stopping` says.
 
-    `detail` returns the rest of the message, such as what is left to do. A second signal does not wait for the part.
+    `detail` returns the rest of the message, such as what is left to do. A second signal ends the command at once.
     """
 
     def __init__(self) -> None:
         self.detail: Callable[[], str] = lambda: ""
-        self._whole = False
         self._came: int | None = None
-        self._before: Mapping[int, Any] = {}
+        self._when = 0.0
+        self._stop: Callable[[str], None] | None = None
+        self._before: dict[int, Any] = {}
 
     def __enter__(self) -> Self:
+        self.detail, self._came = lambda: "", None
+        # A signal that the caller ignores stays ignored, as SIGHUP under `nohup`. SIGINT does not: a shell ignores it
+        # for a command in the background, but a process that sends SIGINT wants the command to end.
         if threading.current_thread() is threading.main_thread():
-            self._before = _install(self._handle)
+            heeded = [one for one in REASONS if one == signal.SIGINT or signal.getsignal(one) != signal.SIG_IGN]
+            self._before = {number: signal.signal(number, self._handle) for number in heeded}
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
         # After a signal, another one ends the process without a second message.
         for number, handler in self._before.items():
-            signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
-        if isinstance(error, Stop):
-            stopped = Stopped(error.args[0], self.detail())
-            end_threads(stopped.exit_code, f"error: {stopped}")
-            raise stopped from None
-        if isinstance(error, BrokenPipeError):
-            end_threads(0)
+            if signal.getsignal(number) == self._handle:  # the command may have chosen to ignore it
+                signal.signal(number, signal.SIG_DFL if isinstance(error, Stop) else handler)
+
+    @contextlib.contextmanager
+    def stopping(self, stop: Callable[[str], None]) -> Iterator[None]:
+        """A part that the first signal ends by a call of `stop` with its reason."""
+        self._stop = stop
+        try:
+            yield
+        finally:
+            self._stop = None
 
     @contextlib.contextmanager
     def whole(self) -> Iterator[None]:
         """A part that the first signal does not interrupt, such as a line and its alignment."""
-        self._whole = True
-        try:
+        with self.stopping(lambda reason: None):
             yield
-        finally:
-            self._whole = False
+        self.check()
+
+    def check(self) -> None:
+        """Ends the command if a signal has come."""
         if self._came is not None:
             raise Stop(self._came)
 
     def _handle(self, number: int, _: FrameType | None) -> None:
-        if not self._whole or self._came is not None:
+        first = self._came is None
+        if first:
+            self._came, self._when = number, time.monotonic()
+        if first and self._stop is not None:
+            self._stop(REASONS[number])
+        elif first or "LOCAL_RANK" not in os.environ or time.monotonic() - self._when > _REPEATS:
             raise Stop(number)
-        self._came = number
 
 
-def end_threads(code: int, message: str = "") -> None:
+signals = Signals()
+"""Those of the running command."""
+
+
+def end_threads(code: int) -> None:
     """Ends the process if threads still compute; Python would wait for their results, which nobody needs."""
     if sum(not thread.daemon for thread in threading.enumerate()) > 1:
-        if message:
-            say(message)
         sys.stderr.flush()
         with contextlib.suppress(OSError, NmtalignError):  # finished lines are kept
             sys.stdout.flush()

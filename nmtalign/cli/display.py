@@ -21,7 +21,7 @@ from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
 from nmtalign.errors import UsageError
 from nmtalign.training import events
 
-_SMOOTHED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
+_AVERAGED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
 _SLOW = 3.0  # seconds after which a plain line names the work between updates
 _WIDEST = 120  # columns; longer rows are hard to read
 _FIXED_ROWS = 14  # of the panel without the table of validations
@@ -36,8 +36,8 @@ class TrainingDisplay:
         self._context = contextlib.ExitStack()
         self._lock, self._began, self._due = threading.Lock(), time.monotonic(), next_report(0.0)
         self._started: events.Started | None = None
-        self._figures: events.Figures | None = None  # smoothed over about ten events
-        self._count, self._came = 0, 0.0  # of events with figures, and when the last one came
+        self._figures: deque[events.Figures] = deque(maxlen=10)
+        self._came = 0.0  # the time of the last figures
         self._working: events.Working | None = None
         self._since, self._named = self._began, 0.0  # when this work began, and the work that a line has named
         self._validations: deque[events.Validated] = deque(maxlen=8)
@@ -78,8 +78,8 @@ class TrainingDisplay:
                 line = line if isinstance(event, events.Damaged) else ""
             elif self._live:
                 line = line if isinstance(event, events.Damaged | events.Noticed | events.Skipped) else ""
-            elif isinstance(event, events.Finished) and self._figures:
-                line = describe(self._figures)
+            elif isinstance(event, events.Finished) and (figures := self._current()):
+                line = describe(figures)
             elif isinstance(event, events.Figures):
                 line = ""
         if line and self._live:
@@ -101,8 +101,8 @@ class TrainingDisplay:
                     self._live.transient = False
             case events.Underway():
                 self.updates += 1
-                self._count, self._came, self._working = self._count + 1, now, None
-                self._figures = self._smoothed(event)
+                self._came, self._working = now, None
+                self._figures.append(event)
             case events.Working():
                 if self._working is None or self._working.doing != event.doing:
                     self._since = now
@@ -112,22 +112,16 @@ class TrainingDisplay:
         if event.recorded:
             self._working = None
 
-    def _smoothed(self, new: events.Figures) -> events.Figures:
-        if self._figures is None:
-            return new
-        share, changed = max(0.1, 1 / self._count), {}
-        for name in _SMOOTHED:
-            before, after = getattr(self._figures, name), getattr(new, name)
-            changed[name] = after if before is None or after is None else before + share * (after - before)
-        return replace(new, **changed, perplexity=events.perplexity(changed["loss"]))
-
     def _current(self) -> events.Figures | None:
-        """The figures, with the time as it is now."""
-        if self._figures is None:
+        """The figures, those in `_AVERAGED` as means of the last ten, with the time as it is now."""
+        if not self._figures:
             return None
-        passed, left = time.monotonic() - self._came, self._figures.seconds_left
-        left = None if left is None else max(0.0, left - passed)
-        return replace(self._figures, seconds=self._figures.seconds + passed, seconds_left=left)
+        last, passed = self._figures[-1], time.monotonic() - self._came
+        values = {name: [getattr(one, name) for one in self._figures] for name in _AVERAGED}
+        means = {name: sum(each) / len(each) for name, each in values.items() if None not in each}
+        left = None if last.seconds_left is None else max(0.0, last.seconds_left - passed)
+        means |= {"perplexity": events.perplexity(means["loss"])}
+        return replace(last, **means, seconds=last.seconds + passed, seconds_left=left)
 
     def _doing(self) -> str:
         """The present work in words, as in "validating ... 40%"."""

@@ -37,7 +37,7 @@ def info(
     sleep_beside_others()
     facts = describe(path)
     if path is not None and card:
-        sys.stdout.write(model_card(path))
+        sys.stdout.write(model_card(path, facts))
     elif format == "json":
         sys.stdout.write(json_text(facts, indent=2) + "\n")
     else:

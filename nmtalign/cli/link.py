@@ -1,8 +1,6 @@
 """`nmtalign link`: from a bitext to word links, with one command."""
 
-import signal
 import sys
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -54,20 +52,21 @@ def link(
     common.sleep_beside_others()
     common.bound_caches()
     keep_memory()
-    tell, came = common.notifier(quiet), list[int]()
+    tell = common.notifier(quiet)
+    common.signals.detail = lambda: f"; the same command resumes in {output}"
     before = "already complete: " if (output / LINKS).exists() else ""
-    with chosen.naming(), common.status_line("loading PyTorch", quiet) as show:
+    with chosen.naming(), common.live_line("loading PyTorch", quiet) as show:
         links = link_texts(
             source,
             target,
             output,
             show=lambda progress: show(_text(progress)),
             notify=common.say,
-            stopping=partial(common.stopping, came),
+            stopping=common.signals.stopping,
             config=chosen.settings,
         )
     if not links.exists():
-        raise common.Stopped(came[0] if came else signal.SIGINT, f"; the same command resumes in {output}")
+        common.signals.check()
     pairs, count = _print(links, scores)
     tell(f"{before}{pairs:,} pairs, {count:,} links; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")

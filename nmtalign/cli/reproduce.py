@@ -1,12 +1,11 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
-import signal
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, Stopped, notifier, output_option, stopping
+from nmtalign.cli.common import QuietOption, notifier, output_option, signals
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import ReproduceConfig
 
@@ -40,12 +39,12 @@ def reproduce(
 
     tell = notifier(quiet)
     made = Reproduction(chosen.workspace, chosen.settings, output, tell, silent=quiet)
-    came: list[int] = []
-    with stopping(came, made.stop):
+    signals.detail = lambda: "; the same command resumes"
+    with signals.stopping(made.stop):
         try:
             made.run()
         except Halted:
-            raise Stopped(came[0] if came else signal.SIGINT, "; the same command resumes") from None
+            signals.check()
     failed = sum(map(bool, made.failures.values()))
     tell(f"{write_report(made)}: written" + (f", without {failed} commands that failed" if failed else ""))
     if failed:

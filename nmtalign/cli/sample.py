@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, own_argument, own_option, say, status_line, writes
+from nmtalign.cli.common import QuietOption, live_line, own_argument, own_option, say, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import SampleConfig
 
@@ -25,7 +25,7 @@ def sample(
     """
     from nmtalign.sample.sample_corpus import write_sample
 
-    with chosen.naming(), status_line("writing the corpus", quiet):
+    with chosen.naming(), live_line("writing the corpus", quiet):
         summary = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
     if not quiet:
         say(f"{folder}: {summary.train:,} training, {summary.dev:,} dev and {summary.test:,} test pairs")

@@ -47,7 +47,7 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
 
     common.sleep_beside_others()
     common.bound_caches()
-    with common.Signals(), chosen.naming():
+    with chosen.naming():
         serve_models(
             model or chosen.workspace.model,
             config=chosen.settings[0],

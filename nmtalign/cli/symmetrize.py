@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import symmetrize_files
-from nmtalign.cli.common import QuietOption, notifier, output_option, own_argument, own_option, say, status_line
+from nmtalign.cli.common import QuietOption, live_line, notifier, output_option, own_argument, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDIN, STDOUT
@@ -51,10 +51,8 @@ def symmetrize(
     """
     if forward == backward == STDIN:
         raise UsageError("only one of FORWARD and BACKWARD can be stdin")
-    if output != STDOUT and output.is_dir():
-        raise UsageError(f"{output}: is a folder; give the name of a file")
     place = sys.stdout if output == STDOUT else output
-    with status_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
+    with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"

@@ -5,7 +5,6 @@ import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -112,7 +111,7 @@ def train(
                 preset=chosen.preset,
                 force=force,
                 listen=display.take,
-                stopping=partial(common.stopping, []),
+                stopping=common.signals.stopping,
                 layers=chosen.layers,
             )
     finally:

@@ -84,12 +84,21 @@ def translate(
     if not quiet and STDIN in paths and sys.stdin.isatty():
         common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
     to_stdout = output in (None, STDIN)
-    shown = not quiet and sys.stderr.isatty() and not (to_stdout and sys.stdout.isatty())
-    with common.Signals() as signals, chosen.naming(), _Display(shown, quiet) as display:
+    shown = not (quiet or (to_stdout and sys.stdout.isatty()))
+    with chosen.naming(), ExitStack() as line:
+        line.enter_context(common.live_line("loading the model", quiet))
+        update: Callable[..., None] | None = None
+        began = 0.0
 
         def progress(run: "FileTranslation | FileScores") -> None:
-            signals.detail = run.left
-            display.show(run)
+            nonlocal update, began
+            common.signals.detail = run.left
+            if update is None:
+                line.close()  # the model is loaded
+                began = time.monotonic()
+                update = line.enter_context(common.live_line("translating", not shown, run.size))
+            rate = run.tokens / max(time.monotonic() - began, 0.1)
+            update(f"translating: {run.lines:,} lines, {rate:,.0f} words/s", run.end)
 
         run = translate_files(
             model or chosen.workspace.model,
@@ -104,26 +113,6 @@ def translate(
             config=chosen.settings,
             notify=common.say,
             progress=progress,
-            guard=signals.whole,
+            guard=common.signals.whole,
         )
     common.notifier(quiet)(str(run))
-
-
-class _Display(ExitStack):
-    """A line on stderr: that the model is loaded, then the number of lines, with a bar if the size is known."""
-
-    def __init__(self, shown: bool, quiet: bool) -> None:
-        super().__init__()
-        self._shown, self._began = shown, 0.0
-        self._update: Callable[..., None] | None = None
-        self.enter_context(common.status_line("loading the model", quiet))
-
-    def show(self, run: "FileTranslation | FileScores") -> None:
-        """Shows the counts of the run."""
-        if not self._began:
-            self._began = time.monotonic()
-            self.close()  # the model is loaded
-            self._update = self.enter_context(common.live_line("translating", run.size)) if self._shown else None
-        if self._update is not None:
-            rate = run.tokens / max(time.monotonic() - self._began, 0.1)
-            self._update(completed=run.end, description=f"translating: {run.lines:,} lines, {rate:,.0f} words/s")

@@ -7,7 +7,7 @@ from typing import Any
 
 from nmtalign.errors import FormatError
 from nmtalign.files import LOG, read_json, sha256_of
-from nmtalign.model_directory import describe_model, find_weights, read_settings
+from nmtalign.model_directory import find_weights, read_settings
 from nmtalign.report.document import Block, Commands, DataTable, Definitions, Document, Heading, Span
 from nmtalign.report.markdown import to_markdown
 from nmtalign.settings.definition import toml
@@ -20,9 +20,12 @@ _HEADER = (
 )
 
 
-def model_card(folder: Path) -> str:
-    """The card in Markdown, with the header in YAML that Hugging Face's Hub reads; raises FormatError."""
-    facts, settings = describe_model(folder), read_settings(folder)
+def model_card(folder: Path, facts: Mapping[str, Any]) -> str:
+    """The card in Markdown, with the header in YAML that Hugging Face's Hub reads; raises FormatError.
+
+    `facts` are those of `describe_model`.
+    """
+    settings = read_settings(folder)
     languages = [settings["source_language"], settings["target_language"]]
     log = read_curves(folder) if (folder / LOG).is_file() else Curves(folder)
     start, last, best, scores = log.start, log.last, log.best, _scores(folder / _SCORES)

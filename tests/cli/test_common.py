@@ -1,55 +1,27 @@
 """Waiting threads: sleeping on a busy machine, spinning on an idle one, or as set in the environment; progress."""
 
 import io
-import itertools
 import os
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, counted, lines_of, name_files
+from nmtalign.cli.common import advancing, lines_of, name_files
 from nmtalign.errors import UsageError
 
 
-@pytest.fixture
-def others(monkeypatch):
-    """Runs the watch on others; a call with the busy cores of each look returns the guests that were there after it."""
-
-    def watch(looks):
-        clocks = iter(
-            itertools.accumulate(
-                [(0.0, 0.0), *((1.0, busy) for busy in looks)], lambda a, b: (a[0] + b[0], a[1] + b[1])
-            )
-        )
-        guests, present, seen = [], [], []
-
-        def tick():
-            while guests and guests[-1].is_alive() and all(leave.is_set() for leave in tuple(present)):
-                time.sleep(0.001)  # it is arriving or leaving
-            seen.append(len(present))
-            return next(clocks)
-
-        def guest(busy, leave):
-            guests.append(threading.current_thread())
-            present.append(leave)
-            leave.wait()
-            present.clear()
-
-        monkeypatch.setitem(sys.modules, "torch", None)
-        with pytest.raises(StopIteration):
-            common._watch_others(0.1, tick, guest)
-        return seen[2:]
-
-    return watch
-
-
-def test_threads_join_while_others_compute_and_leave_afterwards(others):
-    assert others([0.0, 1.0, 1.0, 0.1, 0.0, 2.0, 0.0]) == [0, 1, 1, 0, 0, 1, 0]
+def test_threads_join_while_others_compute_and_leave_afterwards(monkeypatch):
+    looks, joined = iter([(0.0, 0.0), (1.0, 0.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0), (5.0, 4.1)]), []
+    monkeypatch.setattr(common, "_clocks", lambda: next(looks))
+    monkeypatch.setattr(common, "_join", lambda busy: joined.append(busy) or len(joined) > 1)  # the first time too few
+    monkeypatch.setitem(sys.modules, "torch", None)
+    monkeypatch.setattr(common, "_start_watch", lambda: joined.append("left"))
+    common._watch_others(0.0)
+    assert joined == [1.0, 1.0, "left"]
 
 
 GUEST = """
@@ -60,7 +32,7 @@ torch.set_num_threads(2)
 torch.zeros(1 << 20).add_(1)
 count, leave = psutil.Process().num_threads, threading.Event()
 before = count()
-guest = threading.Thread(target=common._be_guest, args=(float(sys.argv[1]), leave))
+guest = threading.Thread(target=lambda: (common._join(float(sys.argv[1])), leave.wait()))
 guest.start()
 time.sleep(0.5)
 joined = count() - before
@@ -101,8 +73,10 @@ def test_what_is_printed_beside_the_progress_stays_on_stdout(monkeypatch, capfd)
     number, terminal = os.openpty()
     with os.fdopen(terminal, "w") as stderr:
         monkeypatch.setattr(sys, "stderr", stderr)
-        for one in counted(range(3), "aligning", "pairs", quiet=False):
-            sys.stdout.write(f"{one}-{one}\n")
+        with advancing(False, "aligning", None, "pairs") as advance:
+            for one in range(3):
+                sys.stdout.write(f"{one}-{one}\n")
+                advance(1)
         shown = b""
         while b"aligning: 3 pairs" not in shown:  # a terminal may deliver what was written in several parts
             shown += os.read(number, 10_000)

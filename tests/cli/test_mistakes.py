@@ -72,6 +72,10 @@ def run(folder, monkeypatch, capfd):
 
 
 ERRORS = """
+2 prepp => no such command: prepp; did you mean `nmtalign prep`?
+2 train --set hidden=many => --set hidden=many: must be a whole number
+2 train --set cell=rnn => --set cell=rnn: must be one of paper, cudnn, lstm,
+2 train --config absent.toml => absent.toml: cannot read: No such file or directory; give an existing file with --config
 2 train --lr 0.1 => no such option: --lr; nmtalign calls it --set learning_rate=
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam
 2 translate --beam_size=5 => no such option: --beam_size; nmtalign calls it --beam
@@ -96,6 +100,8 @@ ERRORS = """
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
 4 serve -m missing => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file
+4 train nowhere => nowhere: no prepared corpus here
+4 info nowhere => nowhere: no such file or folder
 4 train train.en => train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans
 4 train model -o m => model: no prepared corpus here (no corpus.h5), but a folder with a model
 4 translate -m train.en test.en => train.en: no nmtalign model here (no config.json), but a text file
@@ -111,6 +117,7 @@ ERRORS = """
 3 translate missing.en => missing.en: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
 3 score empty.fr -r test.fr => empty.fr: is empty; nothing to score
+5 sample /dev/null/x => /dev/null/x: cannot make the folder: Not a directory
 5 train data -o train.en => train.en: cannot write: a file is in the way
 5 prep train.en train.fr -o train.txt => train.txt: cannot make the folder: a file is in the way
 2 align test.en test.fr -o model => model: HDF5 needs a file: give a name such as alignments.h5
@@ -353,7 +360,8 @@ def test_a_key_of_any_type_is_accepted_or_named_with_its_file(tmp_path, monkeypa
         try:
             workspace = load_workspace(None)
             for cls in Settings.__subclasses__():
-                resolve(cls, workspace.section(cls.section))
+                if cls.section == section:
+                    resolve(cls, workspace.section(section))
         except UsageError as error:
             told = str(error)
         assert told.startswith("nmtalign.toml: ")
