@@ -334,10 +334,11 @@ class TranslationModel(nn.Module):
 
     def _softmax(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
         """(negative log-likelihood with a gradient, log p (N,)) of given words."""
+        features, targets, terms = outputs.features, outputs.targets, outputs.log_terms
+        # No gradient of the weights is needed: products may be small, so that a CPU keeps their results in its cache.
+        cells = CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS
         softmax = self.readout.output_weight, self.readout.output_bias
-        nll, _, log_probs = linear_cross_entropy(
-            outputs.features, *softmax, outputs.targets, log_terms=outputs.log_terms
-        )
+        nll, _, log_probs = linear_cross_entropy(features, *softmax, targets, log_terms=terms, block_cells=cells)
         return nll, log_probs
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
