@@ -128,10 +128,10 @@ def _dispatch(arguments: Sequence[str]) -> int:
 
 def _guard_address_space() -> None:
     """Makes an import of NumPy or PyTorch an error if `ulimit -v` is too small: these libraries would abort."""
-    if sys.platform == "win32":
+    try:
+        import resource
+    except ImportError:  # Windows has no such limit
         return
-    import resource
-
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     needs = {"numpy": 300, "torch": 1200 + 20 * (os.cpu_count() or 1)}  # MB, measured; threads have stacks
 

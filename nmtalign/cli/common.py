@@ -288,17 +288,21 @@ def _watch_others(pause: float = 1.0) -> None:
         now, used = _clocks()
         busy, began, before = (used - before) / (now - began), now, used
         if busy > _BUSY:
-            joined = joined or ("torch" in sys.modules and _join(busy))
+            joined = joined or _join(busy)
         elif joined:
             break
     _start_watch()  # the threads that have joined end with this one
 
 
 def _join(busy: float) -> bool:
-    """Gives this thread PyTorch threads of its own if these many busy cores leave too few; returns whether it has."""
-    import torch  # waits while the main thread imports it
+    """Gives this thread PyTorch threads of its own if these many busy cores leave too few; returns whether it has.
 
-    short = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
+    A signal may end the main thread's import of PyTorch. This thread must not continue it: Python would abort.
+    """
+    torch: Any = sys.modules.get("torch")
+    if not hasattr(torch, "compile"):  # defined at the end of the import
+        return False
+    short: bool = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
     if short:
         torch.zeros(1 << 17).add_(1)  # large enough for several threads
     return short
@@ -368,6 +372,7 @@ class Signals:
     @contextlib.contextmanager
     def stopping(self, stop: Callable[[str], None]) -> Iterator[None]:
         """A part that the first signal ends by a call of `stop` with its reason."""
+        self.check()  # an import, or a function that Python calls, may have lost the exception
         self._stop = stop
         try:
             yield

@@ -228,7 +228,7 @@ def _translate_while_training(workspace: Workspace, chance: random.Random) -> st
         training = Process(f"{line} data -o model".split(), folder)
         while not training.wait(0):
             which = chance.choice(("best", "last"))
-            ended = run(f"translate -q test.en -m model --set which={which} --beam 1 --set max_length_ratio=1", folder)
+            ended = run(f"translate -q test.en -m model/{which}.safetensors --beam 1 --set max_length_ratio=1", folder)
             if ended.fault({0, 4}):
                 return ended.fault({0, 4})
             if ended.code == 0 and ended.out.count(b"\n") != 30:
