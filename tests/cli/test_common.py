@@ -2,10 +2,12 @@
 
 import io
 import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -18,10 +20,23 @@ def test_threads_join_while_others_compute_and_leave_afterwards(monkeypatch):
     looks, joined = iter([(0.0, 0.0), (1.0, 0.0), (2.0, 1.0), (3.0, 2.0), (4.0, 4.0), (5.0, 4.1)]), []
     monkeypatch.setattr(common, "_clocks", lambda: next(looks))
     monkeypatch.setattr(common, "_join", lambda busy: joined.append(busy) or len(joined) > 1)  # the first time too few
-    monkeypatch.setitem(sys.modules, "torch", None)
     monkeypatch.setattr(common, "_start_watch", lambda: joined.append("left"))
     common._watch_others(0.0)
     assert joined == [1.0, 1.0, "left"]
+
+
+def test_an_unfinished_import_of_pytorch_is_left_alone(monkeypatch):
+    """If a signal ended it in the main thread while this one continued it, Python would abort."""
+    monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+    assert not common._join(1000.0)
+
+
+def test_a_signal_that_an_import_has_lost_ends_the_next_part():
+    signals = common.Signals()
+    with pytest.raises(common.Stop):
+        signals._handle(signal.SIGTERM, None)
+    with pytest.raises(common.Stop, match="ended by SIGTERM"), signals.stopping(lambda reason: None):
+        raise AssertionError
 
 
 GUEST = """
