@@ -105,7 +105,6 @@ async function translate(options = {}) {
   showExercises();
   showLoss();
   showPair();
-  document.documentElement.dataset.ready = "1";
 }
 
 function restart(event) {
