@@ -18,13 +18,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Self, TypeVar
+from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
 
 import psutil
 import typer
 
 from nmtalign.errors import NmtalignError, UsageError
-from nmtalign.files import check_other, own_files
+from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
@@ -142,6 +142,11 @@ def clock(seconds: float) -> str:
 def notifier(quiet: bool) -> Callable[[str], None]:
     """`say`, or with `quiet` a function that does nothing."""
     return (lambda message: None) if quiet else say
+
+
+def open_output(path: Path) -> contextlib.AbstractContextManager[TextIO]:
+    """A text file that appears when all is written; standard output for `-`."""
+    return contextlib.nullcontext(sys.stdout) if path == STDOUT else atomic_text(path)
 
 
 def escaped(text: str) -> str:

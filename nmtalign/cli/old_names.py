@@ -9,14 +9,13 @@ import re
 import shlex
 import sys
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import nullcontext
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from nmtalign.cli.common import say
+from nmtalign.cli.common import open_output, say
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text
 from nmtalign.settings.definition import SECTIONS, SET, Setting, option
+from nmtalign.text.lines import STDOUT
 from nmtalign.text.tokenizer import LEXICON
 
 _WHICH = "give the file of the last weights: -m MODEL/last.safetensors"
@@ -179,7 +178,7 @@ def _write_lexicon(arguments: Sequence[str]) -> None:
     with TemporaryDirectory() as folder:
         link(source, target, folder, tokenized="--tokenized" in options)
         text = (Path(folder) / LEXICON).read_text(encoding="utf-8")
-    with atomic_text(Path(files[0])) if files and files[0] != "-" else nullcontext(sys.stdout) as stream:
+    with open_output(Path(files[0]) if files else STDOUT) as stream:
         stream.write(text)
 
 

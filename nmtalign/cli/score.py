@@ -18,7 +18,6 @@ from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
-from nmtalign.files import atomic_text
 from nmtalign.model_directory import read_settings
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.settings.definition import Workspace, resolve
@@ -120,7 +119,7 @@ def score(
         for line in draw_by_length(result.report, plot):
             common.say(line)
     if html:
-        with contextlib.nullcontext(sys.stdout) if html == STDOUT else atomic_text(html) as stream:
+        with common.open_output(html) as stream:
             stream.write(result.to_html({"command": shlex.join(["nmtalign", *sys.argv[1:]])}))
     if not quiet:
         common.say(*(f"wrote {path}" for path in (plot, html) if path and path != STDOUT))

@@ -45,7 +45,7 @@ def product(
     """
     if isinstance(weight, SharedWeight):
         return weight.product(rows, addend)
-    if isinstance(weight, Int8Weight) and not needs_gradient(rows):
+    if isinstance(weight, Int8Weight) and not _needs_gradient(rows):
         return weight.product(rows, addend, out)
     if addend is None:
         return torch.matmul(rows, weight.mT, out=out)
@@ -353,7 +353,7 @@ class Int8Weight(Tensor):
     ) -> Any:
         """Multiplies in eight bits in `F.linear`; every other operation returns ordinary tensors."""
         kwargs = kwargs or {}
-        if func is F.linear and isinstance(args[1], cls) and not needs_gradient(args[0]):
+        if func is F.linear and isinstance(args[1], cls) and not _needs_gradient(args[0]):
             return args[1].product(args[0], args[2] if len(args) > 2 else kwargs.get("bias"))
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **kwargs)
@@ -370,7 +370,7 @@ class Int8Weight(Tensor):
         scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
         sums = _packed_product((rows / scale).round_(), *self._packed)
         shape, result = (*x.shape[:-1], sums.shape[1]), sums if out is None else out
-        if addend is None or needs_gradient(addend):
+        if addend is None or _needs_gradient(addend):
             products = torch.mul(sums, scale, out=result).view(shape)
             return products if addend is None else products.add_(addend)
         added = addend if addend.dim() == 1 else addend.reshape(sums.shape)
@@ -434,8 +434,7 @@ def _packed_product(steps: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:
     return products
 
 
-def needs_gradient(x: Tensor) -> bool:
-    """Whether autograd records the operations on a tensor."""
+def _needs_gradient(x: Tensor) -> bool:
     return torch.is_grad_enabled() and x.requires_grad
 
 
