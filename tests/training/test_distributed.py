@@ -277,9 +277,13 @@ def test_a_mistake_is_said_once(tmp_path):
 
 
 PATIENCE = """
-import time
+import os, time
 from datetime import timedelta
+from pathlib import Path
 from nmtalign.training import distributed
+Path("ready." + os.environ["RANK"]).touch()
+while len(list(Path().glob("ready.*"))) < 2:  # imports may take seconds longer in one process than in the other
+    time.sleep(0.02)
 distributed.TIMEOUT = timedelta(seconds=2)
 world = distributed.open_world("cpu")
 time.sleep(4 * world.is_main)
@@ -297,7 +301,8 @@ except distributed.ConnectionLostError:
 def test_ranks_wait_longer_for_files_than_for_sums(tmp_path):
     script = tmp_path / "patience.py"
     script.write_text(PATIENCE)
-    result = subprocess.run(torchrun(script), env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
+    quiet = {"capture_output": True, "text": True}
+    result = subprocess.run(torchrun(script), cwd=tmp_path, env=ENVIRONMENT, timeout=250, **quiet)
     assert result.stdout.splitlines().count("waited for files") == 2
     assert "lost 1" in result.stdout.splitlines()
 
