@@ -38,6 +38,12 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in SLOWEST)
 
 
+def pytest_runtest_setup(item):
+    """Tests that need a GPU are skipped without one."""
+    if item.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs a CUDA device")
+
+
 @pytest.fixture(autouse=True)
 def one_thread():
     """Trainings set the number of threads; the last bits of a product depend on it."""

@@ -2,7 +2,12 @@
 
 import itertools
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -15,6 +20,7 @@ from bench.recipes import Job, recipes
 from bench.texts import random_texts
 from bench.workload import SYSTEM_SIZES, Size, random_workload
 from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.sample.sample_corpus import write_sample
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
 OPTIONS = list(
@@ -162,22 +168,42 @@ def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
     assert re.search(r"(mini-batch|batch_size)\": 3\b", told)
 
 
-def test_gpu_runs_dry_on_a_cpu_and_leaves_its_file(bench, tmp_path):
-    result = bench("gpu", "--device", "cpu", "--json", "gpu.json")
-    assert result.returncode == 0, result.stderr
-    assert "its figures mean nothing" in result.stdout
-    found = json.loads((tmp_path / "gpu.json").read_text())
+def rehearse(part, folder, *more):
+    """Runs a part of card.sh on the CPU, at tiny sizes."""
+    environment = {**os.environ, "DEVICE": "cpu", "TIME": "5s"}
+    environment["PATH"] = f"{Path(sys.executable).parent}:{environment['PATH']}"
+    command = [Path(__file__).with_name("card.sh"), part, folder, *more]
+    result = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+    assert result.returncode == 0, result.stdout
+    return result.stdout
+
+
+def test_the_checks_for_a_gpu_run_on_a_cpu_and_leave_their_files(tmp_path):
+    said = rehearse("check", tmp_path / "out")
+    assert "its figures mean nothing" in said
+    found = json.loads((tmp_path / "out" / "updates.json").read_text())
     assert found["dry_run"]
     assert [row["way"] for row in found["speeds"]] == ["eager"]
     assert found["speeds"][0]["target_words_per_second"] > 0
+    assert "skipped" in (tmp_path / "out" / "tests.log").read_text()
+
+
+@pytest.mark.slow
+def test_the_training_for_a_gpu_runs_on_a_cpu(tmp_path):
+    write_sample(tmp_path / "sample", 200)
+    for name, part in (("train", "train"), ("val", "dev"), ("test_2016_flickr", "test")):
+        for side in ("en", "fr"):
+            shutil.copy(tmp_path / "sample" / f"{part}.{side}", tmp_path / f"{name}.{side}")
+    assert "sentences/s" in rehearse("translate", tmp_path / "out")
+    assert "BLEU|nrefs:1" in rehearse("train", tmp_path / "out", tmp_path)
 
 
 @pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
-def test_gpu_measures_both_ways(bench, tmp_path):
+def test_gpu_measures_each_way(bench, tmp_path):
     result = bench("gpu", "--size", "tiny", "--batches", "8,16", "--json", "gpu.json")
     assert result.returncode == 0, result.stderr
-    assert len(json.loads((tmp_path / "gpu.json").read_text())["speeds"]) == 4
+    speeds = json.loads((tmp_path / "gpu.json").read_text())["speeds"]
+    assert [row["way"] for row in speeds] == 2 * ["graphs", "unfused", "eager"]
 
 
 @pytest.mark.parametrize(
