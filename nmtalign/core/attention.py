@@ -385,13 +385,20 @@ def _fused_weights(keys: Tensor, query: Tensor, vector: Tensor, padding: Tensor 
 
 @fused
 def _fused_query_gradient(
-    keys: Tensor, query: Tensor, vector: Tensor, weights: Tensor, total: Tensor, d_energies: Tensor, d_vectors: Tensor
-) -> Tensor:
+    keys: Tensor,
+    query: Tensor,
+    vector: Tensor,
+    weights: Tensor,
+    total: Tensor,
+    d_energies: Tensor,
+    d_vectors: Tensor,
+    d_query: Tensor,
+) -> None:
     d_energies.copy_(weights * (total - (weights * total).sum(-1, keepdim=True)))
     hidden = _fused_tanh(keys, query[:, None], weights.dtype)
     terms = d_energies[..., None] * hidden
     d_vectors.add_(terms.sum(1))
-    return ((terms * hidden).sum(1) * -vector.to(weights.dtype)).to(keys.dtype)
+    d_query.copy_((terms * hidden).sum(1) * -vector.to(weights.dtype))
 
 
 @fused
@@ -418,11 +425,11 @@ class FusedAdditivePass(AdditivePass):
 
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
         """See `AdditivePass.backward`."""
-        total = _dots(self.d_contexts[step], self.values).to(self.weights.dtype)
+        total = _dots(self.d_contexts[step], self.values)
         total = total if d_weights is None else total + d_weights
-        of_step = self.weights[step], total, self._d_energies[step], self._d_vectors
-        self._d_queries[step] = d_query = _fused_query_gradient(self.keys, self.queries[step], self.vector, *of_step)
-        return d_query @ self.query_weight
+        gradients = self._d_energies[step], self._d_vectors, self._d_queries[step]
+        _fused_query_gradient(self.keys, self.queries[step], self.vector, self.weights[step], total, *gradients)
+        return self._d_queries[step] @ self.query_weight
 
     def gradients(self, rows: Tensor) -> tuple[Tensor, ...]:
         """See `AdditivePass.gradients`; the gradient of the keys is computed here, without sums in memory."""

@@ -457,9 +457,7 @@ class _Decode(torch.autograd.Function):
             parts.append(attention.backward(step, None if d_weights is None else d_weights[step]))
             if step:
                 parts = cells.backward(step - 1, d_state, parts)
-                d_context = attention.d_contexts[step - 1]
-                for part in add_product(d_context, cells.d_inputs[step - 1], ctx.context_weight):
-                    d_context += part
+                add_product(attention.d_contexts[step - 1], cells.d_inputs[step - 1], ctx.context_weight)
         d_state = sum(parts, d_state)
         d_context_weight = over_steps(cells.d_inputs.all, attention.contexts[:-1])
         of_attention = attention.gradients(cells.rows.all)

@@ -607,13 +607,15 @@ def split_product(rows: Tensor, weight: Tensor, addend: Tensor) -> tuple[Tensor,
 
 
 def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> list[Tensor]:
-    """`total += gradient W`, accumulated in the dtype of `total`; what is still to be added, on a GPU the product."""
-    if total.is_cuda:
-        return [gradient @ weight]
-    if total.dtype == torch.bfloat16 or weight.dim() > 2:  # one bf16 operation would be twice as slow as two
-        total.add_(gradient @ weight)
-    elif total.dtype == weight.dtype:
+    """`total += gradient W`, accumulated in the dtype of `total`; what is still to be added, on a GPU the product.
+
+    Nothing is left where `total` has the dtype of the weight, a matrix.
+    """
+    narrow = total.dtype == torch.bfloat16 and not total.is_cuda  # there one operation is twice as slow as two
+    if total.dtype == weight.dtype and weight.dim() == 2 and not narrow:
         total.addmm_(gradient, weight)
+    elif total.is_cuda:
+        return [gradient @ weight]
     else:
         total.add_((gradient @ weight).to(total.dtype))
     return []
