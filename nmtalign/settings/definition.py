@@ -38,8 +38,8 @@ INFERENCE_PRECISION_HELP = (
 )
 
 Affects = Literal["result", "printing", "budget", "machine"]
-"""What a setting changes: the numbers and words that are computed, how they are printed or stored, how long a training
-takes and how often it is validated, or only how the machine is used."""
+"""What a setting changes: the numbers and words that are computed, how they are printed or stored (also the exit code),
+how long a training takes and how often it is validated, or only how the machine is used."""
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
