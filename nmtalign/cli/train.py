@@ -70,7 +70,8 @@ def train(
 
     The default preset chooses sizes, dropout, batches and budget by the corpus, --max-time and the measured speed.
     Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. With --init-from the
-    settings of the model are those of MODEL. Every event is recorded in train.jsonl in the model directory.
+    settings of the model are those of MODEL, and the default preset has the others of small. Every event is recorded in
+    train.jsonl in the model directory.
 
     Under torchrun several processes train one model, with the updates that one process would make: --batch-size
     counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's default is one). Only the first
