@@ -99,11 +99,13 @@ def choose_settings(
     return layers, note
 
 
-def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
-    """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`."""
+def dry_run(setup: TrainingSetup, preset: str, before: int, restart: bool = False, seconds: float = 5.0) -> DryRun:
+    """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`.
+
+    `before` is the `process_peak` before any model was made.
+    """
     config, advice = setup.config, list[str]()
     checkpoint = None if restart else setup.find_run()
-    before = _process_peak()
     with keeping_generators(setup.device, config.threads):
         setup.build(advice.append)
         advice += [setup.guide.note] if setup.guide and setup.guide.note else []
@@ -140,10 +142,9 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
 
 
 def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mapping[str, int]:
-    """The bytes at the peak of an update with the largest minibatch, by use.
+    """The bytes at the peak of an update with the largest minibatch, by use; `before` is that of `dry_run`.
 
-    On a processor they are those of the process, on a GPU those of the GPU. `before` is the peak of the process before
-    the model was made.
+    On a processor they are those of the process, on a GPU those of the GPU.
     """
     source, target = setup.pairs.source.lengths, setup.pairs.target.lengths
     by_size = sorted(plan, key=lambda pairs: len(pairs) * int(source[pairs].max() + target[pairs].max() + 2))
@@ -160,14 +161,14 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
         memory["Python and PyTorch"] = _PROCESS
         peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device)
     else:
-        peak = _process_peak()
+        peak = process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
         memory["kernels in bf16"] = _KERNELS
     return memory
 
 
-def _process_peak() -> int:
+def process_peak() -> int:
     """The largest memory of this process so far, in bytes; 0 where the system does not report it."""
     peaks = [line.split()[1] for line in lines_of(Path("/proc/self/status")) if line.startswith("VmHWM:")]
     return int(peaks[0]) * 1024 if peaks else 0
