@@ -207,8 +207,8 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         metadata, count = check_tensors(path)
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
-        facts: dict[str, Any] = {"parameters": count, "update": int(metadata.get("update", 0)), "checksum": "matches"}
-        facts |= {name: parse_json(metadata[name]) for name in (CALIBRATION, AVERAGED) if name in metadata}
+        facts: dict[str, Any] = {"parameters": count, "checksum": "matches"}
+        facts |= {name: parse_json(metadata[name]) for name in ("update", CALIBRATION, AVERAGED) if name in metadata}
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}
