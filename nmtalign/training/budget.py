@@ -4,6 +4,7 @@ This module needs no PyTorch.
 """
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,9 @@ def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[L
     size of the corpus in `data`, if it is there.
     """
     layers = (f"preset {name}", preset(name)), *layers
-    if any(layer.get("init_from") for _, layer in layers):
-        return with_first_model(layers)
+    first = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
+    if first and isinstance(first, str | os.PathLike):
+        return with_first_model(Path(first), layers)
     if not data.is_file() and not (data / CORPUS_FILE).is_file():
         return layers
     words = count_words(Corpus.open(data))
