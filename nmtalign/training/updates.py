@@ -104,7 +104,8 @@ class Updater:
         weight = 1 / {"sentences": sentences, "tokens": words, "sum": 1}[self._config.loss_normalization]
         own = sum(len(indices) > self._world.rank for indices in group)  # minibatches with rows for this process
         minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, own)]
-        self._world.reduce_gradients(self._parameters)
+        if self._world.size > 1:
+            self._world.reduce_gradients(self._parameters)
         return minibatches
 
 
