@@ -415,7 +415,7 @@ def read_json(path: Path) -> Any:
 def parse_toml(data: bytes) -> dict[str, Any]:
     """Returns the table of a TOML file; raises ValueError also for deep nesting and integers of more than 64 bits."""
     with _refusals():
-        found = tomllib.loads(data.decode("utf-8").replace("\r\n", "\n"))
+        found = tomllib.loads(data.decode("utf-8-sig").replace("\r\n", "\n"))
         for value in (value for level in _levels(found) for value in level):
             if isinstance(value, int) and not -_MOST_INTEGER <= value < _MOST_INTEGER:
                 raise ValueError("an integer does not fit in 64 bits")

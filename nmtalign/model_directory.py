@@ -128,15 +128,11 @@ def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:
         raise FormatError(str(error)) from None
 
 
-def with_first_model(layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
-    """Adds the architecture of the model that `init_from` names to the layers of a training.
+def with_first_model(first: Path, layers: tuple[Layer, ...]) -> tuple[Layer, ...]:
+    """Adds the architecture of the model that a training starts from to the layers of the training.
 
     It comes after the first layer, the preset. Raises UsageError for a later layer that asks for another architecture.
     """
-    name = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
-    if not name or not isinstance(name, str | os.PathLike):
-        return layers
-    first = Path(name)
     model = asdict(model_config(first, read_settings(first)))
     known = definitions(ModelConfig)
     model = {name: value for name, value in model.items() if not known[name].internal}
@@ -207,8 +203,8 @@ def _describe_tensors(path: Path) -> dict[str, Any]:
         metadata, count = check_tensors(path)
         if "position" in metadata:
             return {**parse_json(metadata["position"]), "checksum": "matches"}
-        facts: dict[str, Any] = {"parameters": count, "update": int(metadata.get("update", 0)), "checksum": "matches"}
-        facts |= {name: parse_json(metadata[name]) for name in (CALIBRATION, AVERAGED) if name in metadata}
+        facts: dict[str, Any] = {"parameters": count, "checksum": "matches"}
+        facts |= {name: parse_json(metadata[name]) for name in ("update", CALIBRATION, AVERAGED) if name in metadata}
         return facts | ({"weights": metadata["weights"]} if "weights" in metadata else {})
     except (TypeError, ValueError):
         return {"damaged": "its metadata is invalid"}

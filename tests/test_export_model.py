@@ -126,7 +126,9 @@ def test_the_mean_of_several_weights(model, tmp_path):
     export(model, tmp_path / "mean", average=[model / "last.safetensors", tmp_path / "second"])
     for name, tensor in weights(tmp_path / "mean")[0].items():
         assert torch.equal(tensor, (sum(part[name].double() for part in parts) / 3).float())
-    assert describe(tmp_path / "mean")["files"]["best.safetensors"]["averaged"] == 3
+    facts = describe(tmp_path / "mean")["files"]["best.safetensors"]
+    assert facts["averaged"] == 3
+    assert "update" not in facts
     assert len(translations(tmp_path / "mean")) == 4
     done = run_nmtalign("export", "made/model", "-o", "two", "--average", "second", cwd=tmp_path)
     assert done.returncode == 0, done.stderr

@@ -61,7 +61,9 @@ class Chosen(Generic[T]):
             if head not in lines:
                 lines += [*([""] if lines else []), head]
                 if self.preset:
-                    lines += [f"preset = {toml(self.preset)}", f"# budget of the preset: {budget_of(self.preset)}"]
+                    lines.append(f"preset = {toml(self.preset)}")
+                if self.preset and not every[-1].init_from:
+                    lines.append(f"# budget of the preset: {budget_of(self.preset)}")
             layers = definition.with_implied(type(made), *self.layers)
             for name, one in definition.select(type(made), lambda one: not one.internal).items():
                 value = getattr(made, name)
@@ -158,9 +160,11 @@ def metavar(one: Setting) -> str:
 
 
 def help_text(one: Setting, section: str) -> str:
-    """The help of an option: what it does, and its default; in section [train] that of the default preset."""
-    value = PRESETS[DEFAULT_PRESET].get(one.name, one.default) if section == "train" else one.default
-    if isinstance(value, bool):
+    """The help of an option: what it does, and its default."""
+    value = one.default
+    if section == "train" and one.name in PRESETS[DEFAULT_PRESET]:
+        default = "the preset's"
+    elif isinstance(value, bool):
         default = one.options[0 if value else -1]
     else:
         default = one.unset if value in (None, "") else f"{value:.7g}" if isinstance(value, float) else str(value)

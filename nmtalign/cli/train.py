@@ -70,12 +70,14 @@ def train(
 
     The default preset chooses sizes, dropout, batches and budget by the corpus, --max-time and the measured speed.
     Precedence of settings: option, then the \\[train] section of nmtalign.toml, then preset. With --init-from the
-    settings of the model are those of MODEL. Every event is recorded in train.jsonl in the model directory.
+    settings of the model are those of MODEL, and the default preset has the others of small. Every event is recorded in
+    train.jsonl in the model directory.
 
-    Under torchrun several processes train one model, with the updates that one process would make: --batch-size
-    counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's default is one). Only the first
-    process writes files and messages. If a process fails, all end, and the report of torchrun names it; the same
-    command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the report of torchrun.
+    Under torchrun several processes train one model, with the updates that one process would make, except that dropout
+    draws other units: --batch-size counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's
+    default is one). Only the first process writes files and messages. If a process fails, all end, and the report of
+    torchrun names it; the same command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the
+    report of torchrun.
 
     Examples:
       nmtalign train
@@ -144,18 +146,20 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
 
     from nmtalign.core.numerics import pick_device
     from nmtalign.data.corpus import Corpus
+    from nmtalign.training.budget import figure
     from nmtalign.training.distributed import World
-    from nmtalign.training.dry_run import choose_settings, dry_run
+    from nmtalign.training.dry_run import choose_settings, dry_run, process_peak
     from nmtalign.training.trainer import TrainingSetup
 
     with chosen.naming():
         world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
+        before = process_peak()
         if chosen.preset == AUTO:
             layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
             settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
             chosen = replace(chosen, settings=settings, layers=layers)
         setup = TrainingSetup(corpus, folder, *chosen.settings, world)
-        found = dry_run(setup, chosen.preset, force)
+        found = dry_run(setup, chosen.preset, before, force)
     left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())
@@ -167,7 +171,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,
         "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
-        "passes": f"{found.updates / found.updates_in_epoch:.3g}",
+        "passes": figure(found.updates / found.updates_in_epoch, 3),
         "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}; {left:,.0f} remain",
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
         "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",

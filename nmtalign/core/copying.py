@@ -13,11 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.decoder import DecoderOutput
-from nmtalign.core.numerics import Initialised, Role, wide
+from nmtalign.core.numerics import LEAST, Initialised, Role, wide
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import UNK_ID
-
-_SMALLEST = 1e-30  # of the weights that are copied, before their logarithm is taken
 
 
 def known_words(words: Tensor, size: int) -> Tensor:
@@ -54,7 +52,7 @@ class Copying(Initialised):
         The first is -inf for a word beyond the vocabulary, the second for a word that cannot be copied.
         """
         equal = cast(Tensor, run.memory.copies) == target[..., None]
-        mass = (cast(Tensor, run.weights) * equal).sum(-1).clamp_min(_SMALLEST).log()
+        mass = (cast(Tensor, run.weights) * equal).sum(-1).clamp_min(LEAST).log()
         mass = mass.masked_fill(~equal.any(-1), -torch.inf)
         gate = self(run.states, run.words, run.contexts)
         return F.logsigmoid(gate).masked_fill(target >= self._words, -torch.inf), F.logsigmoid(-gate) + mass

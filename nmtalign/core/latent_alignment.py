@@ -12,9 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from nmtalign.core.numerics import LEAST
 from nmtalign.settings.training_settings import ModelConfig
-
-_SMALLEST = 1e-30  # of weights, before their logarithm is taken or they are divided
 
 
 @dataclass(frozen=True)
@@ -33,7 +32,7 @@ class Alternatives:
     def with_copied(self, copied: Tensor) -> "Alternatives":
         """The same, and one more for the word that is copied from positions with weights (B, R, Tx)."""
         mass = copied.sum(-1, keepdim=True)
-        shares = torch.cat([self.shares, (copied / mass.clamp_min(_SMALLEST))[..., None, :]], -2)
+        shares = torch.cat([self.shares, (copied / mass.clamp_min(LEAST))[..., None, :]], -2)
         return Alternatives(shares, torch.cat([self.log_weights, _log(mass)], -1))
 
     def posterior(self, log_joint: Tensor) -> Tensor:
@@ -76,7 +75,7 @@ class Latent:
             return Alternatives(_one_hot(places, weights), _log(chosen))
         rest = weights.scatter(-1, places, 0.0)
         mass = rest.sum(-1, keepdim=True)
-        mean = rest / mass.clamp_min(_SMALLEST)
+        mean = rest / mass.clamp_min(LEAST)
         shares = torch.cat([_one_hot(places, weights), mean[..., None, :]], -2)
         return Alternatives(shares, _log(torch.cat([chosen, mass], -1)))
 
@@ -89,4 +88,4 @@ def _one_hot(places: Tensor, weights: Tensor) -> Tensor:
 
 def _log(weights: Tensor) -> Tensor:
     """The logarithm; -inf, with a gradient of 0, for the weight 0."""
-    return weights.clamp_min(_SMALLEST).log().masked_fill(weights == 0, -torch.inf)
+    return weights.clamp_min(LEAST).log().masked_fill(weights == 0, -torch.inf)

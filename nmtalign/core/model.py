@@ -26,6 +26,7 @@ from nmtalign.core.copying import Copying, known_words
 from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, InputFeedingDecoder, RecurrentDecoder, Stack
 from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
+    LEAST,
     Initialised,
     Role,
     aligned,
@@ -359,7 +360,6 @@ def _of_words(numbers: Tensor, chosen: Tensor | None, target: Tensor) -> Tensor:
 
 BLOCK_CELLS = 5 << 23  # logits that exist at the same time, rows * K
 CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together, because they fit into the processor's cache
-_SMALLEST = 1e-30  # smaller probabilities are imprecise
 
 
 class Readout(Initialised):
@@ -595,7 +595,7 @@ def _to_gradient(
         torch.softmax(exact.copy_(chunk).add_(bias), -1, out=probs)
         # The sum of exponentials follows from any probability without underflow: the target's, else the largest.
         known, place = probs.gather(1, picked), picked
-        if float(known.min()) < _SMALLEST:
+        if float(known.min()) < LEAST:
             known, place = probs.max(-1, keepdim=True)
         torch.sub(exact.gather(1, place), known.log(), out=log_sums[rows, None])
         torch.sub(log_sums[rows, None], exact.gather(1, picked), out=nll[rows, None])

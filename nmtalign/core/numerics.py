@@ -28,6 +28,7 @@ from nmtalign.settings.training_settings import Initialisation
 F_ = TypeVar("F_", bound=Callable[..., Any])
 _CACHED_ELEMENTS = 1 << 19  # whose tanh is computed together, so that they stay in the processor's cache
 _PARTIAL_SUMS = 16
+LEAST = 1e-30  # smaller probabilities are imprecise; it replaces smaller divisors and arguments of a logarithm
 BF16_UNITS = 512  # of a hidden layer; smaller models train no faster in bf16 on a CPU
 
 
@@ -326,7 +327,6 @@ R = TypeVar("R")
 _STEPS = 127
 _FEWER_STEPS = 63  # of a weight, where the sum of two products of a processor has 16 bits
 _SMALLEST, _FEWEST_INPUTS = 1 << 16, 128  # numbers and inputs of a weight; smaller ones are as fast in float32
-_TINY = 1e-30  # the least scale
 _MISSING = (AttributeError, NotImplementedError, RuntimeError)  # raised by a product that this build of PyTorch lacks
 _MIDDLE = 128  # the zero of numbers of eight bits without a sign
 
@@ -367,7 +367,7 @@ class Int8Weight(Tensor):
             products = torch.stack([weight.product(part) for weight, part in zip(self._directions, x, strict=True)])
             return products if addend is None else products.add_(addend)
         rows = x.reshape(-1, x.shape[-1])
-        scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(_TINY)
+        scale = rows.abs().amax(-1, keepdim=True).div_(_STEPS).clamp_min_(LEAST)
         sums = _packed_product((rows / scale).round_(), *self._packed)
         shape, result = (*x.shape[:-1], sums.shape[1]), sums if out is None else out
         if addend is None or _needs_gradient(addend):
@@ -383,7 +383,7 @@ class Int8Weight(Tensor):
         They are made at the first product: many weights of a model are used only through others.
         """
         weight = self.as_subclass(Tensor)
-        scales = weight.abs().amax(-1).div_(weight_steps()).clamp_min_(_TINY)
+        scales = weight.abs().amax(-1).div_(weight_steps()).clamp_min_(LEAST)
         return _pack((weight / scales[:, None]).round_().to(torch.int8)), scales
 
     @cached_property

@@ -24,11 +24,11 @@ from typing import Any
 
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
 from nmtalign.reproduction import experiments
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml
+from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml, written
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.lines import reading
@@ -48,11 +48,12 @@ class Halted(Exception):  # noqa: N818
 
 @dataclass(frozen=True)
 class Step:
-    """A shell command, the file that it makes, and the steps whose files it needs."""
+    """A shell command, the file that it makes, the steps whose files it needs, and other files that it reads."""
 
     command: str
     makes: str
     after: Sequence["Step"] = ()
+    reads: Sequence[Path] = ()
 
 
 @dataclass(frozen=True)
@@ -90,14 +91,22 @@ class Reproduction:
         self.is_of_paper = any(experiment in experiments.PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
+        pairs = *workspace.pairs.values(), *self.tests.values()
+        self._texts = [path for pair in pairs for path in pair if path]
+        for path in filter(None, [*self._texts, workspace.gold]):
+            if not path.exists():
+                raise InputError(f"{path}: no such file or folder; {workspace.file} names it")
         self.lines = self._lines_to_draw()
         self.steps: list[Step] = []  # of the last run, without those that failed
         self.failures: dict[str, str] = {}  # by the file that is missing: the reason, "" if its command was not run
         self._notify, self._silent = notify, silent or settings.jobs > 1
         self._running: set[subprocess.Popen[str]] = set()
         self._halted, self._lock, self._count, self._total = "", threading.Lock(), 0, 0
-        if folder.exists() and any(folder.iterdir()) and not (folder / "settings/corpus.toml").is_file():
+        if folder.is_dir() and any(folder.iterdir()) and not (folder / "settings/corpus.toml").is_file():
             raise UsageError(f"{folder}: has files that are not of nmtalign reproduce; give another folder with -o")
+        origin, scoring = workspace.section("score")
+        if "bleu" not in (metrics := str(scoring.get("metrics") or "bleu")) and metrics != "all":
+            raise UsageError(f"{written(origin, 'metrics', metrics)}: the report needs bleu or multi-bleu, too")
 
     @property
     def _is_prepared(self) -> bool:
@@ -105,7 +114,7 @@ class Reproduction:
         return "train" not in self.workspace.pairs and (self.workspace.data / CORPUS_FILE).is_file()
 
     def _find_tests(self) -> Mapping[str, FilePair]:
-        named, test = self.workspace.file_pairs, self.workspace.test_files
+        named, test = self.workspace.pairs, self.workspace.test_files
         tests = ({"test": test} if test else {}) | dict(self.workspace.tests)
         missing = [name for name in ("train", "dev") if name not in named and not self._is_prepared]
         if missing or not tests:
@@ -137,7 +146,8 @@ class Reproduction:
         for name in ("settings", "scores", "figures", "work/models", "work/translations", "work/alignments"):
             make_folder(self.folder / name)
         (self.folder / "work/.gitignore").write_text("*\n", encoding="utf-8")
-        prepare = Step("nmtalign prep --force --config settings/corpus.toml", f"{_CORPUS}/{CORPUS_FILE}")
+        reads = [*self._texts, *([self.workspace.data / CORPUS_FILE] if self._is_prepared else [])]
+        prepare = Step("nmtalign prep --force --config settings/corpus.toml", f"{_CORPUS}/{CORPUS_FILE}", reads=reads)
         models = [self._model(one, seed, prepare) for seed in self.seeds for one in self.experiments]
         self._total = 1 + sum(len(model.steps) for model in models) + len([*self._evaluation(models)])
         self._write_settings("corpus")
@@ -183,12 +193,12 @@ class Reproduction:
             yield self._score(test, ".seeds", models, "--significance none")
         attentive = [model for model in first if model.experiment.attends]
         name, (source, reference) = next(iter(self.tests.items()))
-        gold = self.workspace.gold if name == "test" else None
+        gold = [self.workspace.gold] if self.workspace.gold and name == "test" else []
         for model in attentive if gold else ():
             align = self._align(model, source, self.shown(reference), model.name)
             yield align
             made = f"scores/{model.experiment.name}.aer.json"
-            yield Step(f"nmtalign aer {align.makes} {self.shown(gold or Path())} --format json > {made}", made, [align])
+            yield Step(f"nmtalign aer {align.makes} {self.shown(gold[0])} --format json > {made}", made, [align], gold)
         for model in sorted(attentive, key=lambda model: model.experiment.name != experiments.FLAGSHIP)[
             : bool(self.lines)
         ]:
@@ -222,18 +232,21 @@ class Reproduction:
     def _write_settings(self, name: str, **changes: experiments.Settings) -> None:
         """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
         folder, workspace = self.folder / "settings", self.workspace
-        pairs = workspace.file_pairs.items()
-        texts: dict[str, Any] = {key: [_relative(path, folder) for path in pair] for key, pair in pairs}
+        texts: dict[str, Any] = {
+            key: [_relative(path, folder) for path in (source, target)] if target else _relative(source, folder)
+            for key, (source, target) in workspace.pairs.items()
+        }
         if workspace.gold:
             texts["gold"] = _relative(workspace.gold, folder)
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
         sections: dict[str, experiments.Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
         for section in ("prep", "translate", "score", "align", "train"):
-            values: dict[str, Any] = dict(workspace.sections.get(section, {})) if section != "train" else {}
-            for key, value in values.items():
-                if value and SECTIONS[section][key].is_path:
-                    values[key] = _relative(Path(value), folder)
+            values: dict[str, Any] = {
+                key: _relative(Path(value), folder) if value and SECTIONS[section][key].is_path else value
+                for key, value in (workspace.sections.get(section, {}) if section != "train" else {}).items()
+                if SECTIONS[section][key].affects != "printing"  # the report reads plain translations
+            }
             sections[section] = values | dict(changes.get(section, {}))
         with atomic_text(folder / f"{name}.toml") as stream:
             for section, settings in sections.items():
@@ -321,9 +334,7 @@ class Reproduction:
         parts += [
             (self.folder / word).read_text("utf-8") for word in step.command.split() if word.startswith("settings/")
         ]
-        if not step.after:
-            paths = [path for pair in (*self.workspace.file_pairs.values(), *self.tests.values()) for path in pair]
-            parts += [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in paths]
+        parts += [f"{path} {path.stat().st_size} {path.stat().st_mtime_ns}" for path in step.reads]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _done(self) -> Mapping[str, str]:

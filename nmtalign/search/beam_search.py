@@ -21,7 +21,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
+from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -41,7 +41,6 @@ Restrict = Callable[[Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
 Average = Literal["probability", "log"]
 _INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
-_SMALLEST = 1e-30  # smaller probabilities are imprecise
 _LOWEST = -1e30  # below any log-probability except -inf
 
 
@@ -190,7 +189,7 @@ class ModelSession(Session):
             torch.softmax(logits, -1, out=probs)
             each = probs.view(-1, count, width)
             torch.bmm(weights.exp()[:, None], each, out=found[:, None])  # sums of logarithms would take twice as long
-            lost = (found < _SMALLEST) & (bias > -torch.inf)
+            lost = (found < LEAST) & (bias > -torch.inf)
             found.log_()
             if bool(lost.any()):
                 row, column = lost.nonzero().unbind(1)

@@ -288,6 +288,7 @@ class ScoreConfig(Settings, section="score"):
         at_least=-1e9,
         at_most=1e9,
         unset="no limit",
+        affects="printing",
     )
 
 

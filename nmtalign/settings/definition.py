@@ -38,8 +38,8 @@ INFERENCE_PRECISION_HELP = (
 )
 
 Affects = Literal["result", "printing", "budget", "machine"]
-"""What a setting changes: the numbers and words that are computed, how they are printed or stored, how long a training
-takes and how often it is validated, or only how the machine is used."""
+"""What a setting changes: the numbers and words that are computed, how they are printed or stored (also the exit code),
+how long a training takes and how often it is validated, or only how the machine is used."""
 
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
@@ -578,7 +578,7 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
                 data = stream.read(_MOST_BYTES)
         else:
             data = read_regular(path)
-        return parse_toml(data), data.decode().split("\n")
+        return parse_toml(data), data.decode("utf-8-sig").split("\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot read: {error.strerror}; give an existing file with --config") from None
     except ValueError as error:
@@ -589,7 +589,7 @@ def _read_toml(path: Path, given: bool) -> tuple[dict[str, Any], Sequence[str]]:
 def _hint(data: bytes, reason: str) -> str:
     """How to correct the line that is no TOML, if its mistake is a usual one; else ""."""
     place = re.search(r"at line (\d+)", reason)
-    line = data.decode(errors="replace").split("\n")[int(place[1]) - 1].strip() if place else ""
+    line = data.decode("utf-8-sig", "replace").split("\n")[int(place[1]) - 1].strip() if place else ""
     key, equals, value = (part.strip() for part in line.partition("="))
     if value in ("True", "False"):
         return f"; write {key} = {value.lower()}"

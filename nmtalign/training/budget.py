@@ -4,6 +4,7 @@ This module needs no PyTorch.
 """
 
 import math
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,8 +34,9 @@ def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[L
     size of the corpus in `data`, if it is there.
     """
     layers = (f"preset {name}", preset(name)), *layers
-    if any(layer.get("init_from") for _, layer in layers):
-        return with_first_model(layers)
+    first = next((values["init_from"] for _, values in reversed(layers) if "init_from" in values), "")
+    if first and isinstance(first, str | os.PathLike):
+        return with_first_model(Path(first), layers)
     if not data.is_file() and not (data / CORPUS_FILE).is_file():
         return layers
     words = count_words(Corpus.open(data))
@@ -109,11 +111,16 @@ class TrainingBudget:
         if self.epochs < math.inf:
             limits.append(f"{self.epochs:g} epochs = {math.ceil(self.epochs * updates_in_epoch):,} updates")
         if self.updates < math.inf:
-            limits.append(f"{self.updates:,} updates = {self.updates / updates_in_epoch:.3g} epochs")
+            limits.append(f"{self.updates:,} updates = {figure(self.updates / updates_in_epoch, 3)} epochs")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {patience} validations without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
+
+
+def figure(number: float, digits: int = 2) -> str:
+    """A number with about this many digits and no exponent: 0.31, 5.5, 120, 2,200."""
+    return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
 
 
 def duration(seconds: float) -> str:
@@ -142,20 +149,20 @@ class BudgetAdvice:
         `seconds` is the time of all runs so far; `update_seconds` is the time of an update, which is reliable if it
         `is_known`; 0 = unknown.
         """
+        self._update_seconds = update_seconds
         if self._known:
             return
-        self._update_seconds = update_seconds
         if timed := self._budget.seconds < math.inf:
             update_seconds = update_seconds if is_known else 0.0
         total = self._budget.total_updates(update, seconds, self._updates_in_epoch, update_seconds)
         self._short = total < self._needed
         self._known = self._short or not timed or update_seconds > 0
         if self._short:
-            passes, needed = (number / self._updates_in_epoch for number in (total, self._needed))
+            passes, needed = (figure(number / self._updates_in_epoch) for number in (total, self._needed))
             faster = " or the faster --preset tiny" if timed and self._preset not in ("tiny", AUTO) else ""
             self._notice(
-                f"the budget ends after {passes:.2g} passes over the corpus ({total:,.0f} updates); a useful model "
-                f"needs about {needed:.2g} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
+                f"the budget ends after {passes} passes over the corpus ({total:,.0f} updates); a useful model "
+                f"needs about {needed} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
             )
 
     def finish(self, update: int, bleu: float | None, of_words: bool = True) -> None:
@@ -174,9 +181,9 @@ class BudgetAdvice:
 
     def _larger(self, updates: int) -> str:
         """The options of a budget with this number of updates."""
-        options = []
-        if self._budget.seconds < math.inf and self._update_seconds:
-            options.append(f"--max-time {duration(max(60.0, 1.1 * updates * self._update_seconds))}")
+        options, seconds = [], 1.1 * updates * self._update_seconds
+        if self._budget.seconds < seconds:
+            options.append(f"--max-time {duration(max(60.0, seconds))}")
         if self._budget.epochs * self._updates_in_epoch < updates:
             options.append(f"--epochs {math.ceil(updates / self._updates_in_epoch)}")
         if self._budget.updates < updates:

@@ -149,6 +149,11 @@ def create_run(
     )
 
 
+def record_settings(folder: Path, config: TrainingConfig) -> None:
+    """Records the settings of a run that continues, such as a larger budget."""
+    model_directory.write_settings(folder, {**model_directory.read_settings(folder), "training": asdict(config)})
+
+
 def find_run(
     folder: Path, fingerprint: str, corpus: Corpus, model: ModelConfig, config: TrainingConfig
 ) -> Checkpoint | None:
@@ -159,11 +164,6 @@ def find_run(
     if not (folder / CONFIG).exists():
         return None
     settings = model_directory.read_settings(folder)
-    if "exported" in settings:
-        raise UsageError(
-            f"{folder}: an exported model has no training state, so its training cannot be resumed; a new training can "
-            f"begin with it: give --init-from {folder}, and another folder with -o"
-        )
     sections = ("model", ModelConfig), ("training", TrainingConfig)
     if any(settings[key].keys() != definitions(cls).keys() for key, cls in sections):
         raise UsageError(
@@ -171,6 +171,11 @@ def find_run(
             "another folder with -o, or replace it with --force"
         )
     checkpoint = find_checkpoint(folder)
+    if checkpoint is None and (folder / model_directory.BEST).exists():  # exported, or its checkpoints were removed
+        raise UsageError(
+            f"{folder}: this model has no training state, so its training cannot be resumed; a new training can begin "
+            f"with it: give --init-from {folder}, and another folder with -o; or replace it with --force"
+        )
     owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
     if owner is None or (checkpoint is None and owner == fingerprint):
         return None  # it ended before its first checkpoint, so nothing can be lost
@@ -188,11 +193,11 @@ def find_run(
 
 
 def _run_of_weights(folder: Path) -> str | None:
-    """The fingerprint of the run whose weights a folder contains; "" if unknown, None if there are no weights."""
-    for name in (model_directory.BEST, model_directory.LAST):
-        with contextlib.suppress(FormatError):
-            return model_directory.read_metadata(folder / name).get("fingerprint", "")
-    return None
+    """The fingerprint of the run whose last weights a folder contains; "" if unknown, None if there are no weights."""
+    try:
+        return model_directory.read_metadata(folder / model_directory.LAST).get("fingerprint", "")
+    except FormatError:
+        return None
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:

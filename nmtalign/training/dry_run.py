@@ -23,7 +23,7 @@ from nmtalign.processor import lines_of
 from nmtalign.settings.definition import Layer, resolve, select
 from nmtalign.settings.presets import AUTO, AUTO_SIZES, automatic
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration
+from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, figure
 from nmtalign.training.checkpoints import Position, load_state
 from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
@@ -93,17 +93,19 @@ def choose_settings(
     dropout, rate = resolve(ModelConfig, *layers).dropout, resolve(TrainingConfig, *layers).learning_rate
     note = (
         f"auto: {units} hidden units and dropout {dropout:g}, because at {speed:,.0f} target words/s the budget is "
-        f"enough for {read / words:.2g} passes over {words:,} words (about {duration(read / speed)}); to fix "
+        f"enough for {figure(read / words)} passes over {words:,} words (about {duration(read / speed)}); to fix "
         f"this choice: --set hidden={units} --set dropout={dropout:g} --set learning_rate={rate:g}"
     )
     return layers, note
 
 
-def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: float = 5.0) -> DryRun:
-    """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`."""
+def dry_run(setup: TrainingSetup, preset: str, before: int, restart: bool = False, seconds: float = 5.0) -> DryRun:
+    """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`.
+
+    `before` is the `process_peak` before any model was made.
+    """
     config, advice = setup.config, list[str]()
     checkpoint = None if restart else setup.find_run()
-    before = _process_peak()
     with keeping_generators(setup.device, config.threads):
         setup.build(advice.append)
         advice += [setup.guide.note] if setup.guide and setup.guide.note else []
@@ -140,10 +142,9 @@ def dry_run(setup: TrainingSetup, preset: str, restart: bool = False, seconds: f
 
 
 def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mapping[str, int]:
-    """The bytes at the peak of an update with the largest minibatch, by use.
+    """The bytes at the peak of an update with the largest minibatch, by use; `before` is that of `dry_run`.
 
-    On a processor they are those of the process, on a GPU those of the GPU. `before` is the peak of the process before
-    the model was made.
+    On a processor they are those of the process, on a GPU those of the GPU.
     """
     source, target = setup.pairs.source.lengths, setup.pairs.target.lengths
     by_size = sorted(plan, key=lambda pairs: len(pairs) * int(source[pairs].max() + target[pairs].max() + 2))
@@ -160,14 +161,14 @@ def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mappi
         memory["Python and PyTorch"] = _PROCESS
         peak = _PROCESS + torch.cuda.max_memory_reserved(setup.device)
     else:
-        peak = _process_peak()
+        peak = process_peak()
     memory["activations and gradients of the largest batch"] = max(0, peak - sum(memory.values()))
     if setup.bf16 and setup.device.type == "cpu":  # most shapes come only after these few updates
         memory["kernels in bf16"] = _KERNELS
     return memory
 
 
-def _process_peak() -> int:
+def process_peak() -> int:
     """The largest memory of this process so far, in bytes; 0 where the system does not report it."""
     peaks = [line.split()[1] for line in lines_of(Path("/proc/self/status")) if line.startswith("VmHWM:")]
     return int(peaks[0]) * 1024 if peaks else 0

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.model import Batch
-from nmtalign.core.numerics import Fusion
+from nmtalign.core.numerics import LEAST, Fusion
 
 Shape = tuple[int, ...]  # rows, and lengths of source and target
 # From the inputs of a batch to (objective, sums over its real words, the negative log-likelihood first).
@@ -199,4 +199,4 @@ class GraphedLoss:
 def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
     """The largest relative distance of a pair of tensors; 0 if there is nothing finite to compare."""
     pairs = zip(found, expected, strict=True)
-    return max(float(((one - other).norm() / other.norm().clamp_min(1e-30)).nan_to_num()) for one, other in pairs)
+    return max(float(((one - other).norm() / other.norm().clamp_min(LEAST)).nan_to_num()) for one, other in pairs)

@@ -217,6 +217,8 @@ class Trainer:
             reason = self._reason_to_end()
             if reason is None:
                 self.position.finished = None  # a finished run resumes with a larger budget
+                if self.resumed and self.world.is_main:
+                    checkpoints.record_settings(self.folder, self.config)
                 self._advise()
             while reason is None:
                 reason = self._train_epoch()

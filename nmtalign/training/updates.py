@@ -10,13 +10,12 @@ import torch
 from torch import Tensor
 
 from nmtalign.core.model import Batch, Indices, TranslationModel
+from nmtalign.core.numerics import LEAST
 from nmtalign.data.corpus import Split
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import GraphedLoss, Objective
 from nmtalign.training.optimizers import Optimizer, descend
-
-LEAST = 1e-30  # smaller weights are replaced by it before their logarithm is taken
 
 
 def guidance(weights: Tensor, guide: Tensor) -> Tensor:

@@ -93,7 +93,7 @@ def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, 
     prepared(base, tmp_path / "news", "model")
     prepared(base, tmp_path / "again", "model")
     for budget in ({}, {"init_from": slim}):
-        with pytest.raises(UsageError, match=r"slim: an exported model has no training state, .* give --init-from"):
+        with pytest.raises(UsageError, match=r"slim: this model has no training state, .* give --init-from"):
             api.train(tmp_path / "news", slim, max_updates=2, **budget, **QUICK)
     api.train(tmp_path / "news", tmp_path / "m", max_updates=1, learning_rate=1e-60, init_from=slim, **QUICK)
     expected = load_tensors(slim / "best.safetensors")[0]

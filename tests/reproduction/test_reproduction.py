@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+import os
 import re
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from helpers import command_line
 from helpers.pages import PageReader
 
 from nmtalign.data.corpus import Corpus
-from nmtalign.errors import NmtalignError, UsageError
+from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.reproduction import experiments, steps
 from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
@@ -189,6 +190,38 @@ def test_a_budget_of_words_or_of_hours_on_a_prepared_corpus(workspace):
     assert not (workspace / "reproduction/work/corpus").exists()
 
 
+def test_another_corpus_or_other_gold_links_are_noticed(workspace):
+    assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
+    settings = f'data = "data"\n[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"\n{SEARCH}'
+    (workspace / "nmtalign.toml").write_text(settings)
+    make(workspace, models="RNNsearch-50").run()
+    for changed, first in (("test.align", "aer"), ("data/corpus.h5", "train")):
+        os.utime(workspace / changed, (1, 1))
+        messages = []
+        make(workspace, messages.append, models="RNNsearch-50").run()
+        again = [message.split()[2] for message in messages if not message.endswith("done before")]
+        assert again[0] == first
+
+
+def test_a_corpus_in_one_file_and_settings_of_printing(workspace):
+    pairs = zip(*((workspace / f"train.{side}").read_text().splitlines() for side in ("en", "fr")), strict=True)
+    (workspace / "corpus.tsv").write_text("".join(f"{source}\t{target}\n" for source, target in pairs))
+    file = workspace / "nmtalign.toml"
+    settings = file.read_text().replace('["train.en", "train.fr"]', '"corpus.tsv"')
+    settings = settings.replace("beam = 1", 'beam = 2\nn_best = 2\nformat = "json"')
+    file.write_text(settings.replace("bootstrap", "fail_under = 100\nbootstrap"))
+    reproduction = make(workspace, models="RNNencdec-50")
+    reproduction.run()
+    assert reproduction.failures == {}
+    translated = (reproduction.folder / "work/translations/RNNencdec-50.seed-1234.test.txt").read_text()
+    assert translated.count("\n") == 12
+    assert "{" not in translated
+    assert "beam = 2" in (reproduction.folder / "settings/corpus.toml").read_text()
+    file.write_text(settings.replace("bootstrap", 'metrics = "chrf"\nbootstrap'))
+    with pytest.raises(UsageError, match=r'metrics = "chrf": the report needs bleu'):
+        make(workspace)
+
+
 @pytest.mark.parametrize("change", [("", "test"), ("dev =", "dev")])
 def test_a_text_that_nmtalign_toml_does_not_name(workspace, change):
     file = workspace / "nmtalign.toml"
@@ -196,3 +229,11 @@ def test_a_text_that_nmtalign_toml_does_not_name(workspace, change):
     file.write_text("\n".join(kept))
     with pytest.raises(UsageError, match=f"names no {change[1]} text, and `reproduce` needs one: {change[1]} = "):
         make(workspace)
+
+
+@pytest.mark.parametrize("name", ["train.en", "test.align"])
+def test_a_text_that_is_missing_is_an_error_before_the_first_command(workspace, name):
+    (workspace / name).unlink()
+    with pytest.raises(InputError, match=rf"{name}: no such file or folder; .*nmtalign\.toml names it"):
+        make(workspace)
+    assert not (workspace / "reproduction").exists()

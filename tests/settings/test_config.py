@@ -65,6 +65,8 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
         ("[train]\nhiden = 3", r"nmtalign.toml: line 2: \[train\]: unknown setting 'hiden'.*'hidden'"),
         ("data = 'd'\n\n[trian]\nhidden = 3", r"nmtalign.toml: line 3: unknown setting 'trian'.*'train'"),
         ("[train]\nhidden = 3\n[prep]\nbeam = 4", r"nmtalign.toml: line 4: \[prep\]: 'beam' belongs in \[translate\]"),
+        ("\ufeffbeam = 4", r"nmtalign.toml: line 1: 'beam' belongs in \[translate\]"),  # as Windows' editor saves it
+        ("\ufeffpreset = tiny", r"a text is written in quotes: preset = \"tiny\"$"),
         ("# mine\nbeam = 4", r"nmtalign.toml: line 2: 'beam' belongs in \[translate\]"),
         ("preset = 'tiny'", r"line 1: 'preset' belongs in \[train\]$"),
         ("[prep]\npreset = 'tiny'", r"line 2: \[prep\]: 'preset' belongs in \[train\]$"),
@@ -96,7 +98,7 @@ def test_without_a_file_the_preset_is_the_default(tmp_path, monkeypatch):
 )
 def test_what_is_wrong_in_the_file_is_named_in_one_line(tmp_path, text, message):
     path = tmp_path / "nmtalign.toml"
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     with pytest.raises(UsageError, match=message) as raised:
         resolve(ModelConfig, load_workspace(path).section("train"))
     assert "\n" not in str(raised.value)

@@ -105,6 +105,9 @@ def test_a_resumed_run_keeps_the_choice_and_a_new_one_chooses_anew(reversal, tmp
     assert hidden(max_updates=2) == (12, True)
     seconds[0] = 1e-9
     assert hidden(max_updates=4, max_time="10h") == (12, False)
+    assert hidden(max_updates=3) == (12, False)  # it is done already, which changes nothing
+    recorded = read_settings(tmp_path / "model")["training"]
+    assert (recorded["max_updates"], recorded["max_time"]) == (4, "10h")
     assert hidden(epochs=0.05, force=True) == (12, True)
     assert hidden(max_updates=2, hidden=16, force=True) == (16, True)
 

@@ -65,6 +65,7 @@ def test_the_rate_falls_with_the_schedule():
     [
         ({"epochs": 20.0}, "20 epochs = 2,340 updates, stops early after 10 validations without progress"),
         ({"max_updates": 1170, "patience": 0}, "1,170 updates = 10 epochs"),
+        ({"max_updates": 257_400, "patience": 0}, "257,400 updates = 2,200 epochs"),
         ({"epochs": 0.5, "max_time": "40m", "patience": 0}, "0.5 epochs = 59 updates or 40m"),
         ({"max_time": "90s", "patience": 0}, "90s"),
         ({"max_time": "3h", "patience": 0}, "3h"),
@@ -115,6 +116,16 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
     (notice,) = notices
     assert notice.endswith(options)
     assert "a useful model needs about 2.5 (1,012 updates)" in notice
+
+
+def test_the_end_advises_all_that_the_next_run_needs_and_no_shorter_time():
+    for time, options in (("20s", "--max-time 74m --epochs 1000"), ("8h", "--epochs 1000")):
+        advice, notices = advise(words=5, updates_in_epoch=1, epochs=200.0, max_time=time)
+        for update in (0, 1, 10):
+            advice.check_budget(update, 4.0 * update, 4.0 * bool(update), is_known=update > 1)
+        advice.finish(10, 0.0)
+        assert "needs about 1,000 (1,000 updates): give --epochs 1000" in notices[0]
+        assert notices[1].endswith(f"with {options}")
 
 
 @pytest.mark.parametrize("settings", [{"max_updates": 252_000}, {"max_updates": 10, "init_from": "model"}], ids=str)

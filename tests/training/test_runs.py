@@ -40,22 +40,28 @@ def find(reversal):
 def test_a_folder_without_a_checkpoint_of_another_run_begins_anew(find, folder, model, tmp_path):
     assert find(tmp_path, RUN) is None
     assert find(folder, RUN) is None
-    save_weights(folder / "best.safetensors", model, 4, RUN)
+    save_weights(folder / "last.safetensors", model, 4, RUN)
     assert find(folder, RUN) is None
 
 
 @pytest.mark.parametrize(
-    "save",
+    ("save", "reason"),
     [
-        lambda folder, model: save_weights(folder / "best.safetensors", model, 4, OTHER),
-        lambda folder, model: save_weights(folder / "last.safetensors", model, 4, OTHER),
-        lambda folder, model: save_tensors(folder / "best.safetensors", model.state_dict(), {}),
+        (lambda folder, model: save_weights(folder / "best.safetensors", model, 4, RUN), "has no training state"),
+        (
+            lambda folder, model: save_weights(folder / "last.safetensors", model, 4, OTHER),
+            "trained with other settings",
+        ),
+        (
+            lambda folder, model: save_tensors(folder / "last.safetensors", model.state_dict(), {}),
+            "with other settings",
+        ),
     ],
     ids=["best", "last", "unknown"],
 )
-def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, model, save):
+def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, model, save, reason):
     save(folder, model)
-    with pytest.raises(UsageError, match=r"contains a model trained with other settings.*--force"):
+    with pytest.raises(UsageError, match=rf"{reason}.*--force"):
         find(folder, RUN)
 
 
