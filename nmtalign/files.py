@@ -137,6 +137,14 @@ def followed(path: Path) -> Path:
     return target
 
 
+def _replaceable(path: Path, follow: bool = True) -> Path:
+    """Returns the path of a file that may be replaced; raises UsageError if it exists and is not a file."""
+    final = followed(path) if follow else path
+    if final.exists() and not final.is_file():
+        raise UsageError(f"{path}: is not a file that can be replaced; give another name")
+    return final
+
+
 @contextlib.contextmanager
 def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
     """Turns errors of the operating system into a ResourceError; see `refusal`."""
@@ -192,13 +200,11 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
         with disk_errors(path):
             yield path
         return
-    final = followed(path) if follow else path
+    final = _replaceable(path, follow)
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
         with disk_errors(path):
-            if final.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary.unlink(missing_ok=True)
             mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -257,9 +263,7 @@ class PartialFile:
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError if `path` exists and is not a file."""
-        self.path = followed(path)
-        if self.path.exists() and not self.path.is_file():
-            raise UsageError(f"{path}: is not a file that can be replaced; give another name")
+        self.path = _replaceable(path)
         self.partial = self.path.with_name(f"{self.path.name}{_PARTIAL}")
         self.old = self.path.with_name(f"{self.path.name}{_PARTIAL}.old")
         self._stream: BinaryIO | None = None
