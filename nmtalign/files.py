@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -354,6 +355,19 @@ def folder_lock(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # a folder with files and its parents remain
                 for path in made:
                     path.rmdir()
+
+
+@contextlib.contextmanager
+def work_folder(folder: Path, name: str) -> Iterator[Path]:
+    """Locks a folder (`folder_lock`) and yields a new one inside, `name`, which is removed at the end."""
+    work = folder / name
+    with folder_lock(folder), disk_errors(folder):
+        shutil.rmtree(work, ignore_errors=True)  # a process that was killed has left it
+        try:
+            work.mkdir()
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:

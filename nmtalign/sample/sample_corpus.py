@@ -6,11 +6,10 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text, disk_errors, make_folder
+from nmtalign.files import atomic_text, work_folder
 from nmtalign.sample.grammar import Example, generate
 from nmtalign.settings.command_settings import SampleConfig
 from nmtalign.settings.presets import fitted_to_corpus
@@ -55,10 +54,9 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
     other content and `force` is not given.
     """
     SampleConfig(pairs, seed)
-    make_folder(folder)
-    with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
-        summary = _write(Path(work), pairs, seed)
-        written = [(path, folder / path.name) for path in sorted(Path(work).iterdir())]
+    with work_folder(folder, ".sample") as work:
+        summary = _write(work, pairs, seed)
+        written = [(path, folder / path.name) for path in sorted(work.iterdir())]
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
         if lost and not force:

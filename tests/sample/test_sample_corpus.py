@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import UsageError
+from nmtalign.sample import sample_corpus
 from nmtalign.sample.sample_corpus import configuration, write_sample
 from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.training_settings import TrainingConfig
@@ -89,3 +90,13 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epoch
 def test_no_pairs_are_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pairs"):
         write_sample(tmp_path, 0)
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(pairs: int) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sample_corpus, "configuration", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_sample(tmp_path / "new" / "demo", 5)
+    assert not (tmp_path / "new").exists()
