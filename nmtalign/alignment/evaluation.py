@@ -82,7 +82,7 @@ def compare_links(
         total, signature = sum(figures, LinkFigures()), signature_of(file, answers, expected)
         systems.append(LinkEvaluation(name, total, by_length, origin, signature))
         if note := turned_note(file, file, expected):
-            notes.append(f"{note} (or {option('reverse_gold')})")
+            notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{option('reverse_gold')})")
     return LinkComparison(systems, expected, notes)
 
 

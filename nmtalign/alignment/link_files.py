@@ -296,20 +296,18 @@ def comparable(
     lines = {path: list(read_lines(path)) for path in texts if path}
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
-    if source and target:
-        if found := _in_tokens(files, (source, target), pairs):
-            return found
-    else:
-        try:
-            for file in files[1:]:
-                both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
-                counting.check_alike(file.name, files[0].name, both)
-        except InputError as error:
-            for one in others:
-                with suppress(InputError):  # other texts, or none
-                    if found := _in_tokens(files, one, pairs):
-                        return found
-            raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
+    if source and target and (found := _in_tokens(files, (source, target), pairs)):
+        return found
+    try:
+        for file in files[1:]:
+            both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
+            counting.check_alike(file.name, files[0].name, both)
+    except InputError as error:
+        for one in others:
+            with suppress(InputError):  # other texts, or none
+                if found := _in_tokens(files, one, pairs):
+                    return found
+        raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
     holder = next((file for file in files if file.words is not None), None)
     words: list[Side] = []
     for side, path in enumerate(texts):

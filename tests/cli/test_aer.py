@@ -229,7 +229,7 @@ def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path) -> None:
 
 
 def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path) -> None:
-    """They are converted with the texts, given or of the workspace; without texts they are refused."""
+    """They are converted with the texts, given or of the workspace; without raw texts they are refused."""
     write_raw_links(folder)
     in_workspace = aer("words=words.links", "tokens=train.align", "-g", "train.align", "--format", "json")
     (folder / "nmtalign.toml").unlink()
@@ -241,7 +241,8 @@ def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path
         assert "words-to-tokens" in figures["signature"]
     assert json.loads(in_workspace[1].splitlines()[1])["aer"] == 0
     assert "gold-method:words-to-tokens" in aer("train.align", "words.links", *texts)[1]
-    for names in (("words.links", "train.align"), ("train.align", "words.links")):
+    tokenised = "-s", "train.tok.en", "-t", "train.tok.fr"
+    for names in (("words.links", "train.align"), ("train.align", "words.links", *tokenised)):
         code, out, err = aer(*names)
         assert (code, out, err.count("\n")) == (3, "", 1)
         assert "words.links: counts the words between spaces, and train.align counts tokens" in err
