@@ -175,6 +175,8 @@ def test_hints(aer: Run, folder: Path) -> None:
     (folder / "near").write_text("0-2 1-3\n\n\n")
     _, _, err = aer("far", "near")
     assert "far: with source and target exchanged its AER would be 0.0000 and not 1.0000" in err
+    assert "with source and target exchanged" not in aer("far", "near", "--reverse-gold")[2]
+    assert "(or leave out --reverse-gold)" in aer("far", "far", "--reverse-gold")[2]
     assert aer("far", "near", "-q")[2] == ""
 
 
