@@ -21,7 +21,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
-from nmtalign.settings.definition import FilePair, option
+from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
@@ -30,6 +30,7 @@ from nmtalign.text.tokenizer import MosesWords, SpacedWords
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
+REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 _SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -153,7 +154,7 @@ class LinkFile:
                         f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
                         f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
-                        f"(else {'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')})?"
+                        f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
                     )
 
 

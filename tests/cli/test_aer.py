@@ -176,7 +176,8 @@ def test_hints(aer: Run, folder: Path) -> None:
     _, _, err = aer("far", "near")
     assert "far: with source and target exchanged its AER would be 0.0000 and not 1.0000" in err
     assert "with source and target exchanged" not in aer("far", "near", "--reverse-gold")[2]
-    assert "(or leave out --reverse-gold)" in aer("far", "far", "--reverse-gold")[2]
+    err = aer("far", "far", "--reverse-gold")[2]
+    assert "give --set reverse_links=true (or leave out --reverse-gold)" in err
     assert aer("far", "near", "-q")[2] == ""
 
 
@@ -197,6 +198,7 @@ MISTAKES = [
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
     (("links", "none"), 3, "none: cannot read"),
+    (("links", "gold", "--set", "threshold=0.1"), 2, "--set threshold=0.1: chooses the links of an alignment file"),
     (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
     (("a.h5", "gold", "--set", "threshold=0.1", "--set", "links=argmax"), 2, "leave one of them out"),
