@@ -240,8 +240,8 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
         possible[pair].add(link)
         if match[4] != "P":
             sure[pair].add(link)
-    pairs = range(max(possible, default=-1) + 1)
-    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in pairs]
+    links = {pair: GoldLinks(frozenset(sure[pair]), frozenset(own)) for pair, own in possible.items()}
+    return [links.get(pair, NO_LINKS) for pair in range(max(links, default=-1) + 1)]
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
