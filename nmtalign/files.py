@@ -125,22 +125,15 @@ def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INP
                 raise UsageError(f"{path}: {reason}")
 
 
-def followed(path: Path) -> Path:
-    """Returns the path to which symbolic links lead, even if it does not exist; the path itself if it is not a link.
-
-    Replacing this path preserves the link. Raises ResourceError for a circle of links.
-    """
-    if not path.is_symlink():
-        return path
-    target = Path(os.path.realpath(path))
-    if target.is_symlink():
-        raise refusal(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
-    return target
-
-
 def _replaceable(path: Path, follow: bool = True) -> Path:
-    """Returns the path of a file that may be replaced; raises UsageError if it exists and is not a file."""
-    final = followed(path) if follow else path
+    """Returns the path to which symbolic links lead, even if it does not exist; without `follow` the path itself.
+
+    Replacing this path preserves the link. Raises ResourceError for a circle of links, and UsageError for a path that
+    exists and is not a file.
+    """
+    final = Path(os.path.realpath(path)) if follow and path.is_symlink() else path
+    if follow and final.is_symlink():
+        raise refusal(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
     if final.exists() and not final.is_file():
         raise UsageError(f"{path}: is not a file that can be replaced; give another name")
     return final

@@ -46,8 +46,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (15, 1), (5000, 500)])
 def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
-    summary = write_sample(tmp_path, pairs)
-    assert (summary.train, summary.dev, summary.test) == (pairs, held_out, held_out)
+    assert write_sample(tmp_path, pairs) == held_out
     for language in ("en", "fr"):
         train, dev, test = (lines(tmp_path / f"{part}.{language}") for part in PARTS)
         assert (len(train), len(dev), len(test)) == (pairs, held_out, held_out)
