@@ -13,6 +13,7 @@ import io
 import json
 import os
 import re
+import shutil
 import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
@@ -124,17 +125,18 @@ def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INP
                 raise UsageError(f"{path}: {reason}")
 
 
-def followed(path: Path) -> Path:
-    """Returns the path to which symbolic links lead, even if it does not exist; the path itself if it is not a link.
+def _replaceable(path: Path, follow: bool = True) -> Path:
+    """Returns the path to which symbolic links lead, even if it does not exist; without `follow` the path itself.
 
-    Replacing this path preserves the link. Raises ResourceError for a circle of links.
+    Replacing this path preserves the link. Raises ResourceError for a circle of links, and UsageError for a path that
+    exists and is not a file.
     """
-    if not path.is_symlink():
-        return path
-    target = Path(os.path.realpath(path))
-    if target.is_symlink():
+    final = Path(os.path.realpath(path)) if follow and path.is_symlink() else path
+    if follow and final.is_symlink():
         raise refusal(OSError(errno.ELOOP, os.strerror(errno.ELOOP)), path)
-    return target
+    if final.exists() and not final.is_file():
+        raise UsageError(f"{path}: is not a file that can be replaced; give another name")
+    return final
 
 
 @contextlib.contextmanager
@@ -192,13 +194,11 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
         with disk_errors(path):
             yield path
         return
-    final = followed(path) if follow else path
+    final = _replaceable(path, follow)
     make_folder(final.parent)
     temporary = final.with_name(f".{final.name}.{os.getpid()}{_PARTIAL}")
     try:
         with disk_errors(path):
-            if final.is_dir():
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
             temporary.unlink(missing_ok=True)
             mode = 0o600 if final.is_file() else 0o666  # what replaces a file gets its mode at the end
             os.close(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode))
@@ -257,9 +257,7 @@ class PartialFile:
 
     def __init__(self, path: Path) -> None:
         """Raises UsageError if `path` exists and is not a file."""
-        self.path = followed(path)
-        if self.path.exists() and not self.path.is_file():
-            raise UsageError(f"{path}: is not a file that can be replaced; give another name")
+        self.path = _replaceable(path)
         self.partial = self.path.with_name(f"{self.path.name}{_PARTIAL}")
         self.old = self.path.with_name(f"{self.path.name}{_PARTIAL}.old")
         self._stream: BinaryIO | None = None
@@ -350,6 +348,19 @@ def folder_lock(folder: Path) -> Iterator[None]:
             with contextlib.suppress(OSError):  # a folder with files and its parents remain
                 for path in made:
                     path.rmdir()
+
+
+@contextlib.contextmanager
+def work_folder(folder: Path, name: str) -> Iterator[Path]:
+    """Locks a folder (`folder_lock`) and yields a new one inside, `name`, which is removed at the end."""
+    work = folder / name
+    with folder_lock(folder), disk_errors(folder):
+        shutil.rmtree(work, ignore_errors=True)  # a process that was killed has left it
+        try:
+            work.mkdir()
+            yield work
+        finally:
+            shutil.rmtree(work, ignore_errors=True)
 
 
 def sweep(folder: Path) -> None:

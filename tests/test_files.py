@@ -276,7 +276,9 @@ def test_an_error_names_what_was_refused_of_which_file(tmp_path):
     (tmp_path / "file").write_text("")
     assert raised(out, other.read_bytes) == f"{other}: No such file or directory"
     assert raised(out, (tmp_path / "folder").read_bytes) == f"{tmp_path / 'folder'}: Is a directory"
-    assert raised(tmp_path / "folder", lambda: None) == f"{tmp_path / 'folder'}: cannot write: Is a directory"
+    for path in (tmp_path / "folder", Path(), Path("/")):
+        with pytest.raises(UsageError, match=f"^{path}: is not a file that can be replaced"), atomic_path(path):
+            pass
     line = raised(tmp_path / "file" / "new" / "out", lambda: None)
     assert line == f"{tmp_path / 'file' / 'new'}: cannot make the folder: Not a directory"
     with pytest.raises(ResourceError, match="file: cannot make the folder: a file is in the way"):

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from nmtalign.alignment.link_files import (
+    REVERSE,
     GoldLinks,
     LinkFigures,
     LinkFile,
@@ -16,9 +17,8 @@ from nmtalign.alignment.link_files import (
     is_hdf5,
     read_links,
 )
-from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import FilePair, option
+from nmtalign.settings.definition import FilePair, SettingError
 from nmtalign.version import __version__
 
 LengthRow = tuple[str, LinkFigures]  # the label of a range of source lengths, and its figures
@@ -62,9 +62,9 @@ def compare_links(
     """
     config = config or AerConfig()
     method, threshold = config.links, config.threshold
-    if (method is not None or threshold is not None) and not any(is_hdf5(path) for _, path in links):
-        names = f"{option('links')} and {option('threshold')}"
-        raise UsageError(f"{names} choose the links of an alignment file (.h5); none is given")
+    for name, value in {"links": method, "threshold": threshold}.items():
+        if value is not None and not any(is_hdf5(path) for _, path in links):
+            raise SettingError("chooses the links of an alignment file (.h5), and none is given", **{name: value})
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [
         read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
@@ -82,7 +82,7 @@ def compare_links(
         total, signature = sum(figures, LinkFigures()), signature_of(file, answers, expected)
         systems.append(LinkEvaluation(name, total, by_length, origin, signature))
         if note := turned_note(file, file, expected):
-            notes.append(f"{note} (or {option('reverse_gold')})")
+            notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{REVERSE['gold']})")
     return LinkComparison(systems, expected, notes)
 
 
@@ -120,7 +120,7 @@ def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> s
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"
     exchanged = f"with source and target exchanged its AER would be {other:.4f} and not {rate:.4f}"
-    return f"{file.name}: {exchanged}; {fix} {option(f'reverse_{file.role}')}"
+    return f"{file.name}: {exchanged}; {fix} {REVERSE[file.role]}"
 
 
 def signature_of(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:

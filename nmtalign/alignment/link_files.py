@@ -21,7 +21,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
 from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
-from nmtalign.settings.definition import FilePair, option
+from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import suffix_language
 from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
@@ -30,6 +30,7 @@ from nmtalign.text.tokenizer import MosesWords, SpacedWords
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
 Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
+REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 _SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
@@ -153,7 +154,7 @@ class LinkFile:
                         f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
                         f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
-                        f"(else {'leave out' if self.reverse else 'give'} {option(f'reverse_{self.role}')})?"
+                        f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
                     )
 
 
@@ -239,8 +240,8 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
         possible[pair].add(link)
         if match[4] != "P":
             sure[pair].add(link)
-    pairs = range(max(possible, default=-1) + 1)
-    return [GoldLinks(frozenset(sure[pair]), frozenset(possible[pair])) for pair in pairs]
+    links = {pair: GoldLinks(frozenset(sure[pair]), frozenset(own)) for pair, own in possible.items()}
+    return [links.get(pair, NO_LINKS) for pair in range(max(links, default=-1) + 1)]
 
 
 def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
@@ -296,20 +297,18 @@ def comparable(
     lines = {path: list(read_lines(path)) for path in texts if path}
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
-    if source and target:
-        if found := _in_tokens(files, (source, target), pairs):
-            return found
-    else:
-        try:
-            for file in files[1:]:
-                both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
-                counting.check_alike(file.name, files[0].name, both)
-        except InputError as error:
-            for one in others:
-                with suppress(InputError):  # other texts, or none
-                    if found := _in_tokens(files, one, pairs):
-                        return found
-            raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
+    if source and target and (found := _in_tokens(files, (source, target), pairs)):
+        return found
+    try:
+        for file in files[1:]:
+            both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
+            counting.check_alike(file.name, files[0].name, both)
+    except InputError as error:
+        for one in others:
+            with suppress(InputError):  # other texts, or none
+                if found := _in_tokens(files, one, pairs):
+                    return found
+        raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
     holder = next((file for file in files if file.words is not None), None)
     words: list[Side] = []
     for side, path in enumerate(texts):

@@ -15,8 +15,8 @@ from nmtalign.report.document import DataTable
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import FilePair, PathPair, Workspace
 from nmtalign.text.languages import languages_in, suffix_language
-from nmtalign.text.lines import reading, shown
-from nmtalign.text.parallel import languages_of_columns
+from nmtalign.text.lines import shown
+from nmtalign.text.parallel import first_line, languages_of_columns
 
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
@@ -126,9 +126,7 @@ def _languages(
     found = source or own[0] or named[0], target or own[1] or named[1]
     for side, language, path in zip(("source", "target"), found, (train[0], train[1] or train[0]), strict=True):
         if not language:
-            if path.is_file():
-                with reading(path):  # an archive is the more important error
-                    pass
+            first_line(path)  # a file that is missing, or an archive, is the more important error
             raise UsageError(f"{shown(path)}: its name tells no language; give --{side}-language CODE, such as en")
     return str(found[0]), str(found[1])
 

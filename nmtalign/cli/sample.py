@@ -26,6 +26,6 @@ def sample(
     from nmtalign.sample.sample_corpus import write_sample
 
     with chosen.naming(), live_line("writing the corpus", quiet):
-        summary = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
+        held_out = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
     if not quiet:
-        say(f"{folder}: {summary.train:,} training, {summary.dev:,} dev and {summary.test:,} test pairs")
+        say(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")

@@ -26,7 +26,7 @@ import numpy as np
 from nmtalign.data.corpus import CORPUS_FILE, FORMAT, FORMAT_VERSION, SIDES, VOCABULARY_FILES, Array, Corpus
 from nmtalign.data.pipeline import Chunk
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import atomic_text, check_other, folder_lock, sha256_of
+from nmtalign.files import atomic_text, check_other, sha256_of, work_folder
 from nmtalign.hdf5 import created, format_of, write_attributes
 from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabulary, is_word
@@ -34,7 +34,7 @@ from nmtalign.version import __version__
 
 Vocabularies = tuple[Vocabulary, Vocabulary]
 _IDENTITY = ("source_language", "target_language", "settings", "sha256")  # the attributes that a text determines
-_WORK, _NEW = ".prep", "new"  # the work folder, and inside it that of the finished files
+_NEW = "new"  # the folder of the finished files, inside that for temporary files
 _BLOCK = 1 << 20  # numbers hashed at a time
 
 
@@ -292,27 +292,22 @@ def check_replaced(folder: Path, new: Mapping[str, Any], sets: AbstractSet[str],
 
 
 @contextlib.contextmanager
-def work_folder(folder: Path, force: bool) -> Iterator[Path]:
-    """Locks `folder`, and makes a hidden folder inside for temporary files; it is always removed at the end.
+def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
+    """Yields a folder inside `folder`, which is locked, for temporary files (`work_folder`).
 
     If there is no error, the finished files are put in their places. corpus.h5, which has the hashes of the others,
     comes last. Another corpus is replaced only with `force` (`check_replaced`). Raises UsageError if another process
     is working in `folder`.
     """
-    work = folder / _WORK
-    new = work / _NEW
-    with folder_lock(folder):
-        shutil.rmtree(work, ignore_errors=True)  # a process that was killed has left it
-        try:
-            new.mkdir(parents=True)
-            yield work
-            files = sorted(new.iterdir(), key=lambda path: (path.name == CORPUS_FILE, path.name))
-            if not force:
-                corpus = Corpus.open(new)
-                check_replaced(folder, corpus.attributes, set(corpus.splits), files)
-            for path in files:
-                path.replace(folder / path.name)
-            for name in {*MODEL_FILES} - {path.name for path in files}:
-                (folder / name).unlink(missing_ok=True)
-        finally:
-            shutil.rmtree(work, ignore_errors=True)
+    with work_folder(folder, ".prep") as work:
+        new = work / _NEW
+        new.mkdir()
+        yield work
+        files = sorted(new.iterdir(), key=lambda path: (path.name == CORPUS_FILE, path.name))
+        if not force:
+            corpus = Corpus.open(new)
+            check_replaced(folder, corpus.attributes, set(corpus.splits), files)
+        for path in files:
+            path.replace(folder / path.name)
+        for name in {*MODEL_FILES} - {path.name for path in files}:
+            (folder / name).unlink(missing_ok=True)

@@ -18,14 +18,14 @@ from nmtalign.data.corpus_writer import (
     Summary,
     Vocabularies,
     check_replaced,
+    corpus_files,
     text_names,
-    work_folder,
     write_files,
 )
 from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
 from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, OtherSets, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
-from nmtalign.files import CONFIG, disk_errors
+from nmtalign.files import CONFIG
 from nmtalign.model_directory import check_files, model_config, read_settings
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
@@ -97,7 +97,7 @@ def prepare(
         if not checks.by_text:
             known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
         check_replaced(folder, known, {*texts, *aside})
-    with disk_errors(folder), work_folder(folder, force) as work:
+    with corpus_files(folder, force) as work:
         parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
         return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
 

@@ -6,11 +6,9 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack
 from itertools import islice
 from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import NamedTuple
 
 from nmtalign.errors import UsageError
-from nmtalign.files import atomic_text, disk_errors, make_folder
+from nmtalign.files import atomic_text, work_folder
 from nmtalign.sample.grammar import Example, generate
 from nmtalign.settings.command_settings import SampleConfig
 from nmtalign.settings.presets import fitted_to_corpus
@@ -40,25 +38,16 @@ _PAIRS = 80_000  # read in a minute and a half on one free core
 _HELD_OUT = 500  # sentences in dev and in test of a corpus that is not small
 
 
-class SampleSummary(NamedTuple):
-    """The number of sentence pairs in each part."""
-
-    train: int
-    dev: int
-    test: int
-
-
-def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, force: bool = False) -> SampleSummary:
+def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, force: bool = False) -> int:
     """Write `pairs` training pairs, dev, test, gold links and `nmtalign.toml` into a folder, created if missing.
 
-    Raises SettingError if `pairs` is less than 1. Raises UsageError, and writes nothing, if a file in the folder has
-    other content and `force` is not given.
+    Returns the number of pairs in dev, which is that in test. Raises SettingError if `pairs` is less than 1. Raises
+    UsageError, and writes nothing, if a file in the folder has other content and `force` is not given.
     """
     SampleConfig(pairs, seed)
-    make_folder(folder)
-    with disk_errors(folder), TemporaryDirectory(prefix=".sample-", dir=folder) as work:
-        summary = _write(Path(work), pairs, seed)
-        written = [(path, folder / path.name) for path in sorted(Path(work).iterdir())]
+    with work_folder(folder, ".sample") as work:
+        held_out = _write(work, pairs, seed)
+        written = [(path, folder / path.name) for path in sorted(work.iterdir())]
         other = [path for path, old in written if not (old.is_file() and filecmp.cmp(path, old, shallow=False))]
         lost = [path.name for path in other if os.path.lexists(folder / path.name)]
         if lost and not force:
@@ -68,10 +57,10 @@ def write_sample(folder: Path, pairs: int, seed: int = SampleConfig.seed, *, for
             )
         for path in other:
             path.replace(Path(os.path.realpath(folder / path.name)))
-    return summary
+    return held_out
 
 
-def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
+def _write(folder: Path, pairs: int, seed: int) -> int:
     # A small corpus leaves out all held-out sentences although it writes only some of them to dev and test. Thus a
     # larger corpus of the same seed starts with the smaller one.
     seen: set[int] = set()
@@ -82,7 +71,7 @@ def _write(folder: Path, pairs: int, seed: int) -> SampleSummary:
     _write_part(folder, "train", islice(_new(generate(seed), seen), pairs))
     with atomic_text(folder / "nmtalign.toml") as stream:
         stream.write(configuration(pairs))
-    return SampleSummary(pairs, kept, kept)
+    return kept
 
 
 def _new(examples: Iterator[Example], seen: set[int]) -> Iterator[Example]:

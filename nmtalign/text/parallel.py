@@ -148,7 +148,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     """
     path = split_folders(path).get("train", path)
     table = is_table(path)
-    head = b"" if table else _first_line(path)
+    head = b"" if table else first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
     found = [*text_columns(path)] if table else head.decode("utf-8", "replace").split("\t")
@@ -157,7 +157,8 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
 
-def _first_line(path: Path) -> bytes:
+def first_line(path: Path) -> bytes:
+    """The first line of a file; nothing of what can be read only once. Raises InputError if there is no such file."""
     if path == STDIN or (path.exists() and not path.is_file()):
         return b""
     with reading(path) as stream:

@@ -175,6 +175,9 @@ def test_hints(aer: Run, folder: Path) -> None:
     (folder / "near").write_text("0-2 1-3\n\n\n")
     _, _, err = aer("far", "near")
     assert "far: with source and target exchanged its AER would be 0.0000 and not 1.0000" in err
+    assert "with source and target exchanged" not in aer("far", "near", "--reverse-gold")[2]
+    err = aer("far", "far", "--reverse-gold")[2]
+    assert "give --set reverse_links=true (or leave out --reverse-gold)" in err
     assert aer("far", "near", "-q")[2] == ""
 
 
@@ -195,6 +198,7 @@ MISTAKES = [
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
     (("links", "none"), 3, "none: cannot read"),
+    (("links", "gold", "--set", "threshold=0.1"), 2, "--set threshold=0.1: chooses the links of an alignment file"),
     (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
     (("a.h5", "gold", "--set", "threshold=0.1", "--set", "links=argmax"), 2, "leave one of them out"),
@@ -229,7 +233,7 @@ def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path) -> None:
 
 
 def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path) -> None:
-    """They are converted with the texts, given or of the workspace; without texts they are refused."""
+    """They are converted with the texts, given or of the workspace; without raw texts they are refused."""
     write_raw_links(folder)
     in_workspace = aer("words=words.links", "tokens=train.align", "-g", "train.align", "--format", "json")
     (folder / "nmtalign.toml").unlink()
@@ -241,7 +245,8 @@ def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path
         assert "words-to-tokens" in figures["signature"]
     assert json.loads(in_workspace[1].splitlines()[1])["aer"] == 0
     assert "gold-method:words-to-tokens" in aer("train.align", "words.links", *texts)[1]
-    for names in (("words.links", "train.align"), ("train.align", "words.links")):
+    tokenised = "-s", "train.tok.en", "-t", "train.tok.fr"
+    for names in (("words.links", "train.align"), ("train.align", "words.links", *tokenised)):
         code, out, err = aer(*names)
         assert (code, out, err.count("\n")) == (3, "", 1)
         assert "words.links: counts the words between spaces, and train.align counts tokens" in err

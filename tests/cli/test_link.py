@@ -359,6 +359,19 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, l
     ] * warned
 
 
+def test_a_pair_that_is_too_long_has_no_links(tmp_path: Path) -> None:
+    (tmp_path / "a").write_text("the cat\n" + "x " * 2901 + "\n")
+    (tmp_path / "b").write_text("le chat\ny\n")
+    done = link(tmp_path, "a", "b")
+    assert (done.stdout, done.stderr.splitlines()[:2]) == (
+        b"0-0 1-1\n\n",
+        [
+            b"nmtalign: warning: a: line 2: no links, because a side has more than 2,900 words (1 pair); split them",
+            b"nmtalign: 2 pairs, 2 links; the aligner and lexicon.tsv are in aligner",
+        ],
+    )
+
+
 MISTAKES = [
     (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
     (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),

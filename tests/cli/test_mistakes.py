@@ -115,6 +115,7 @@ ERRORS = """
 3 symmetrize test.en test.fr => test.en: line 1:
 3 align test.en test.fr --gold test.en.gz -o a.h5 => test.en.gz: line 1:
 3 translate missing.en => missing.en: cannot read: No such file or directory; give an existing text file
+3 prep train.en missing -o x => missing: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
 3 score empty.fr -r test.fr => empty.fr: is empty; nothing to score
 5 sample /dev/null/x => /dev/null/x: cannot make the folder: Not a directory

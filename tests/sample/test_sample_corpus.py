@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import UsageError
+from nmtalign.sample import sample_corpus
 from nmtalign.sample.sample_corpus import configuration, write_sample
 from nmtalign.settings.definition import load_workspace, resolve
 from nmtalign.settings.training_settings import TrainingConfig
@@ -45,8 +46,7 @@ def test_a_larger_corpus_begins_with_the_smaller_one(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("pairs", "held_out"), [(1, 1), (15, 1), (5000, 500)])
 def test_parts_have_their_sizes_and_share_nothing(tmp_path: Path, pairs: int, held_out: int) -> None:
-    summary = write_sample(tmp_path, pairs)
-    assert (summary.train, summary.dev, summary.test) == (pairs, held_out, held_out)
+    assert write_sample(tmp_path, pairs) == held_out
     for language in ("en", "fr"):
         train, dev, test = (lines(tmp_path / f"{part}.{language}") for part in PARTS)
         assert (len(train), len(dev), len(test)) == (pairs, held_out, held_out)
@@ -89,3 +89,13 @@ def test_a_small_corpus_is_seen_in_more_epochs(tmp_path: Path, pairs: int, epoch
 def test_no_pairs_are_a_mistake(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="pairs"):
         write_sample(tmp_path, 0)
+
+
+def test_an_interruption_leaves_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(pairs: int) -> str:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(sample_corpus, "configuration", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        write_sample(tmp_path / "new" / "demo", 5)
+    assert not (tmp_path / "new").exists()
