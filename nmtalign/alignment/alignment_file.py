@@ -36,7 +36,7 @@ from numpy.typing import NDArray
 from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
-from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
+from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select
 from nmtalign.version import __version__
@@ -121,7 +121,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
-            self._file = h5py.File(self.path, "r", locking=False)
+            self._file = opened(self.path)
             self.attributes = plain_attributes(self._file)
             self._check_format()
             self._datasets = _known(plain_datasets(self._file))
