@@ -60,6 +60,8 @@ def kind_of(path: Path) -> str:
             start = stream.read(1024)
     except OSError:
         return "a file that cannot be read"
+    if start.startswith(b"nmtalign journal"):
+        return "the beginning of an alignment file, which --resume completes"
     if b"\x89HDF" in start:
         return "a prepared corpus" if path.name == "corpus.h5" else "an HDF5 file, such as a corpus or alignments"
     return "a binary file" if b"\0" in start or start.startswith(b"\x1f\x8b") else "a text file"

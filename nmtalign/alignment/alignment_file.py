@@ -39,6 +39,7 @@ from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse
 from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select
+from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
 Array = NDArray[Any]
@@ -223,7 +224,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             raise FormatError(f"{self.path}: not an alignment file (no regular file)")
         if not h5py.is_hdf5(self.path):
             kind = kind_of(self.path)
-            why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
+            why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
             raise FormatError(f"{self.path}: not an alignment file ({why})")
 
     def _check_format(self) -> None:
@@ -235,8 +236,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
-        if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
-            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
         offsets = self._datasets[name]
@@ -375,7 +374,7 @@ class AlignmentWriter:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         if not self._committed_sentences or not self.partial.exists():
             return ""
-        return f"; {self.partial} has {self._committed_sentences:,} pairs, and --resume continues after them"
+        return f"; {self.partial} has {counted(self._committed_sentences, 'pair')}, and --resume continues after them"
 
     def add(self, record: AlignmentRecord) -> None:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it.

@@ -55,6 +55,7 @@ from nmtalign.files import ALIGNER, sha256_of
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
+from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizer, Tokenizers, Tokens, Vocabulary, keep
 
 _KIND, _VERSION = "word aligner", "3"
@@ -294,7 +295,7 @@ class WordAligner:
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
         lines, count = ", ".join(f"{number + 1:,}" for number in sorted(self.too_long)[:5]), len(self.too_long)
-        fault = f"no links, because a side has more than {LONGEST:,} words ({count:,} pairs); split them"
+        fault = f"no links, because a side has more than {LONGEST:,} words ({counted(count, 'pair')}); split them"
         return f"line {lines}: {fault}" if count else ""
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:

@@ -11,6 +11,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import LINKS
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
+from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import LEXICON
 
 if TYPE_CHECKING:
@@ -68,7 +69,7 @@ def link(
     if not links.exists():
         common.signals.check()
     pairs, count = _print(links, scores)
-    tell(f"{before}{pairs:,} pairs, {count:,} links; the aligner and {LEXICON} are in {output}")
+    tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
 
 

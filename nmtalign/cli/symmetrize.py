@@ -8,7 +8,7 @@ from nmtalign.api import symmetrize_files
 from nmtalign.cli.common import QuietOption, live_line, notifier, output_option, own_argument, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import HardSymmetrization
-from nmtalign.text.lines import STDIN, STDOUT
+from nmtalign.text.lines import STDIN, STDOUT, counted
 
 Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target.")]
 Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
@@ -61,4 +61,4 @@ def symmetrize(
             f"--backward-order {other}; does that option fit how they are written?"
         )
     where = "" if output == STDOUT else f" in {output}"
-    notifier(quiet)(f"{counts.pairs:,} pairs, {counts.links:,} links{where}")
+    notifier(quiet)(f"{counted(counts.pairs, 'pair')}, {counted(counts.links, 'link')}{where}")

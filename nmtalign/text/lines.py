@@ -42,8 +42,8 @@ def shown(path: Path) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun for messages, such as "1 line" or "2 lines"."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """A number with its noun for messages, such as "1 line" or "2,000 lines"."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def check_counts(counts: Iterable[tuple[str, int]]) -> None:
