@@ -290,10 +290,13 @@ def test_empty_lines_are_no_mistake_and_lines_end_at_newlines_only(folder: Path,
     assert run("odd.fr", "-r", "ref.fr")[0] == 0
 
 
-def test_a_tokenised_translation_is_noticed(folder: Path, run: Run) -> None:
-    write(folder / "long.fr", ["Il dort bien ."] * 120)
-    done = run("long.fr", "-r", "long.fr", "--metrics", "chrf")
-    assert done[2].startswith("nmtalign: warning: long.fr: not raw text, but text with spaces before full stops")
+def test_a_translation_that_another_program_has_processed_is_noticed(folder: Path, run: Run) -> None:
+    texts = {"long.fr": "Il dort bien .", "pieces.fr": "Il dort b@@ ien.", "escapes.fr": "L&apos;eau."}
+    signs = "spaces before punctuation", "pieces of words (b@@)", "escapes of Moses or XML (&apos;)"
+    for (name, text), sign in zip(texts.items(), signs, strict=True):
+        write(folder / name, [text] * 120)
+        done = run(name, "-r", name, "--metrics", "chrf")
+        assert done[2].startswith(f"nmtalign: warning: {name}: not raw text, but text with {sign}; give the raw text, ")
     assert run("long.fr", "-r", "long.fr", "--set", "tokenize=none", "--metrics", "bleu")[2] == ""
 
 
