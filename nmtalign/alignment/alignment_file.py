@@ -63,6 +63,7 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference
     "target/word_offsets": ("<i8", 1024),
 }
+_VALUE_SHAPES = {name: (2,) if name == "links" else () for name in DATASETS}  # of one value
 OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 COMMIT = 32  # sentences of a block of the journal
@@ -100,11 +101,6 @@ def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
         "links": totals["link_offsets"],
         **dict.fromkeys(("token_log_prob", "entropy"), totals["target/word_offsets"] + records),
     }
-
-
-def _value_shape(name: str) -> tuple[int, ...]:
-    """Returns the shape of one value of a dataset: a link is two numbers, every other value is one."""
-    return (2,) if name == "links" else ()
 
 
 class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
@@ -294,7 +290,7 @@ def _known(datasets: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"it has no dataset {name}")
         kinds = WEIGHT_TYPES.values() if name == "weights" else (usual,)
         dataset = datasets[name]
-        if dataset.dtype not in map(np.dtype, kinds) or dataset.shape[1:] != _value_shape(name):
+        if dataset.dtype not in map(np.dtype, kinds) or dataset.shape[1:] != _VALUE_SHAPES[name]:
             raise ValueError(f"{name} has the type {dataset.dtype} and the shape {dataset.shape}")
     return {name: datasets[name] for name in DATASETS}
 
@@ -518,7 +514,7 @@ class AlignmentWriter:
         values = {}
         for name in DATASETS:
             if name not in OFFSETS:
-                shape = (lengths[name], *_value_shape(name))
+                shape = (lengths[name], *_VALUE_SHAPES[name])
                 values[name] = np.frombuffer(payload, self._types[name], math.prod(shape), place).reshape(shape)
                 place += values[name].nbytes
         if place != len(payload):
@@ -535,9 +531,9 @@ class AlignmentWriter:
             datasets = {
                 name: file.create_dataset(
                     name,
-                    shape=(0, *_value_shape(name)),
-                    maxshape=(None, *_value_shape(name)),
-                    chunks=(chunk, *_value_shape(name)),
+                    shape=(0, *_VALUE_SHAPES[name]),
+                    maxshape=(None, *_VALUE_SHAPES[name]),
+                    chunks=(chunk, *_VALUE_SHAPES[name]),
                     dtype=self._types[name],
                     compression="gzip",
                     compression_opts=_COMPRESSION,
