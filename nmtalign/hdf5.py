@@ -142,6 +142,17 @@ def write_attributes(node: h5py.HLObject, attributes: Mapping[str, Any]) -> None
             node.attrs[name] = value
 
 
+def opened(path: Path) -> h5py.File:
+    """Opens a file to read it, with locks as in plain h5py: a process can open a file again only in the same way.
+
+    A disk without locks is read without them.
+    """
+    try:
+        return h5py.File(path, "r")
+    except OSError:
+        return h5py.File(path, "r", locking=False)
+
+
 def plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
     """Returns the attributes of a file or a dataset as Python's int, float, bool and str.
 
@@ -167,7 +178,7 @@ def plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
 
 def format_of(path: Path) -> str | None:
     """Returns the text `format` among the attributes of the root ("" without one), None if the file is not HDF5."""
-    with contextlib.suppress(*_DAMAGE), h5py.File(path, "r") as file:
+    with contextlib.suppress(*_DAMAGE), opened(path) as file:
         with contextlib.suppress(*_DAMAGE):
             return str(plain_attributes(file)["format"])
         return ""

@@ -62,6 +62,7 @@ def test_equal_text_gives_equal_gz_files(tmp_path, monkeypatch):
             stream.write("a\n")
     assert (tmp_path / "a.gz").read_bytes() == (tmp_path / "b.gz").read_bytes()
     assert gzip.decompress((tmp_path / "a.gz").read_bytes()) == b"a\n"
+    assert (tmp_path / "a.gz").read_bytes()[8] == 0  # neither the fastest level nor the slow highest one
 
 
 def test_a_full_disk_is_named():

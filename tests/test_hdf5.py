@@ -58,6 +58,29 @@ def read_corpus(path: Path) -> object:
     return pairs, texts, opened.splits["train"].lines.tolist(), opened.info()
 
 
+def test_other_programs_may_have_a_file_open(alignments: Path, corpus: Path) -> None:
+    with h5py.File(alignments) as plain, AlignmentFile(alignments) as file:
+        assert len(file) == len(plain["rank"])
+    with AlignmentFile(alignments) as file, h5py.File(alignments) as plain:
+        assert len(file) == len(plain["rank"])
+    with h5py.File(corpus):
+        assert Corpus.open(corpus).splits
+        assert format_of(corpus)
+
+
+def test_a_disk_without_locks_is_read(alignments: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = h5py.File
+
+    def without_locks(path: Path, mode: str, locking: bool | None = None) -> h5py.File:
+        if locking is None:
+            raise OSError("unable to lock file, errno = 37, error message = 'No locks available'")
+        return plain(path, mode, locking=locking)
+
+    monkeypatch.setattr(h5py, "File", without_locks)
+    with AlignmentFile(alignments) as file:
+        assert len(file) == 5
+
+
 def external_storage(file: h5py.File, secret: Path) -> None:
     del file["source/text"]
     file.create_dataset("source/text", (20,), "u1", external=[(str(secret), 0, 20)])

@@ -23,7 +23,7 @@ from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.languages import check_pairs, language_code, suffix_language
+from nmtalign.text.languages import check_pairs, language_code
 from nmtalign.text.lines import Shard, read_pairs, shown
 from nmtalign.text.link_counting import check_alike
 from nmtalign.text.tokenizer import Subwords
@@ -200,8 +200,6 @@ class AlignmentRun:
 
             for notice in precision_notices(self.config.precision, models[0].device):
                 notify(notice)
-        if self.config.symmetrize is not None:
-            self._check_languages()
         self.summary = AlignmentSummary()
         self._attributes = self._origin()
         self._writer: AlignmentWriter | None = None
@@ -264,17 +262,6 @@ class AlignmentRun:
         texts = islice(read_pairs(*self._texts), begin, self._block.stop)
         pairs = check_pairs(texts, self._texts, fits, self._notify, ahead=True)
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
-
-    def _check_languages(self) -> None:
-        """Raises UsageError if the endings of the texts name the other order."""
-        forward, source = self._forward, self._texts[0]
-        languages = forward.source_language, forward.target_language
-        named = suffix_language(source), suffix_language(self._texts[1])
-        if named == languages[::-1] != languages:
-            raise UsageError(
-                f"{forward.folder}: reads {languages[0]} and writes {languages[1]}, and {source} comes first: "
-                "exchange the models, or the texts"
-            )
 
     def _origin(self) -> dict[str, object]:
         """Returns the origin of the file, as the file records it."""

@@ -36,9 +36,10 @@ from numpy.typing import NDArray
 from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
-from nmtalign.hdf5 import check_seal, created, damage, plain_attributes, plain_datasets, write_attributes
+from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select
+from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
 Array = NDArray[Any]
@@ -62,6 +63,7 @@ DATASETS: Mapping[str, tuple[str, int]] = {
     "source/word_offsets": ("<i8", 1024),  # the number of words before each record, so that Tx is a difference
     "target/word_offsets": ("<i8", 1024),
 }
+_VALUE_SHAPES = {name: (2,) if name == "links" else () for name in DATASETS}  # of one value
 OFFSETS = tuple(name for name in DATASETS if name.endswith("_offsets"))
 WEIGHT_TYPES: Mapping[str, str] = {"float16": "<f2", "float32": "<f4"}
 COMMIT = 32  # sentences of a block of the journal
@@ -101,11 +103,6 @@ def _lengths(records: int, totals: Mapping[str, int]) -> dict[str, int]:
     }
 
 
-def _value_shape(name: str) -> tuple[int, ...]:
-    """Returns the shape of one value of a dataset: a link is two numbers, every other value is one."""
-    return (2,) if name == "links" else ()
-
-
 class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     """A file of `nmtalign align`: `with AlignmentFile(path) as file: file[7].weights`; also slices and `for`.
 
@@ -121,7 +118,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         self._check_path()
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
-            self._file = h5py.File(self.path, "r", locking=False)
+            self._file = opened(self.path)
             self.attributes = plain_attributes(self._file)
             self._check_format()
             self._datasets = _known(plain_datasets(self._file))
@@ -223,7 +220,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             raise FormatError(f"{self.path}: not an alignment file (no regular file)")
         if not h5py.is_hdf5(self.path):
             kind = kind_of(self.path)
-            why = f"it is {kind}" if kind == "a text file" else "not HDF5, or cut off"
+            why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
             raise FormatError(f"{self.path}: not an alignment file ({why})")
 
     def _check_format(self) -> None:
@@ -295,7 +292,7 @@ def _known(datasets: dict[str, Any]) -> dict[str, Any]:
             raise ValueError(f"it has no dataset {name}")
         kinds = WEIGHT_TYPES.values() if name == "weights" else (usual,)
         dataset = datasets[name]
-        if dataset.dtype not in map(np.dtype, kinds) or dataset.shape[1:] != _value_shape(name):
+        if dataset.dtype not in map(np.dtype, kinds) or dataset.shape[1:] != _VALUE_SHAPES[name]:
             raise ValueError(f"{name} has the type {dataset.dtype} and the shape {dataset.shape}")
     return {name: datasets[name] for name in DATASETS}
 
@@ -375,7 +372,7 @@ class AlignmentWriter:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         if not self._committed_sentences or not self.partial.exists():
             return ""
-        return f"; {self.partial} has {self._committed_sentences:,} pairs, and --resume continues after them"
+        return f"; {self.partial} has {counted(self._committed_sentences, 'pair')}, and --resume continues after them"
 
     def add(self, record: AlignmentRecord) -> None:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it.
@@ -519,7 +516,7 @@ class AlignmentWriter:
         values = {}
         for name in DATASETS:
             if name not in OFFSETS:
-                shape = (lengths[name], *_value_shape(name))
+                shape = (lengths[name], *_VALUE_SHAPES[name])
                 values[name] = np.frombuffer(payload, self._types[name], math.prod(shape), place).reshape(shape)
                 place += values[name].nbytes
         if place != len(payload):
@@ -536,9 +533,9 @@ class AlignmentWriter:
             datasets = {
                 name: file.create_dataset(
                     name,
-                    shape=(0, *_value_shape(name)),
-                    maxshape=(None, *_value_shape(name)),
-                    chunks=(chunk, *_value_shape(name)),
+                    shape=(0, *_VALUE_SHAPES[name]),
+                    maxshape=(None, *_VALUE_SHAPES[name]),
+                    chunks=(chunk, *_VALUE_SHAPES[name]),
                     dtype=self._types[name],
                     compression="gzip",
                     compression_opts=_COMPRESSION,

@@ -13,7 +13,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import STDIN, Shard
+from nmtalign.text.lines import STDIN, Shard, counted
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -176,6 +176,7 @@ def _report(summary: "AlignmentSummary", output: Path | None, format: str, phara
         return
     if summary.figures is None and format != "json":
         after = f" after the {done:,} that were there" if done else ""
-        tell(f"{summary.pairs} pairs{after}, {summary.links} links, </s> mass {summary.end_mass:.3f}")
+        done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")
+        tell(f"{done_now}{after}, {links}, </s> mass {summary.end_mass:.3f}")
     if output:
         tell(f"wrote {output}")

@@ -323,6 +323,15 @@ def bound_caches() -> None:
         os.environ.setdefault(name, "256")
 
 
+def has_colour(shades: bool = False) -> bool:
+    """Whether stdout shows colours, or 256 `shades`: no with NO_COLOR, yes with FORCE_COLOR, else by its terminal."""
+    if os.environ.get("NO_COLOR") or os.environ.get("FORCE_COLOR"):
+        return not os.environ.get("NO_COLOR")
+    from rich.console import Console
+
+    return Console().color_system in (*([] if shades else ["standard"]), "256", "truecolor")
+
+
 def print_table(table: DataTable) -> None:
     """Prints a table; on a terminal it is never wider than that."""
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0

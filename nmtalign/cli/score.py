@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import os
 import shlex
 import shutil
 import sys
@@ -172,7 +171,7 @@ def _segment_files(arguments: Sequence[Path]) -> Mapping[str, Sequence[Path]]:
 
 
 def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: Path | None) -> None:
-    """Raises UsageError for options that do not go together, and for files that could not be written."""
+    """Raises UsageError for options that do not go together, and for names that a file cannot have."""
     settings = chosen.settings
     if systems < 2 and (alone := {"differences", "significance"} & {*chosen.typed}):
         raise UsageError(f"--{min(alone)}: compares systems; give two or more")
@@ -186,9 +185,6 @@ def _check(chosen: Chosen[ScoreConfig], systems: int, html: Path | None, plot: P
         raise UsageError(f"{html}: a page's name ends in .html; give such a name to --html")
     if plot or (html and settings.by_length):
         need_matplotlib()
-    for output in (plot, html):
-        if output and output != STDOUT and not output.parent.is_dir():
-            raise UsageError(f"{output}: there is no folder {output.parent}; make it first")
 
 
 def _print(result: "ScoreResult", format: str) -> None:
@@ -197,9 +193,8 @@ def _print(result: "ScoreResult", format: str) -> None:
     elif format == "csv":
         sys.stdout.write(result.to_csv())
     else:
-        terminal = sys.stdout.isatty()
-        width = shutil.get_terminal_size().columns if terminal else 0
-        sys.stdout.write(result.to_text(width, colour=terminal and not os.environ.get("NO_COLOR")))
+        width = shutil.get_terminal_size().columns if sys.stdout.isatty() else 0
+        sys.stdout.write(result.to_text(width, colour=common.has_colour()))
 
 
 def _judge(result: "ScoreResult", least: float) -> None:

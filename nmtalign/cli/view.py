@@ -1,10 +1,8 @@
 """`nmtalign view`: alignments and learning curves in the terminal, in a figure or as a page, and the live page."""
 
-import os
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated
 
 from nmtalign.api import view as draw
 from nmtalign.cli import common
@@ -67,8 +65,8 @@ def view(
     directory or train.jsonl). The output decides how: in the terminal, as a figure, or as an HTML page of all sentences
     with a search, which any browser shows without a server or a network.
 
-    --live writes a page that contains small models (a `tiny` one has 1 to 4 MB) and translates in the browser. It shows
-    every step, and its reader can change weights and words. It supports RNNsearch and RNNencdec with one layer.
+    --live writes a page that contains small models and translates in the browser. It shows every step, and its reader
+    can change weights and words. It supports RNNsearch and RNNencdec with one layer.
 
     Source along x, target along y, grey from 0 black to 1 white. Gold links are dots (sure) and dashed rings
     (possible), hard links frames; in the terminal ●, ○ and +. A heat map is not an explanation: the weights show where
@@ -94,17 +92,8 @@ def view(
             sentence=",".join(sentence or ()),
             gold=gold,
             title=title,
-            colour=has_colour(sys.stdout, os.environ),
+            colour=common.has_colour(shades=True),
             notify=common.notifier(quiet),
             config=chosen.settings,
         )
     sys.stdout.write(text)
-
-
-def has_colour(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Returns whether a stream shows 256 colours: no with NO_COLOR, yes with FORCE_COLOR, else if its terminal does."""
-    if environment.get("NO_COLOR") or environment.get("FORCE_COLOR"):
-        return not environment.get("NO_COLOR")
-    from rich.console import Console
-
-    return Console(file=stream, _environ=environment).color_system in ("256", "truecolor")

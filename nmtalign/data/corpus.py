@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from nmtalign.errors import FormatError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY, kind_of, parse_json, sha256_of
-from nmtalign.hdf5 import check_seal, damage, plain_attributes, plain_datasets
+from nmtalign.hdf5 import check_seal, damage, opened, plain_attributes, plain_datasets
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary
 
 CORPUS_FILE = "corpus.h5"
@@ -197,7 +197,7 @@ class Corpus:
             )
         with damage(path, "prepared corpus", "run nmtalign prep again"):
             check_seal(path)
-            with h5py.File(path, "r", locking=False) as file:
+            with opened(path) as file:
                 attributes = _check_format(path, plain_attributes(file))
                 datasets = plain_datasets(file)
                 splits = {name: _split(path, name, datasets) for name in SPLITS if f"{name}/source/ids" in datasets}

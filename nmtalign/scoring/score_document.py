@@ -40,7 +40,10 @@ def score_document(
         blocks += _lengths(report, "all sentences", [system.everything for system in report.systems])
         if known := [system.no_unk for system in report.systems if system.no_unk]:
             blocks += _lengths(report, "no unknown word", known)
-    blocks += _differences(report)
+    if report.differences:
+        legend = [span for style, words in _WORDS.values() for span in ("; ", doc.Span(words, style))][1:]
+        blocks.append(doc.Heading("Sentences in which the first two systems differ most"))
+        blocks += [doc.Paragraph(("Words: ", *legend)), *map(_sentence, report.differences)]
     if facts is not None:
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
         rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
@@ -186,15 +189,6 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
 def _buckets(parts: Sequence[Part]) -> Columns:
     """The first two columns of a breakdown."""
     return [["words", *(part.label for part in parts)], ["sentences", *(f"{part.sentences:,}" for part in parts)]]
-
-
-def _differences(report: Report) -> Iterator[doc.Block]:
-    """The sentences in which the first two systems differ most."""
-    if report.differences:
-        yield doc.Heading("Sentences in which the first two systems differ most")
-        legend = [span for style, words in _WORDS.values() for span in ("; ", doc.Span(words, style))][1:]
-        yield doc.Paragraph(("Words: ", *legend))
-        yield from map(_sentence, report.differences)
 
 
 def _sentence(difference: Difference) -> doc.SentenceTexts:

@@ -32,7 +32,7 @@ from nmtalign.scoring.metrics import (
 from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.text.languages import has_no_spaces, language_code, suffix_language
+from nmtalign.text.languages import has_no_spaces, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
@@ -41,9 +41,8 @@ DEFAULT_SEED = 12345  # sacreBLEU's
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
 _RESERVED = frozenset((*METRICS, *(name.lower() for name in METRICS.values())))
-_JUDGED = 2000  # lines by which the language of a text is judged
+_JUDGED = 2000  # lines by which a text is judged
 _FEWEST_WORDS = 20
-_SPACED_FULL_STOPS = 100  # lines that end with " ."; sacreBLEU's own threshold
 
 TextOrPath = Path | Lines  # a text file, `-` for stdin; or the lines
 Notify = Callable[[str], None]  # called with one line for the user
@@ -181,7 +180,9 @@ def run_scoring(
         for name, one in request.systems.items()
     }
     check_aligned([references[0], *systems.values()])
-    for note in (*_raw_notes(systems.values(), settings), *_language_notes(systems.values(), references[0], source)):
+    judged = [] if settings.tokenize == "none" else systems.values()
+    processed = not_raw(((text.name, traces(text.lines[:_JUDGED])) for text in judged), ", or --set tokenize=none")
+    for note in (*processed, *_language_notes(systems.values(), references[0], source)):
         notify(note)
     if not settings.tokenize:
         options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
@@ -351,16 +352,6 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
             raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
         seed = int(text)
     return Resampling(settings.bootstrap, settings.trials, seed, tests=tests, intervals=intervals)
-
-
-def _raw_notes(systems: Iterable[Text], settings: ScoreConfig) -> Iterator[str]:
-    """Warnings that translations are tokenised, by sacreBLEU's own rule."""
-    for text in systems if settings.tokenize != "none" else ():
-        if sum(line.endswith(" .") for line in text.lines) >= _SPACED_FULL_STOPS:
-            yield (
-                f"warning: {text.name}: not raw text, but text with spaces before full stops; detokenise it, because "
-                "scores of such text cannot be compared; or add --set tokenize=none"
-            )
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:

@@ -42,7 +42,7 @@ def shown(path: Path) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """A number with its noun for messages, such as "1 line" or "2 lines"."""
+    """A number with its noun for messages, such as "1 line" or "2,000 lines"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

@@ -77,7 +77,8 @@ def test_a_run_that_failed_again_and_again_ends_as_one_that_did_not(tmp_path: Pa
     for stop in (40, 41, 250, 399, 400):
         cut_off(tmp_path / "a.h5", stop)
         assert not (tmp_path / "a.h5").exists()
-        assert (tmp_path / "a.h5.partial").is_file()
+        with pytest.raises(FormatError, match="it is the beginning of an alignment file, which --resume completes"):
+            AlignmentFile(tmp_path / "a.h5.partial")
     with resumed(tmp_path / "a.h5") as file:
         assert file.records == file.sentences == (COUNT - 1) // COMMIT * COMMIT
         feed(file)

@@ -96,6 +96,7 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
     done = subprocess.run(command, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, env=environment, check=False)
     os.close(gone)
     assert (done.returncode, b"wrote a.h5" in done.stderr) == (0, True), done.stderr.decode()
+    assert b"1,000 pairs, " in done.stderr
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
 
 

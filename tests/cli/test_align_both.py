@@ -185,7 +185,7 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "--symmetrize", "union"), 2, "--symmetrize joins two directions"),
         (("-m", forward, "-m", backward, "-m", forward), 2, "-m is given more than twice"),
         (("-m", forward, "-m", forward), 2, "translates en-fr, and"),
-        (("-m", backward, "-m", forward), 2, "in.en comes first"),
+        (("-m", backward, "-m", forward), 2, "in.en and out.fr seem to be en and fr, and fr-en is expected"),
         (("-m", forward, "-m", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
         (("-m", forward, "--set", "links=best"), 2, "--set links=best"),
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
@@ -198,6 +198,15 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         assert (found, out, err.count("\n")) == (code, "", 1), (options, err)
         assert message in err
         assert not list(Path().glob("*.h5*"))
+
+
+def test_the_words_of_a_text_count_more_than_its_name(run: Run, models: tuple[Path, Path]) -> None:
+    forward, backward = models
+    Path("odd.fr").write_bytes(Path("in.en").read_bytes())
+    Path("odd.en").write_bytes(Path("out.fr").read_bytes())
+    code, links, err = run("align", "odd.fr", "odd.en", "-m", forward, "-m", backward, "--pharaoh")
+    assert code == 0, err
+    assert links == run("align", "in.en", "out.fr", "-m", forward, "-m", backward, "--pharaoh")[1]
 
 
 def test_texts_of_links_are_joined(run: Run) -> None:
