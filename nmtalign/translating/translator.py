@@ -508,9 +508,9 @@ def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) ->
 def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
     """Joins the hypotheses of the pieces of a line.
 
-    The log-probability of a `</s>` between two pieces is added to the word after it. The weights form a block diagonal;
-    the last column is that of all `</s>`, the last row that of the final `</s>`. They take 1.6 GB for 20,000 words, so
-    they are joined only with `keep_weights`.
+    The log-probability of a `</s>` between two pieces is added to the word after it, and the coverage is that of all
+    pieces. The weights form a block diagonal; the last column is that of all `</s>`, the last row that of the final
+    `</s>`. They take 1.6 GB for 20,000 words, so they are joined only with `keep_weights`.
     """
     if len(hypotheses) == 1:
         return hypotheses[0]
@@ -523,6 +523,8 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool 
         token_log_probs += words
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
     score = scoring.score(log_prob, len(tokens) + 1)
+    if scoring.coverage_penalty:  # what the coverage adds to the score of each piece
+        score += sum(one.score - scoring.score(one.log_prob, len(one.tokens) + 1) for one in hypotheses)
     parts = [hypothesis.weights for hypothesis in hypotheses if hypothesis.weights is not None]
     joined = None
     if keep_weights and len(parts) == len(hypotheses):
