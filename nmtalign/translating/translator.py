@@ -228,7 +228,7 @@ class Translator:
         translated at once and many lines are sorted into batches. `settings` apply only to these lines. Raises
         UsageError for a wrong setting, for a text instead of a list of lines, and for what is not a line.
         """
-        if isinstance(lines, str):
+        if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
         translator = self.changed(settings) if settings else self
         return translator.translate_numbered(lines)

@@ -445,9 +445,12 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
 
 
 def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
-    with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
-        Translator(loaded).translate("the fox")
-    for wrong in (None, 1.5, ["the fox"]):
+    for text in ("the fox", Request("the fox")):
+        with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
+            Translator(loaded).translate(text)  # type: ignore[arg-type]
+    request: Any = Request  # its types forbid the wrong ones
+    wrong_phrases = [request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
+    for wrong in (None, 1.5, ["the fox"], request(None), request("the fox", prefix=1), *wrong_phrases):
         for lines in (["the fox", wrong], iter(["the fox", wrong])):
             with pytest.raises(UsageError, match=r"line 2: .* is not a line; give text or a Request"):
                 list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
