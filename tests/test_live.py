@@ -182,14 +182,14 @@ def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp
     assert samples_of(page_of(tmp_path, search).read_text()) == []
 
 
-def test_the_command_takes_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):
+def test_the_command_takes_the_model_and_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):
     random_model_directory(tmp_path, ENGLISH, FRENCH, spread)
     for name in ("test.en", "test.fr"):
         (tmp_path / name).write_text("the car\n")
     nmtalign("view", "--live", "-m", "model", "-o", "without.html")
     assert samples_of((tmp_path / "without.html").read_text()) == []
     (tmp_path / "nmtalign.toml").write_text('[corpus]\ntest = ["test.en", "test.fr"]\n')
-    done = nmtalign("view", "--live", "-m", "model", "-o", "live.html")
+    done = nmtalign("view", "--live", "-o", "live.html")
     assert b"examples: 1" in done.stderr
     assert samples_of((tmp_path / "live.html").read_text()) == [["the car", "the car"]]
 
