@@ -23,7 +23,6 @@ from nmtalign.viewing.page import inert_json, page, part
 
 SAMPLES = 80  # sentence pairs that the page chooses its examples from, if the settings give no number
 _LONGEST = 40  # words of such a sentence
-_OPEN_OR_CLOSE = ('"', "'")  # in turn, so that their gaps are not always the same
 # The values of the settings for which `live_model.js` has the equations.
 _SUPPORTED: Mapping[str, tuple[Any, ...]] = {
     "architecture": ("recurrent",),
@@ -116,11 +115,14 @@ def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:
 
 
 def _gaps(tokenizer: Tokenizer, words: Sequence[str]) -> dict[str, tuple[str, str]]:
-    """The text before and after each word, if it is not a space, where plain words are its neighbours."""
+    """The text before and after each word, if it is not a space, where plain words are its neighbours.
+
+    Straight quotation marks open and close in turn, so that their gaps are not always the same.
+    """
     found = {}
     for word in () if isinstance(tokenizer, Subwords) else words:
         before, _, after = tokenizer.detokenize(("a", word, "a"))[1:-1].partition(word)
-        if (before, after) != (" ", " ") and word not in _OPEN_OR_CLOSE:
+        if (before, after) != (" ", " ") and word not in ('"', "'"):
             found[word] = before, after
     return found
 

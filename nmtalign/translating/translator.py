@@ -71,7 +71,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Line = TypeVar("Line")
 
-_WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
+WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
 _WORD_CHARACTERS = 6
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
@@ -292,7 +292,7 @@ class Translator:
 
         Lines that are `available` without waiting, such as those of a file, are read in large windows.
         """
-        words, used, numbers = self._limits.words * _WINDOW_BATCHES, 0, itertools.count(first)
+        words, used, numbers = self._limits.words * WINDOW_BATCHES, 0, itertools.count(first)
 
         def read(request: str | Request) -> tuple[TokenizedLine, Sequence[Piece]]:
             line = self._reader.read(next(numbers), request)

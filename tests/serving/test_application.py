@@ -301,7 +301,11 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("translate", b"", "not JSON"),
+        (
+            "translate",
+            b"",
+            'not JSON (Expecting value at column 1); write {"q": "...", "source": "en", "target": "fr"}',
+        ),
         ("translate", b"{", "not JSON"),
         ("translate", b'{"q": NaN}', "NaN is no number"),
         ("translate", b"[" * 100_000, "nested too deeply"),
