@@ -88,7 +88,7 @@ class ServedAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
         base, usual = self._align_config, AlignConfig()
         given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        config = resolve(AlignConfig, ("align", given), (_REQUEST, _typed(settings, AlignConfig)))
+        config = resolve(AlignConfig, ("section [align]", given), (_REQUEST, _typed(settings, AlignConfig)))
         return PairAligner(self._models, replace(config, threads=self._threads))
 
     def describe(self) -> Mapping[str, Any]:

@@ -166,7 +166,7 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given: Layer = "TranslateConfig", _chosen(config)
+        self._given: Layer = "section [translate]", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)

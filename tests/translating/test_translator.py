@@ -456,6 +456,11 @@ def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
                 list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
 
 
+def test_a_changed_setting_that_does_not_fit_names_the_section_of_the_other(loaded: LoadedModel) -> None:
+    with pytest.raises(UsageError, match=r"request: n_best = 8 does not go with section \[translate\] beam = 5: a"):
+        Translator(loaded, config(beam=5)).changed({"n_best": 8}, "request")
+
+
 def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
     def penalties(given: dict[str, Any], *changes: dict[str, Any]) -> tuple[float, float]:
         translator = Translator(loaded, resolve(TranslateConfig, ("serve", given)))
