@@ -17,6 +17,7 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text
 from nmtalign.model_directory import SCALE, LoadedModel, int8_rows, load_model
 from nmtalign.text.lines import read_pairs
+from nmtalign.text.tokenizer import Subwords, Tokenizer
 from nmtalign.version import __version__
 from nmtalign.viewing.page import inert_json, page, part
 
@@ -72,6 +73,7 @@ def write_live_page(
             "tensors": tensors,
             "rules": {"source": tokenizers.source.rules(), "target": tokenizers.target.rules()},
             "vocabularies": dict(zip(("source", "target"), words, strict=True)),
+            "gaps": _gaps(tokenizers.target, words[1]),
         }
         data += [("live-model", inert_json(model)), ("live-weights", base64.b64encode(weights).decode("ascii"))]
     scripts = ["live_model.js", "live.js"]
@@ -110,6 +112,19 @@ def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:
         content += tensor.numpy().astype("i1" if tensor.dtype == torch.int8 else "<f4").tobytes()
         content += bytes(-len(content) % 4)
     return described, bytes(content)
+
+
+def _gaps(tokenizer: Tokenizer, words: Sequence[str]) -> dict[str, tuple[str, str]]:
+    """The text before and after each word, if it is not a space, where plain words are its neighbours.
+
+    Straight quotation marks open and close in turn, so that their gaps are not always the same.
+    """
+    found = {}
+    for word in () if isinstance(tokenizer, Subwords) else words:
+        before, _, after = tokenizer.detokenize(("a", word, "a"))[1:-1].partition(word)
+        if (before, after) != (" ", " ") and word not in ('"', "'"):
+            found[word] = before, after
+    return found
 
 
 def _facts(loaded: LoadedModel) -> dict[str, Any]:

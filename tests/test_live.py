@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from functools import partial
 
 import numpy as np
@@ -19,7 +20,7 @@ from nmtalign.live import packed, write_live_page
 from nmtalign.model_directory import SCALE, int8_rows, load_model
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.tokenizer import SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import MosesWords, SentencePieces, Tokenizers
 
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
 ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small", ".", ",", "'s", "Euro"]
@@ -152,6 +153,19 @@ def check_tokens(make_directory, root, tokenizers):
         assert answer == {"tokens": tokens, "ids": loaded.source_vocabulary.encode(tokens)}, line
 
 
+@needs_node
+def test_words_are_joined_as_python_joins_them(random_model_directory, tmp_path):
+    tokenizers = Tokenizers.moses("en", "fr")
+    tokenizers = replace(tokenizers, target=MosesWords("fr", {"any :": "\u00a0"}))
+    line = "l' homme n' a qu' une vie : « c' est ça ! » ( dit -il , 5 % ) www.a.org / b ... <b> l ’ eau."
+    words = [*dict.fromkeys(line.split())]
+    folder = random_model_directory(tmp_path / "words", ENGLISH, words, spread, tokenizers=tokenizers)
+    ids = load_model(folder, "cpu").target_vocabulary.encode(line.split())
+    (found,) = ask(page_of(tmp_path, folder), [{"name": "translate", "text": "the car", "forced": [*ids, 0]}])
+    assert found["target"] == [*line.split(), "</s>"]
+    assert found["text"] == tokenizers.target.detokenize(line.split())
+
+
 def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp_path):
     search = random_model_directory(tmp_path / "search", [*ENGLISH, HOSTILE], FRENCH, spread)
     (tmp_path / "test.en").write_text(f"the red {HOSTILE}\nthe car\n" + "the " * 50 + "\n\n")
@@ -168,14 +182,14 @@ def test_the_page_is_inert_and_says_what_it_contains(random_model_directory, tmp
     assert samples_of(page_of(tmp_path, search).read_text()) == []
 
 
-def test_the_command_takes_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):
+def test_the_command_takes_the_model_and_the_test_set_of_the_workspace(random_model_directory, nmtalign, tmp_path):
     random_model_directory(tmp_path, ENGLISH, FRENCH, spread)
     for name in ("test.en", "test.fr"):
         (tmp_path / name).write_text("the car\n")
     nmtalign("view", "--live", "-m", "model", "-o", "without.html")
     assert samples_of((tmp_path / "without.html").read_text()) == []
     (tmp_path / "nmtalign.toml").write_text('[corpus]\ntest = ["test.en", "test.fr"]\n')
-    done = nmtalign("view", "--live", "-m", "model", "-o", "live.html")
+    done = nmtalign("view", "--live", "-o", "live.html")
     assert b"examples: 1" in done.stderr
     assert samples_of((tmp_path / "live.html").read_text()) == [["the car", "the car"]]
 

@@ -27,7 +27,8 @@ Output = Annotated[
 Models = Annotated[
     list[Path] | None,
     own_option(
-        "With --live: the model with attention that the page runs; repeat it for one without attention beside it.",
+        "With --live: the model with attention that the page runs; repeat it for one without attention beside it "
+        f"{common.MODEL_DEFAULT}",
         "DIR",
         "--model -m",
     ),
@@ -88,7 +89,7 @@ def view(
             [(common.escaped(name), path) for name, path in files],
             None if output == STDOUT else output,
             live=live,
-            models=model or (),
+            models=model or ([workspace.model] if live else []),
             sentence=",".join(sentence or ()),
             gold=gold,
             title=title,

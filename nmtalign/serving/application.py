@@ -46,6 +46,7 @@ _ANY_ADDRESS = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S
 _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
+_LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
 _MOST_FIELDS = 10_000  # of a form
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
@@ -228,8 +229,11 @@ class _Service:
         if "" in languages:
             raise InputError('"source" and "target" must be languages, such as "en" and "fr"')
         (source, target), count = languages, _count(fields.get("alternatives"))
+        is_html = fields.get("format") == "html"
+        if count and is_html:
+            raise InputError('"alternatives" are for "format": "text"')
         models, detected = await self._models_of(request, source, target, texts)
-        if is_html := fields.get("format") == "html":
+        if is_html:
             texts, models = await self._documents(request, models, texts), [None] * len(texts)
         own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
@@ -240,8 +244,6 @@ class _Service:
         results = [[next(found) for _ in lines] for lines in own]
         best = [_joined(lines, 0) if lines else text for lines, text in zip(results, texts, strict=True)]
         answer: dict[str, Sequence[Any]] = {"translatedText": best}
-        if count and is_html:
-            raise InputError('"alternatives" are for "format": "text"')
         if count:
             others = [dict.fromkeys(_joined(lines, rank) for rank in range(count + 1)) for lines in results]
             answer["alternatives"] = [list(one)[1:] for one in others]
@@ -331,9 +333,9 @@ class _Service:
             repeated = [value for name, value in pairs if name == "q"]
             fields = {**dict(pairs), "q": repeated} if len(repeated) > 1 else dict(pairs)
         else:
-            fields = await run_in_threadpool(parse_line, text, "the body")
+            fields = await run_in_threadpool(parse_line, text, "the body", _LIBRE)
         if not isinstance(fields, dict):
-            raise InputError('the body: not an object; write {"q": "...", "source": "en", "target": "fr"}')
+            raise InputError(f"the body: not an object; {_LIBRE}")
         if "q" not in fields:
             raise InputError('"q" is missing: give the text, or a list of texts (/translate/json reads "text")')
         if fields.get("format") not in (None, "", "text", "html"):

@@ -88,7 +88,7 @@ class ServedAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
         base, usual = self._align_config, AlignConfig()
         given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        config = resolve(AlignConfig, ("align", given), (_REQUEST, _typed(settings, AlignConfig)))
+        config = resolve(AlignConfig, ("section [align]", given), (_REQUEST, _typed(settings, AlignConfig)))
         return PairAligner(self._models, replace(config, threads=self._threads))
 
     def describe(self) -> Mapping[str, Any]:
@@ -190,11 +190,12 @@ class ServedModels:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
         found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
-        if not self._models:
-            pairs = ", ".join(f"{one.source}-{one.target}" for one in self.all())
-            raise InputError(f"this server has only word aligners ({pairs}), which align pairs and do not translate")
         if not found:
-            pairs = ", ".join(f"{one.source}-{one.target}" for one in self)
+            pairs = ", ".join(f"{one.source}-{one.target}" for one in self._models or self._aligners)
+            if not self._models:
+                raise InputError(
+                    f"this server has only word aligners ({pairs}), which align pairs and do not translate"
+                )
             raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
         return found
 

@@ -62,6 +62,7 @@ _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _CUE = re.compile(
     r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
 )
+_TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
 
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
@@ -273,7 +274,7 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
 def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | MarkedText]:
     """The segments of a document, and what is between them; `language` is that of the translation, which XLIFF states.
 
-    Raises InputError for text that is not UTF-8, and for what is not XLIFF.
+    Raises InputError for text that is not UTF-8, and for what is not XLIFF, or no subtitles.
     """
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
@@ -284,7 +285,11 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
         try:
             text = data.removeprefix(BOM).decode("utf-8")
         except UnicodeDecodeError as error:
-            raise InputError(f"not UTF-8: byte 0x{data[error.start]:02x} at {error.start + 1}; convert it") from None
+            line = 1 + error.object.count(b"\n", 0, error.start)
+            fix = "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
+            raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
+        if markup != "html" and text.strip() and not (_TIMES.search(text) or text.startswith("WEBVTT")):
+            raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
         tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
     size = 0
     for token in (*tokens, MarkupToken("break", "")):

@@ -597,15 +597,15 @@ def make_request(found: Any, where: str) -> Request:
     )
 
 
-def parse_line(line: str, where: str) -> Any:
-    """Returns the value of a line of JSON; raises InputError, which begins with `where`."""
+def parse_line(line: str, where: str, fix: str = 'write one object per line, such as {"text": "..."}') -> Any:
+    """Returns the value of a line of JSON; raises InputError, which begins with `where` and ends with `fix`."""
     try:
         return files.parse_json(line, parse_constant=_refuse)
     except json.JSONDecodeError as error:
         reason = f"{error.msg} at column {error.colno}"
     except ValueError as error:
         reason = str(error)
-    raise InputError(f'{where}: not JSON ({reason}); write one object per line, such as {{"text": "..."}}')
+    raise InputError(f"{where}: not JSON ({reason}); {fix}")
 
 
 def _refuse(name: str) -> NoReturn:

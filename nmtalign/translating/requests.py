@@ -95,8 +95,11 @@ class RequestReader:
         contains the term. A phrase of both is required once. Raises UsageError for what is not a line.
         """
         request = line if isinstance(line, Request) else Request(line)
-        if not isinstance(request.text, str):
-            raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; give text or a Request")
+        listed = isinstance(request.phrases, list | tuple)
+        texts = request.text, request.prefix or "", *(request.phrases if listed else ())
+        if not (listed and all(isinstance(text, str) for text in texts)):
+            rule = "give text or a Request of texts, its phrases in a list"
+            raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; {rule}")
         prefix = self._target.tokenize(request.prefix) if request.prefix else []
         tokens, ids, pieces = list[str](), list[int](), list[Piece]()
         phrases = list[tuple[int, GivenPhrase, bool]]()

@@ -24,9 +24,8 @@ from nmtalign.text.languages import check_pairs
 from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
 from nmtalign.translating.file_translation import are_files, fixed, one_line
-from nmtalign.translating.translator import Translator, in_batches, windows
+from nmtalign.translating.translator import WINDOW_BATCHES, Translator, in_batches, windows
 
-_WINDOW_BATCHES = 10  # the size of a window, in batches; the pairs of a window are sorted by length
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word
 _ID = re.compile(r"\d{1,15}", re.ASCII)
 
@@ -76,7 +75,7 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     sides = (loaded.source_vocabulary, loaded.tokenizers.source), (loaded.target_vocabulary, loaded.tokenizers.target)
     split = [SpacedWords().tokenize if translator.config.tokenized else side.tokenize for _, side in sides]
     limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
-    words = limits.words * _WINDOW_BATCHES
+    words = limits.words * WINDOW_BATCHES
 
     def read(texts: Pair) -> tuple[ScoredPair, Sequence[tuple[ScoredPair, _Ids]]]:
         source, target = (

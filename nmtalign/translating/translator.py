@@ -71,7 +71,7 @@ T = TypeVar("T")
 R = TypeVar("R")
 Line = TypeVar("Line")
 
-_WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
+WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
 _WORD_CHARACTERS = 6
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
@@ -166,7 +166,7 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given: Layer = "TranslateConfig", _chosen(config)
+        self._given: Layer = "section [translate]", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
@@ -228,7 +228,7 @@ class Translator:
         translated at once and many lines are sorted into batches. `settings` apply only to these lines. Raises
         UsageError for a wrong setting, for a text instead of a list of lines, and for what is not a line.
         """
-        if isinstance(lines, str):
+        if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
         translator = self.changed(settings) if settings else self
         return translator.translate_numbered(lines)
@@ -292,7 +292,7 @@ class Translator:
 
         Lines that are `available` without waiting, such as those of a file, are read in large windows.
         """
-        words, used, numbers = self._limits.words * _WINDOW_BATCHES, 0, itertools.count(first)
+        words, used, numbers = self._limits.words * WINDOW_BATCHES, 0, itertools.count(first)
 
         def read(request: str | Request) -> tuple[TokenizedLine, Sequence[Piece]]:
             line = self._reader.read(next(numbers), request)
@@ -508,9 +508,9 @@ def combine(found: Sequence[Sequence[Hypothesis]], count: int, sampled: bool) ->
 def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool = True) -> Hypothesis:
     """Joins the hypotheses of the pieces of a line.
 
-    The log-probability of a `</s>` between two pieces is added to the word after it. The weights form a block diagonal;
-    the last column is that of all `</s>`, the last row that of the final `</s>`. They take 1.6 GB for 20,000 words, so
-    they are joined only with `keep_weights`.
+    The log-probability of a `</s>` between two pieces is added to the word after it, and the coverage is that of all
+    pieces. The weights form a block diagonal; the last column is that of all `</s>`, the last row that of the final
+    `</s>`. They take 1.6 GB for 20,000 words, so they are joined only with `keep_weights`.
     """
     if len(hypotheses) == 1:
         return hypotheses[0]
@@ -523,6 +523,8 @@ def join(hypotheses: Sequence[Hypothesis], scoring: Scoring, keep_weights: bool 
         token_log_probs += words
     log_prob = sum(hypothesis.log_prob for hypothesis in hypotheses)
     score = scoring.score(log_prob, len(tokens) + 1)
+    if scoring.coverage_penalty:  # what the coverage adds to the score of each piece
+        score += sum(one.score - scoring.score(one.log_prob, len(one.tokens) + 1) for one in hypotheses)
     parts = [hypothesis.weights for hypothesis in hypotheses if hypothesis.weights is not None]
     joined = None
     if keep_weights and len(parts) == len(hypotheses):

@@ -310,7 +310,7 @@ async function measure(count) {
     const reference = parts.map(([, target]) => target).join(" ");
     const found = [];
     for (const { number, uniform } of systems) found.push(await ask("translate", { number, uniform, text, beam: 1 }));
-    const wanted = reference.match(/[\p{L}\p{N}]+/gu)?.length ?? 1;
+    const wanted = reference.split(" ").filter(isWord).length || 1;
     const result = { text, found: found.map((one) => {
       const own = kept(one.text, reference), words = one.text.split(" ");
       return { words, own, share: Math.min(1, words.filter((word, k) => own[k] && isWord(word)).length / wanted) };

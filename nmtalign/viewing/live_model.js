@@ -159,10 +159,15 @@ function liveEngine() {
     };
   }
 
-  /* Whole texts of tokens: exact for subwords and bytes; words have one space between them. */
-  function textOf(kind, tokens) {
+  /* Whole texts of tokens. Words are joined by the gaps that each has before and after it beside a plain word. */
+  function textOf(kind, tokens, gaps) {
     if (kind === "sentencepiece") return tokens.join("").replaceAll(WORD_START, " ").trim();
-    if (kind !== "bytes") return tokens.join(" ");
+    if (kind !== "bytes") {
+      return tokens.map((token, place) => {
+        const after = gaps[tokens[place - 1]]?.[1] ?? " ", before = gaps[token]?.[0] ?? " ";
+        return (place ? after && before && (after > before ? after : before) : "") + token;
+      }).join("");
+    }
     const raw = tokens.flatMap((token) => BYTES.includes(token) ? [BYTES.indexOf(token)] : [...new TextEncoder().encode(token)]);
     return new TextDecoder().decode(new Uint8Array(raw)).trim();
   }
@@ -215,7 +220,7 @@ function liveEngine() {
   };
 
   /* A model: encoder, attention, decoder and readout. */
-  function model({ config, tensors, rules, vocabularies }, base64) {
+  function model({ config, tensors, rules, vocabularies, gaps }, base64) {
     const w = unpacked(tensors, base64), n = config.hidden, papers = config.cell === "paper", order = config.order;
     const attends = config.attention !== "none", targets = vocabularies.target.length;
     const read = { source: side(rules.source, vocabularies.source), target: side(rules.target, vocabularies.target) };
@@ -417,7 +422,7 @@ function liveEngine() {
         const numbers = path.map((node) => node.word);
         return {
           source, ids, target: pieces(numbers), numbers, score: best.score, total: best.total,
-          text: textOf(rules.target.kind, pieces(numbers.slice(0, -1))),
+          text: textOf(rules.target.kind, pieces(numbers.slice(0, -1)), gaps),
           logProbs: path.map((node) => node.gain), annotations: memory.annotations,
           steps: path.map(({ shown }) => ({ ...shown, best: shown.best.map(([word, value]) => [vocabularies.target[word], value, word]) })),
           tree: options.tree ? nodes.map(({ shown, before, ...node }) => ({ ...node, token: vocabularies.target[node.word] })) : null,

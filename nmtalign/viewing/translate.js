@@ -52,11 +52,13 @@ $("text").addEventListener("keydown", (event) => {
 });
 $("copy").addEventListener("click", () => navigator.clipboard.writeText(translated).then(
   () => tell("Copied."), () => tell("The browser does not allow copying here.", true)));
-ask("health").then((health) => {
-  for (const model of health.models) {
-    const name = `${model.source}-${model.target}`;
-    models[name] = model;
-    $("model").append(make("option", { value: name }, `${model.source} → ${model.target}`));
+Promise.all([ask("languages"), ask("health")]).then(([languages, health]) => {
+  for (const { code, targets } of languages) {
+    for (const target of targets) {
+      const name = `${code}-${target}`; // translated by the first of its models: word aligners come last
+      models[name] = health.models.find((one) => one.source === code && one.target === target);
+      $("model").append(make("option", { value: name }, `${code} → ${target}`));
+    }
   }
   document.documentElement.dataset.ready = "1";
 }).catch((error) => tell(error.message, true));

@@ -93,9 +93,11 @@ def test_what_a_document_excludes(arguments: tuple[str, ...], message: str, run:
     assert done.stderr.count(b"\n") == 1
 
 
-@pytest.mark.parametrize(("markup", "message"), [("xliff", "not XML"), ("html", "not UTF-8")])
+@pytest.mark.parametrize(
+    ("markup", "message"), [("xliff", "not XML"), ("html", "line 1: not UTF-8"), ("srt", "no srt")]
+)
 def test_a_wrong_document_is_named(markup: str, message: str, run: Inside, tmp_path: Path) -> None:
-    (tmp_path / "page").write_bytes(b"<p>caf\xe9")
+    (tmp_path / "page").write_bytes(b"<p>the fox" if markup == "srt" else b"<p>caf\xe9")
     done = run("--markup", markup, "page", text=None)
     assert (done.returncode, done.stdout) == (3, b"")
     assert done.stderr.decode().startswith(f"nmtalign: error: page: {message}")

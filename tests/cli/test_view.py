@@ -126,7 +126,7 @@ MISTAKES = [
     ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
     ("a=model a=model", 2, "two files are named a"),
     ("-m model", 2, "the live page runs models: give both --live and --model"),
-    ("--live -o a.html", 2, "the live page runs models: give both --live and --model"),
+    ("--live -o a.html", 4, "model: no nmtalign model here (no config.json); name one with -m"),
     ("--live -m model", 2, "the live page needs a file: give -o live.html"),
     ("--live -m model text gold -o a.png", 2, "the live page needs a file: give -o live.html"),
     ("--live -m model text -o a.html", 2, "from the two texts of a test set: give SRC TGT"),

@@ -7,6 +7,8 @@ import pytest
 import torch
 from helpers.servers import serving
 
+import nmtalign
+
 SOURCE = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
 
@@ -51,6 +53,17 @@ def make_model(tmp_path, random_model_directory):
 def blind(tmp_path_factory, random_model_directory) -> Path:
     """A random model without attention."""
     return random_model_directory(tmp_path_factory.mktemp("blind"), SOURCE, TARGET, disturb, "none")
+
+
+@pytest.fixture(scope="session")
+def aligner(tmp_path_factory) -> Path:
+    """A word aligner of `nmtalign link`, English to French."""
+    folder = tmp_path_factory.mktemp("linked")
+    for side, name in enumerate(("train.en", "train.fr")):
+        pairs = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red fox", "un renard rouge")] * 5
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
+    nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", threads=1)
+    return folder / "aligner"
 
 
 @pytest.fixture(scope="module")

@@ -199,17 +199,6 @@ def test_settings_of_a_request_are_those_of_the_command(client, translate, query
 PAIRS = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red boat", "un bateau rouge"), ("", "le")]
 
 
-@pytest.fixture(scope="module")
-def aligner(tmp_path_factory):
-    """A word aligner of `nmtalign link`, English to French."""
-    folder = tmp_path_factory.mktemp("linked")
-    for side, name in enumerate(("train.en", "train.fr")):
-        pairs = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red fox", "un renard rouge")] * 5
-        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs))
-    nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", threads=1)
-    return folder / "aligner"
-
-
 def test_a_word_aligner_aligns_and_does_not_translate(aligner):
     pairs = [("a red boat", "un bateau rouge"), ("the fox", "le renard"), ("", "un")]
     with serving(aligner) as client:
@@ -312,7 +301,11 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
 @pytest.mark.parametrize(
     ("path", "body", "message"),
     [
-        ("translate", b"", "not JSON"),
+        (
+            "translate",
+            b"",
+            'not JSON (Expecting value at column 1); write {"q": "...", "source": "en", "target": "fr"}',
+        ),
         ("translate", b"{", "not JSON"),
         ("translate", b'{"q": NaN}', "NaN is no number"),
         ("translate", b"[" * 100_000, "nested too deeply"),

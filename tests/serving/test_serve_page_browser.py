@@ -102,8 +102,11 @@ def test_the_other_direction_the_beam_and_an_error(browser, client, french):
     browser.log()
 
 
-def test_a_model_without_attention_has_only_text(browser, blind):
-    with serving(blind) as client:
+@pytest.mark.parametrize("beside", [[], ["aligner"]])
+def test_a_model_without_attention_has_only_text(browser, blind, beside, request):
+    with serving(blind, *map(request.getfixturevalue, beside)) as client:
+        browser.open(client.url)
+        assert texts(browser, "#model option") == ["en → fr"]
         translate(browser, client, LINE)
         assert len(texts(browser, ".text")) == 1
         assert texts(browser, ".word") == []

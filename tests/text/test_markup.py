@@ -73,7 +73,6 @@ def unchanged(text, markup):
         ("<p>שלום <b>עולם</b> 5</p>", "html"),
         ("<p>猫が<b>好き</b>です。</p>", "html"),
         ("1\n00:00:01,000 --> 00:00:02,000\n", "srt"),
-        ("the fox", "srt"),
     ],
 )
 def test_a_document_that_is_its_own_translation_stays_the_same(text, markup):
@@ -189,8 +188,16 @@ def test_xliff_may_have_another_encoding():
 
 
 def test_text_that_is_not_utf_8_is_refused():
-    with pytest.raises(InputError, match="not UTF-8: byte 0xe9"):
-        read_markup(b"caf\xe9", "html")
+    with pytest.raises(InputError, match=r"^line 2: not UTF-8 \(byte 0xe9\); convert .* iconv"):
+        read_markup(b"<p>\ncaf\xe9", "html")
+
+
+@pytest.mark.parametrize("markup", ["srt", "vtt"])
+def test_a_document_without_times_is_no_subtitles(markup):
+    with pytest.raises(InputError, match=f"no {markup}: it has no times"):
+        read_markup(b"<p>The cat. <!-- 1 --></p>", markup)
+    assert "".join(read_markup(b"", markup)) == ""
+    assert "".join(read_markup(b"WEBVTT\n", markup)) == "WEBVTT\n"
 
 
 @pytest.mark.parametrize(

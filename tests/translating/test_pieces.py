@@ -73,6 +73,16 @@ def test_joined_pieces() -> None:
     assert join([first], Scoring(1.0)) is first
 
 
+def test_the_score_of_joined_pieces_has_the_coverage_of_all() -> None:
+    scoring = Scoring(length_penalty=0.6, word_penalty=0.3, coverage_penalty=0.5)
+    coverages = [np.array([0.5, 1.5]), np.array([0.25, 0.75, 0.5])]
+    parts = [
+        Hypothesis((5, 6), -3.0, scoring.score(-3.0, 3, coverages[0]), (-1.0, -1.0, -1.0)),
+        Hypothesis((7,), -2.0, scoring.score(-2.0, 2, coverages[1]), (-1.0, -1.0)),
+    ]
+    assert join(parts, scoring).score == pytest.approx(scoring.score(-5.0, 4, np.concatenate(coverages)))
+
+
 def test_unknown_words_of_phrases_keep_their_places_in_joined_pieces() -> None:
     parts = [
         Hypothesis((5, 6), -1.0, -1.0, (0.0, 0.0, -1.0), given={1: "a"}),

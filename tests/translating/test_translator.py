@@ -445,12 +445,20 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
 
 
 def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
-    with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
-        Translator(loaded).translate("the fox")
-    for wrong in (None, 1.5, ["the fox"]):
+    for text in ("the fox", Request("the fox")):
+        with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):
+            Translator(loaded).translate(text)  # type: ignore[arg-type]
+    request: Any = Request  # its types forbid the wrong ones
+    wrong_phrases = [request("the fox", phrases=phrases) for phrases in ("fox", None, [1])]
+    for wrong in (None, 1.5, ["the fox"], request(None), request("the fox", prefix=1), *wrong_phrases):
         for lines in (["the fox", wrong], iter(["the fox", wrong])):
             with pytest.raises(UsageError, match=r"line 2: .* is not a line; give text or a Request"):
                 list(Translator(loaded).translate(lines))  # type: ignore[arg-type]
+
+
+def test_a_changed_setting_that_does_not_fit_names_the_section_of_the_other(loaded: LoadedModel) -> None:
+    with pytest.raises(UsageError, match=r"request: n_best = 8 does not go with section \[translate\] beam = 5: a"):
+        Translator(loaded, config(beam=5)).changed({"n_best": 8}, "request")
 
 
 def test_settings_that_follow_from_others_follow_from_the_new_ones(loaded: LoadedModel) -> None:
