@@ -175,9 +175,25 @@ def test_all_models_of_the_paper_are_trained_alike(workspace):
     assert {*values[0]} == {"preset", "patience", "max_updates", "max_time", "validate_every"}
 
 
-def test_a_budget_of_words_or_of_hours_on_a_prepared_corpus(workspace):
+def first_new_command(workspace) -> str:
+    """The first command that a run does not find done before; the run ends there."""
+    new = []
+
+    def stop(message):
+        if not message.endswith("done before"):
+            new.append(message.split()[2])
+            made.stop("interrupted")
+
+    made = make(workspace, stop, models="RNNsearch-50")
+    with pytest.raises(Halted):
+        made.run()
+    return new[0]
+
+
+def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_gold_links_are(workspace):
     assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
-    (workspace / "nmtalign.toml").write_text(f'data = "data"\n[corpus]\ntest = ["test.en", "test.fr"]\n{SEARCH}')
+    texts = '[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"'
+    (workspace / "nmtalign.toml").write_text(f'data = "data"\n{texts}\n{SEARCH}')
     reproduction = make(workspace, words=20_000, models="RNNsearch-50")
     corpus = Corpus.open(workspace / "data")
     updates = reproduction._training(reproduction.experiments[0], corpus)["max_updates"]
@@ -188,19 +204,9 @@ def test_a_budget_of_words_or_of_hours_on_a_prepared_corpus(workspace):
     assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
     make(workspace, models="RNNsearch-50").run()
     assert not (workspace / "reproduction/work/corpus").exists()
-
-
-def test_another_corpus_or_other_gold_links_are_noticed(workspace):
-    assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
-    settings = f'data = "data"\n[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"\n{SEARCH}'
-    (workspace / "nmtalign.toml").write_text(settings)
-    make(workspace, models="RNNsearch-50").run()
     for changed, first in (("test.align", "aer"), ("data/corpus.h5", "train")):
         os.utime(workspace / changed, (1, 1))
-        messages = []
-        make(workspace, messages.append, models="RNNsearch-50").run()
-        again = [message.split()[2] for message in messages if not message.endswith("done before")]
-        assert again[0] == first
+        assert first_new_command(workspace) == first
 
 
 def test_a_corpus_in_one_file_and_settings_of_printing(workspace):
