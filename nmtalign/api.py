@@ -410,6 +410,8 @@ def view(
     with _resolved("view", ViewConfig, config, settings) as config:
         if bool(models) != live:
             raise UsageError("the live page runs models: give both --live and --model")
+        if live and (sentence or gold):
+            raise UsageError("the live page translates any sentence: leave out --sentence and --gold")
         if live:
             from nmtalign.live import write_live_page
 

@@ -279,7 +279,7 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
-        tokens = _xliff(_xliff_root(data, language))
+        tokens = _xliff(data, language)
     else:
         parts.append("\ufeff" * data.startswith(BOM))
         try:
@@ -391,10 +391,11 @@ def _xliff_root(data: bytes, language: str) -> Any:
     return root
 
 
-def _xliff(root: Any) -> Iterator[MarkupToken]:
+def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
     """The document with a translation of each source, unless its target has text already."""
     from lxml import etree
 
+    root = _xliff_root(data, language)
     hole, contents = uuid4().hex, list[tuple[str, bool]]()
     for unit in list(root.iter("{*}trans-unit", "{*}segment")):
         source, target = unit.find("{*}source"), unit.find("{*}target")
@@ -416,7 +417,9 @@ def _xliff(root: Any) -> Iterator[MarkupToken]:
             content = etree.tostring(part, encoding="unicode", with_tail=False)
             contents.append((content.partition(">")[2].rpartition("</")[0], keeps))
             part[:], part.text = [], hole
-    literals = etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=True).decode().split(hole)
+    declared, end = b"<?xml" in data[:8], "\n" if data.endswith(b"\n") else ""  # as the document has them
+    written = etree.tostring(root.getroottree(), encoding="utf-8", xml_declaration=declared).decode() + end
+    literals = written.split(hole)
     for literal, (content, keeps) in zip(literals, [*contents, ("", False)], strict=True):
         yield MarkupToken("break", literal)
         for token in _tags(content):

@@ -41,6 +41,7 @@ from nmtalign.text.languages import InputCheck
 from nmtalign.text.lines import (
     STDIN,
     Shard,
+    counted,
     decode_lenient,
     escaped_breaks,
     finite,
@@ -194,7 +195,7 @@ class FileTranslation:
     def left(self) -> str:
         """The end of a message about an interruption: what the output contains."""
         if self._file is None:
-            return f" after {self.lines:,} lines"
+            return f" after {counted(self.lines, 'line')}"
         lines = self.done + self.lines if self._file.partial.exists() else 0
         return f"; {self._file.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
 

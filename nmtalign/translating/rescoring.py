@@ -21,7 +21,7 @@ from nmtalign.files import atomic_text
 from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
-from nmtalign.text.lines import checked_pairs, read_lines, read_pairs, shown
+from nmtalign.text.lines import checked_pairs, counted, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
 from nmtalign.translating.file_translation import are_files, fixed, one_line
 from nmtalign.translating.translator import WINDOW_BATCHES, Translator, in_batches, windows
@@ -224,7 +224,7 @@ class FileScores:
 
     def left(self) -> str:
         """The end of a message about an interruption."""
-        return "" if isinstance(self._output, Path) else f" after {self.lines:,} lines"
+        return "" if isinstance(self._output, Path) else f" after {counted(self.lines, 'line')}"
 
     def run(
         self,

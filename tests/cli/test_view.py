@@ -128,6 +128,7 @@ MISTAKES = [
     ("-m model", 2, "the live page runs models: give both --live and --model"),
     ("--live -o a.html", 4, "model: no nmtalign model here (no config.json); name one with -m"),
     ("--live -m model", 2, "the live page needs a file: give -o live.html"),
+    ("--live -m model -o a.html -s 3", 2, "the live page translates any sentence"),
     ("--live -m model text gold -o a.png", 2, "the live page needs a file: give -o live.html"),
     ("--live -m model text -o a.html", 2, "from the two texts of a test set: give SRC TGT"),
     ("--live -m empty -o a.html", 4, "empty"),

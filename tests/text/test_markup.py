@@ -178,6 +178,13 @@ def test_what_is_no_xliff_is_refused(data, message):
         read_markup(data, "xliff")
 
 
+@pytest.mark.parametrize("start", ["", '<?xml version="1.0" encoding="UTF-8"?>\n'])
+@pytest.mark.parametrize("end", ["", "\n"])
+def test_xliff_keeps_its_declaration_and_its_last_line_feed(start, end):
+    written = "".join(map(str, read_markup(f"{start}{XLIFF}{end}".encode(), "xliff")))
+    assert (written.startswith("<?xml"), written.endswith("\n")) == (bool(start), bool(end))
+
+
 def test_xliff_may_have_another_encoding():
     text = XLIFF.replace("un bateau", "à vélo")
     for encoding in ("iso-8859-1", "utf-8"):
