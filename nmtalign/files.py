@@ -44,7 +44,6 @@ _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
     errno.ENOSPC: "no space left on the disk",
     errno.EBADF: "it is not open for writing",
-    errno.EEXIST: "a file is in the way",
 }
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
@@ -153,8 +152,11 @@ def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and its parents if they do not exist; raises ResourceError."""
+    """Makes a folder and its parents if they do not exist; raises UsageError if one is a file, and ResourceError."""
     with disk_errors(folder, "make the folder"):
+        for one in (folder, *folder.parents):
+            if one.exists() and not one.is_dir():
+                raise UsageError(f"{one}: is a file; give the name of a folder")
         folder.mkdir(parents=True, exist_ok=True)
 
 

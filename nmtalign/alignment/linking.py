@@ -175,8 +175,6 @@ class LinkRun:
         for path in self._texts:
             if path == STDIN or (path.exists() and not path.is_file()):
                 raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
-        if self.folder.exists() and not self.folder.is_dir():
-            raise UsageError(f"{self.folder}: is a file; give a folder for the aligner with -o")
         try:
             hashes = [files.sha256_of(path) for path in self._texts]
         except OSError as error:

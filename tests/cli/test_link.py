@@ -377,7 +377,7 @@ MISTAKES = [
     (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
     (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
     (("train.en", "-"), 2, "standard input: is no file, and texts are read several times"),
-    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give a folder for the aligner with -o"),
+    (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give the name of a folder"),
     (("train.en", "train.fr", "-o", "."), 2, ".: has files that are not of nmtalign link; give another folder with -o"),
     (("dev.en", "dev.fr"), 2, "aligner: has the links of other texts (train.en and train.fr)"),
     (("train.en", "train.fr"), 2, "aligner: has links made with other settings: max_time was '1m', is ''"),

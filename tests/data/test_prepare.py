@@ -259,7 +259,7 @@ def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
 
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(20))
-    with pytest.raises(ResourceError, match=r"train\.en: cannot make the folder: a file is in the way"):
+    with pytest.raises(UsageError, match=r"train\.en: is a file; give the name of a folder"):
         prepare(texts, texts[0], PrepConfig(), LANGUAGES)
 
 
