@@ -433,8 +433,8 @@ class ResumableOutput(files.PartialFile):
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it, and its origin, if it is empty, or with `remove`."""
         super().close(remove)
-        if not self.partial.exists():
-            self._record.unlink(missing_ok=True)
+        if self._record.exists() and not self.partial.exists():
+            self._record.unlink()
 
     def finish(self) -> None:
         """Renames FILE.partial to FILE."""

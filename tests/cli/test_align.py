@@ -169,7 +169,7 @@ MISTAKES = [
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
     (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
     (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
-    (("in.en", "out.fr", "-o", "in.en/a.h5"), 5, "in.en: cannot make the folder"),
+    (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),

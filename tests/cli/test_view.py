@@ -117,7 +117,7 @@ MISTAKES = [
     ("--gold gold", 3, "gold: line 1: link 2-2 (counted from 0) points outside the pair"),
     ("missing.h5", 4, "missing.h5: no such file"),
     ("text", 4, "text: not an alignment file"),
-    ("-o text/a.png", 5, "text: cannot make the folder"),
+    ("-o text/a.png", 2, "text: is a file; give the name of a folder"),
     ("-o alignments.h5", 2, "alignments.h5: is also an input"),
     ("model alignments.h5", 2, "alignment files and models are drawn differently"),
     ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nmtalign.errors import FormatError, ResourceError, UsageError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.translating.file_translation import ResumableOutput
 
 TEXT = ["le renard\n", "\n", "un\rbateau \u2028\n", "\n", "é 🦊\n"]
@@ -108,7 +108,7 @@ def test_what_cannot_be_a_file_or_a_list(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="is not a file that can be replaced"):
         begun(tmp_path)
     (tmp_path / "plain").write_text("le renard\n")
-    with pytest.raises(ResourceError, match="cannot make the folder"):
+    with pytest.raises(UsageError, match="plain: is a file; give the name of a folder"):
         begun(tmp_path / "plain" / "out.fr")
     with pytest.raises(FormatError, match="plain: line 1: not a line of an n-best list"):
         ResumableOutput(tmp_path / "plain", lists=True).count()
