@@ -39,6 +39,7 @@ _MOST_BYTES = 256 << 20  # the largest file that is read at once; a vocabulary o
 _MOST_INTEGER = 2**63  # TOML has integers of 64 bits
 _HALF_CHARACTER = re.compile(rb"\\u[dD][89a-fA-F]")
 _PARTIAL, INCOMPLETE = ".partial", ".*.partial"  # the latter: the names of the temporary files of `atomic_path`
+JOURNAL = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"  # how such a file begins
 _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _REASONS = {
@@ -60,7 +61,7 @@ def kind_of(path: Path) -> str:
             start = stream.read(1024)
     except OSError:
         return "a file that cannot be read"
-    if start.startswith(b"nmtalign journal"):
+    if start.startswith(JOURNAL):
         return "the beginning of an alignment file, which --resume completes"
     if b"\x89HDF" in start:
         return "a prepared corpus" if path.name == "corpus.h5" else "an HDF5 file, such as a corpus or alignments"

@@ -35,7 +35,7 @@ from numpy.typing import NDArray
 
 from nmtalign.alignment.links import SIDES, AlignmentRecord, LinkedPair, blocks, row_entropies
 from nmtalign.errors import FormatError, NmtalignError, UsageError
-from nmtalign.files import PartialFile, atomic_path, disk_errors, kind_of, parse_json
+from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
 from nmtalign.settings.definition import select
@@ -80,7 +80,6 @@ FACTS: Mapping[str, object] = {
     "end_of_sentence_column": True,
     "index_order": "record, row (target), column (source): cell = weight_offsets[record] + row * (Tx + 1) + column",
 }
-_MAGIC = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
 _PAGE = 1024  # records whose offsets are read together
@@ -445,7 +444,7 @@ class AlignmentWriter:
 
     def _start(self) -> None:
         self._journal.cut(0)
-        self._journal.write(_MAGIC)
+        self._journal.write(JOURNAL)
         self._append(json.dumps(self._settings, ensure_ascii=False).encode("utf-8", "surrogatepass"))
 
     def _continue(self) -> None:
@@ -475,8 +474,8 @@ class AlignmentWriter:
     def _payloads(self) -> Iterator[tuple[bytes, int]]:
         """Yields the content of each complete block, the settings first, and the place where it ends."""
         with disk_errors(self.partial, "read"), self.partial.open("rb", buffering=1 << 20) as stream:
-            start = stream.read(len(_MAGIC))
-            if start != _MAGIC and not _MAGIC.startswith(start):  # a run that was killed at once leaves its beginning
+            start = stream.read(len(JOURNAL))
+            if start != JOURNAL and not JOURNAL.startswith(start):  # a run that was killed at once leaves its beginning
                 raise FormatError(
                     f"{self.partial}: is not a file of an interrupted run; move it away, or leave out --resume"
                 )

@@ -62,8 +62,8 @@ class Chosen(Generic[T]):
                 lines += [*([""] if lines else []), head]
                 if self.preset:
                     lines.append(f"preset = {toml(self.preset)}")
-                if self.preset and not every[-1].init_from:
-                    lines.append(f"# budget of the preset: {budget_of(self.preset)}")
+                    if not every[-1].init_from:
+                        lines.append(f"# budget of the preset: {budget_of(self.preset)}")
             layers = definition.with_implied(type(made), *self.layers)
             for name, one in definition.select(type(made), lambda one: not one.internal).items():
                 value = getattr(made, name)

@@ -146,7 +146,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
 
     from nmtalign.core.numerics import pick_device
     from nmtalign.data.corpus import Corpus
-    from nmtalign.training.budget import figure
+    from nmtalign.training.budget import rounded
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import choose_settings, dry_run, process_peak
     from nmtalign.training.trainer import TrainingSetup
@@ -171,7 +171,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,
         "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
-        "passes": figure(found.updates / found.updates_in_epoch, 3),
+        "passes": rounded(found.updates / found.updates_in_epoch, 3),
         "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}; {left:,.0f} remain",
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
         "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",

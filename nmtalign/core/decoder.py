@@ -457,6 +457,7 @@ class _Decode(torch.autograd.Function):
             parts.append(attention.backward(step, None if d_weights is None else d_weights[step]))
             if step:
                 parts = cells.backward(step - 1, d_state, parts)
+                # Contexts have the dtype of the weight, so nothing is left to add.
                 add_product(attention.d_contexts[step - 1], cells.d_inputs[step - 1], ctx.context_weight)
         d_state = sum(parts, d_state)
         d_context_weight = over_steps(cells.d_inputs.all, attention.contexts[:-1])

@@ -611,8 +611,8 @@ def add_product(total: Tensor, gradient: Tensor, weight: Tensor) -> list[Tensor]
 
     Nothing is left where `total` has the dtype of the weight, a matrix.
     """
-    narrow = total.dtype == torch.bfloat16 and not total.is_cuda  # there one operation is twice as slow as two
-    if total.dtype == weight.dtype and weight.dim() == 2 and not narrow:
+    in_two = total.dtype == torch.bfloat16 and not total.is_cuda  # one bf16 operation of a CPU takes twice as long
+    if total.dtype == weight.dtype and weight.dim() == 2 and not in_two:
         total.addmm_(gradient, weight)
     elif total.is_cuda:
         return [gradient @ weight]

@@ -190,14 +190,12 @@ class ServedModels:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
         found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
-        if not found:
-            pairs = ", ".join(f"{one.source}-{one.target}" for one in self._models or self._aligners)
-            if not self._models:
-                raise InputError(
-                    f"this server has only word aligners ({pairs}), which align pairs and do not translate"
-                )
+        if found:
+            return found
+        pairs = ", ".join(f"{one.source}-{one.target}" for one in self._models or self._aligners)
+        if self._models:
             raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
-        return found
+        raise InputError(f"this server has only word aligners ({pairs}), which align pairs and do not translate")
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""

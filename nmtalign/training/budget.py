@@ -111,14 +111,14 @@ class TrainingBudget:
         if self.epochs < math.inf:
             limits.append(f"{self.epochs:g} epochs = {math.ceil(self.epochs * updates_in_epoch):,} updates")
         if self.updates < math.inf:
-            limits.append(f"{self.updates:,} updates = {figure(self.updates / updates_in_epoch, 3)} epochs")
+            limits.append(f"{self.updates:,} updates = {rounded(self.updates / updates_in_epoch, 3)} epochs")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {patience} validations without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
 
 
-def figure(number: float, digits: int = 2) -> str:
+def rounded(number: float, digits: int = 2) -> str:
     """A number with about this many digits and no exponent: 0.31, 5.5, 120, 2,200."""
     return f"{number:,.0f}" if number >= 10 ** (digits - 1) else f"{number:.{digits}g}"
 
@@ -158,7 +158,7 @@ class BudgetAdvice:
         self._short = total < self._needed
         self._known = self._short or not timed or update_seconds > 0
         if self._short:
-            passes, needed = (figure(number / self._updates_in_epoch) for number in (total, self._needed))
+            passes, needed = (rounded(number / self._updates_in_epoch) for number in (total, self._needed))
             faster = " or the faster --preset tiny" if timed and self._preset not in ("tiny", AUTO) else ""
             self._notice(
                 f"the budget ends after {passes} passes over the corpus ({total:,.0f} updates); a useful model "

@@ -23,7 +23,7 @@ from nmtalign.processor import lines_of
 from nmtalign.settings.definition import Layer, resolve, select
 from nmtalign.settings.presets import AUTO, AUTO_SIZES, automatic
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, figure
+from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, rounded
 from nmtalign.training.checkpoints import Position, load_state
 from nmtalign.training.distributed import World
 from nmtalign.training.trainer import TrainingSetup
@@ -93,7 +93,7 @@ def choose_settings(
     dropout, rate = resolve(ModelConfig, *layers).dropout, resolve(TrainingConfig, *layers).learning_rate
     note = (
         f"auto: {units} hidden units and dropout {dropout:g}, because at {speed:,.0f} target words/s the budget is "
-        f"enough for {figure(read / words)} passes over {words:,} words (about {duration(read / speed)}); to fix "
+        f"enough for {rounded(read / words)} passes over {words:,} words (about {duration(read / speed)}); to fix "
         f"this choice: --set hidden={units} --set dropout={dropout:g} --set learning_rate={rate:g}"
     )
     return layers, note
