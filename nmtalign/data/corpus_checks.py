@@ -11,7 +11,7 @@ from nmtalign.data.corpus_writer import Summary, Vocabularies
 from nmtalign.data.screening import main_script
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
-from nmtalign.settings.definition import PathPair, pair_of_sizes, select
+from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, select
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
     TextFit,
@@ -70,6 +70,13 @@ class CorpusChecks:
         self._words_by_default = not self.by_text and all(getattr(config, one.name) == one.default for one in settings)
         if config.vocabulary == "auto":
             self.config = dataclasses.replace(config, vocabulary="unigram" if self.by_text else "word")
+        for name, owners, rule in (
+            ("size", ("bpe", "unigram"), "it is the number of subword pieces (--subwords)"),
+            ("shortlist", ("word", "none"), "it is the number of words; that of subword pieces is --size"),
+        ):
+            value, vocabulary = getattr(config, name), self.config.vocabulary
+            if value != getattr(PrepConfig, name) and vocabulary not in owners and not config.vocabulary_from:
+                raise SettingError(f"{rule}, and the vocabulary is {vocabulary}", **{name: value})
         if config.vocabulary == "auto" and not self.by_text:
             self.notes.append("the vocabulary is words, because both languages have spaces between words")
         elif self.by_text and not config.subwords:

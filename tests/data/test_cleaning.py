@@ -103,10 +103,10 @@ def test_letters_of_several_scripts_and_marks_are_no_strangers(language: str, li
     assert _foreign(bare("Привет"), _usual_scripts(language, [line] * 10)) == 1
 
 
-@pytest.mark.parametrize("vocabulary", ["word", "bpe"])
-def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path: Path, vocabulary: str) -> None:
+@pytest.mark.parametrize("words", [{}, {"vocabulary": "bpe", "size": "90"}])
+def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_path: Path, words: dict) -> None:
     pairs = [*GOOD, *(("Yes.", f"Oui, {i}.") for i in range(20)), *GOOD[:30], ("", "x")]
-    config = PrepConfig(dev_lines=20, test_lines=15, workers=1, vocabulary=vocabulary, size="90")  # type: ignore[arg-type]
+    config = PrepConfig(dev_lines=20, test_lines=15, workers=1, **words)
     texts = write_pairs(tmp_path, "train", pairs)
     summary = prepare(texts, tmp_path / "data", config, LANGUAGES)
     sets = {}

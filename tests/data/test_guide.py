@@ -60,8 +60,15 @@ def test_links_of_words_are_those_of_their_line(tmp_path, vocabulary):
     assert [tensor.shape for tensor in batch.inputs()][4] == (3, 5, 4)
 
 
-@pytest.mark.parametrize("vocabulary", ["bpe", "unigram", "bytes"])
-def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary):
+@pytest.mark.parametrize(
+    ("vocabulary", "settings"),
+    [
+        ("bpe", {"size": "40", "max_length": 9}),
+        ("unigram", {"size": "40", "max_length": 9}),
+        ("bytes", {"max_length": 3}),
+    ],
+)
+def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settings):
     draw = np.random.default_rng(3)
     words = ["".join(draw.choice(list("abcdé"), draw.integers(1, 7))) for _ in range(60)]
     pairs = [tuple(" ".join(draw.choice(words, draw.integers(0, 7))) for _ in range(2)) for _ in range(400)]
@@ -71,8 +78,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary):
         for s, t in sizes
     ]
     lines = [" ".join(f"{i}-{j}" for i, j in sorted(line)) for line in links]
-    longest = 3 if vocabulary == "bytes" else 9
-    corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, size="40", max_length=longest)
+    corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, **settings)
     train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
     plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
@@ -115,11 +121,9 @@ def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
         (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),
     ],
 )
-@pytest.mark.parametrize("vocabulary", ["word", "bpe"])
-def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, vocabulary):
-    corpus, path = prepared(
-        tmp_path, links=[*LINKS[:line], links, *LINKS[line + 1 :]], vocabulary=vocabulary, size="30"
-    )
+@pytest.mark.parametrize("settings", [{}, {"vocabulary": "bpe", "size": "30"}])
+def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, settings):
+    corpus, path = prepared(tmp_path, links=[*LINKS[:line], links, *LINKS[line + 1 :]], **settings)
     with pytest.raises(InputError, match=message) as raised:
         read_guide(path, corpus)
     assert str(raised.value).startswith(f"{path}: ")

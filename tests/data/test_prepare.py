@@ -134,15 +134,13 @@ def test_seen_texts_are_those_of_a_set() -> None:
         assert seen.first_time(block) == fresh
 
 
-@pytest.mark.parametrize("vocabulary", ["word", "unigram"])
-def test_the_number_of_processes_changes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, vocabulary: str
-) -> None:
+@pytest.mark.parametrize("sizes", [{"shortlist": "100"}, {"vocabulary": "unigram", "size": "120"}])
+def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sizes: dict) -> None:
     monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 50)
     texts = write_pairs(tmp_path, "train", many_pairs(600))
     contents = []
     for workers in (1, 2):
-        config = PrepConfig(vocabulary=vocabulary, size="120", shortlist="100", workers=workers)  # type: ignore[arg-type]
+        config = PrepConfig(**sizes, workers=workers)
         summary = prepare(texts, tmp_path / f"data{workers}", config, LANGUAGES, dev=texts)
         assert summary.splits["dev"].kept == 600
         contents.append(files_of(tmp_path / f"data{workers}"))
