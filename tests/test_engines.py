@@ -22,7 +22,7 @@ EXAMPLES = Path(__file__).parent.parent / "examples"
 TESTS = Path(__file__).parent
 SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
 TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
-ROWS = 1200
+ROWS = 600
 
 
 def sharpen(model):
