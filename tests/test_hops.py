@@ -9,6 +9,7 @@ import inspect
 import itertools
 import json
 import math
+import os
 import runpy
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.command_line import import_all, run_nmtalign
+from helpers.command_line import CODE, command, run_nmtalign
 from helpers.score_tables import make_source
 from helpers.trainings import CONFIG
 
@@ -142,21 +143,27 @@ def demo(tmp_path_factory):
     return folder
 
 
+# Counts what a command enters, in a fork of the server, which has imported all that the command needs.
+COUNTING = f"""
+import runpy, sys
+sys.path.insert(0, {str(Path(__file__).parent)!r})
+runpy.run_path({__file__!r}, run_name="counting")
+"""
+
+
 @pytest.mark.parametrize("name", COMMANDS)
-def test_a_command(name, demo, tmp_path):
-    """All that it needs is imported before, so that only the calls of the run count."""
+def test_a_command(name, demo):
     *arguments, budget = COMMANDS[name]
+    environment = {**os.environ, CODE: COUNTING}
     with (demo / "test.en").open() as stdin:
-        done = subprocess.run([sys.executable, __file__, *arguments], cwd=demo, stdin=stdin, capture_output=True)
+        done = subprocess.run(command(*arguments), cwd=demo, env=environment, stdin=stdin, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
     *_, counts, names = done.stderr.decode().split("\0")
     check(json.loads(counts), budget, names)
 
 
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parents[1])]
-    sys.argv[0] = "nmtalign"
-    import_all()
+if __name__ == "counting":
     with contextlib.suppress(SystemExit), Hops() as hops:
         runpy.run_module("nmtalign", run_name="__main__", alter_sys=True)
-    print("", json.dumps(hops.counts), hops.names, sep="\0", file=sys.stderr)
+    print("", json.dumps(hops.counts), hops.names, sep="\0", file=sys.stderr, flush=True)
+    os._exit(0)

@@ -129,7 +129,7 @@ def _serve(listening: socket.socket) -> None:
 
 
 def import_all() -> None:
-    """Imports all that a command may need, so that a forked process need not."""
+    """Imports all that a command may need, and compiles long expressions, so that a forked process need not."""
     import pkgutil
     from importlib import import_module
 
@@ -137,9 +137,15 @@ def import_all() -> None:
 
     for name in ("h5py", "sacrebleu", "sentencepiece"):
         import_module(name)
+    for name in ("matplotlib.backends.backend_svg", "matplotlib.figure", "pydantic.type_adapter", "pydantic.types"):
+        with contextlib.suppress(ImportError):  # an older typer does without pydantic, and nmtalign without matplotlib
+            import_module(name)
     for module in pkgutil.walk_packages(nmtalign.__path__, "nmtalign."):
         if not module.name.endswith("__main__") and ".gpu." not in module.name:
             import_module(module.name)
+    tokenizers = import_module("nmtalign.text.tokenizer").Tokenizers.moses("en", "fr")  # which need sacremoses
+    for side in (tokenizers.source, tokenizers.target):
+        side.tokenize("a")
 
 
 def _answer(client: socket.socket) -> None:
