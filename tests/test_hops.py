@@ -20,7 +20,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from helpers.command_line import CODE, command, run_nmtalign
+from helpers.command_line import CODE, command, run_nmtalign, script_in_its_place
 from helpers.score_tables import make_source
 from helpers.trainings import CONFIG
 
@@ -143,18 +143,11 @@ def demo(tmp_path_factory):
     return folder
 
 
-# Counts what a command enters, in a fork of the server, which has imported all that the command needs.
-COUNTING = f"""
-import runpy, sys
-sys.path.insert(0, {str(Path(__file__).parent)!r})
-runpy.run_path({__file__!r}, run_name="counting")
-"""
-
-
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command(name, demo):
+    """The server, of which it is a fork, has imported all that it needs, so that only the calls of the run count."""
     *arguments, budget = COMMANDS[name]
-    environment = {**os.environ, CODE: COUNTING}
+    environment = {**os.environ, CODE: script_in_its_place(__file__)}
     with (demo / "test.en").open() as stdin:
         done = subprocess.run(command(*arguments), cwd=demo, env=environment, stdin=stdin, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()
@@ -162,8 +155,7 @@ def test_a_command(name, demo):
     check(json.loads(counts), budget, names)
 
 
-if __name__ == "counting":
+if __name__ == "__main__":
     with contextlib.suppress(SystemExit), Hops() as hops:
         runpy.run_module("nmtalign", run_name="__main__", alter_sys=True)
-    print("", json.dumps(hops.counts), hops.names, sep="\0", file=sys.stderr, flush=True)
-    os._exit(0)
+    print("", json.dumps(hops.counts), hops.names, sep="\0", file=sys.stderr)

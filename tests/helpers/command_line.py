@@ -28,6 +28,19 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-ISB", __file__, _server(), *(str(one) for one in arguments)]
 
 
+def script_in_its_place(script: str) -> str:
+    """Python code, for NMTALIGN_TEST_CODE, that runs a file as `python FILE ARGUMENTS` in place of the command."""
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    return f"""
+import os, runpy, sys
+sys.path.insert(0, {tests!r})
+runpy.run_path({script!r}, run_name="__main__")
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
+"""
+
+
 def sets(**settings: object) -> list[str]:
     """`--set NAME=VALUE` for each setting."""
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]

@@ -1,7 +1,7 @@
-"""Trainings that are killed, for test_kill.py: a process of its own that imports torch once and forks them.
+"""Trainings that are killed, for test_kill.py: a process of its own that forks them.
 
-`python killed.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training KILLS times for each optimiser, half of them
-while a file is being written, lets it finish, and prints as JSON what it and an uninterrupted run to the same
+`python killed_trainings.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training KILLS times for each optimiser, half
+of them while a file is being written, lets it finish, and prints as JSON what it and an uninterrupted run to the same
 update have left.
 """
 

@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
-from helpers.command_line import CODE, command, sets
+from helpers.command_line import CODE, command, script_in_its_place, sets
 
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -84,7 +84,7 @@ def together(corpus, tmp_path_factory) -> Path:
     """What two processes leave of all cases, one of which a single process has begun."""
     folder = tmp_path_factory.mktemp("together")
     several.train(corpus, folder / "begun by one", several.HALF)
-    trainings = f"import os, runpy; runpy.run_path({several.__file__!r}, run_name='__main__'); os._exit(0)"
+    trainings = script_in_its_place(several.__file__)
     ranks, said = command(corpus.folder, folder), folder / "said"
     process = torchrun("--no-python", *ranks, folder=folder, output=said, code=trainings)
     assert (process.wait(250), said.read_text()) == (0, "")

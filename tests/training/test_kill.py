@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from helpers import killed_trainings
-from helpers.command_line import CODE, sets
+from helpers.command_line import CODE, script_in_its_place, sets
 from helpers.command_line import command as nmtalign_command
 
 from nmtalign.cli.app import main
@@ -103,10 +103,11 @@ def updates(folder):
 
 
 def test_twenty_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_run(reversal, tmp_path):
-    call = [sys.executable, killed_trainings.__file__, reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
-    result = subprocess.run(call, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    for said in json.loads(result.stdout):
+    call = [reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
+    trainings = start(call, script_in_its_place(killed_trainings.__file__))
+    results, complaint = trainings.communicate()
+    assert trainings.returncode == 0, complaint
+    for said in json.loads(results):
         assert said["killed"] == said["whole"]
         assert len(said["whole"]["dev"]) > 1
         assert not [name for name in said["files"] if name.endswith(".partial") or name.startswith("validated")]
