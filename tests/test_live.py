@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.core_models import spread
 from helpers.live_page import NODE, ask
-from helpers.trainings import sizes, train
+from helpers.trainings import train
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_batch, make_source
@@ -93,7 +93,7 @@ def test_the_numbers_equal_those_of_pytorch(random_model_directory, tmp_path, se
 
 @needs_node
 def test_the_numbers_of_a_trained_model(reversal, tmp_path):
-    train(reversal, tmp_path / "model", sizes(reversal, cell="cudnn"))
+    train(reversal, tmp_path / "model", cell="cudnn")
     lines = sentences(50, reversal.source_vocabulary.words[2:])
     compare(page_of(tmp_path, tmp_path / "model"), in_double(tmp_path / "model"), 0, lines)
 

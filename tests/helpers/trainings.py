@@ -23,21 +23,21 @@ CONFIG = TrainingConfig(
 
 
 def sizes(corpus, **changes):
-    return ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        embedding=16,
-        hidden=32,
-        attention_hidden=32,
-        maxout=16,
-        output_rank=0,
-        initialisation="xavier",
-        **changes,
-    )
+    defaults = {
+        "source_vocabulary_size": len(corpus.source_vocabulary),
+        "target_vocabulary_size": len(corpus.target_vocabulary),
+        "embedding": 16,
+        "hidden": 32,
+        "attention_hidden": 32,
+        "maxout": 16,
+        "output_rank": 0,
+        "initialisation": "xavier",
+    }
+    return ModelConfig(**{**defaults, **changes})
 
 
-def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False, preset="tiny"):
-    """Runs a training and returns its recorded events.
+def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, model_config=None, **model):
+    """Runs a training of a model with these sizes, or other settings of a model, and returns its recorded events.
 
     `stop_at` asks it to stop as a signal would, at the progress report of that update.
     """
@@ -49,7 +49,7 @@ def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False, pre
         if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
             trainer.stop("interrupted")
 
-    trainer = Trainer(corpus, folder, preset, sizes, config, listen, restart)
+    trainer = Trainer(corpus, folder, "tiny", model_config or sizes(corpus, **model), config, listen, restart)
     trainer.run()
     return events
 

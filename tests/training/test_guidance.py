@@ -23,7 +23,7 @@ from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.trainer import Trainer
 from nmtalign.training.updates import BatchLoss, Updater, add_gradient, guidance
 
-CONFIG = trainings.CONFIG
+CONFIG, sizes, train = trainings.CONFIG, trainings.sizes, trainings.train
 
 
 @pytest.fixture(scope="module")
@@ -34,14 +34,6 @@ def links(reversal, tmp_path_factory):
     lines = (" ".join(f"{n - 1 - j}-{j}" for j in range(n) if (j + line) % 4) for line, n in enumerate(lengths))
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
-
-
-def sizes(corpus, **changes):
-    return replace(trainings.sizes(corpus), **changes)
-
-
-def train(corpus, folder, config, stop_at=None, **model):
-    return trainings.train(corpus, folder, sizes(corpus, **model), config, stop_at)
 
 
 def same(one, other, name="last"):

@@ -26,11 +26,7 @@ from nmtalign.training.trainer import Meter, Trainer, TrainingSetup
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
-CONFIG, sizes, weights = trainings.CONFIG, trainings.sizes, trainings.weights
-
-
-def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, **model):
-    return trainings.train(corpus, folder, sizes(corpus, **model), config, stop_at, restart)
+CONFIG, sizes, train, weights = trainings.CONFIG, trainings.sizes, trainings.train, trainings.weights
 
 
 def same(one, other):

@@ -52,7 +52,7 @@ def machine(monkeypatch):
 
 
 def train(corpus, folder, stop_at=None, **changes):
-    return trainings.train(corpus, folder, trainings.sizes(corpus), replace(CONFIG, **changes), stop_at)
+    return trainings.train(corpus, folder, replace(CONFIG, **changes), stop_at)
 
 
 def of(kind, events):

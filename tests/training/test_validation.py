@@ -29,7 +29,7 @@ CONFIG = dataclasses.replace(trainings.CONFIG, bleu_sentences=COUNT, max_updates
 def trained(reversal, tmp_path_factory):
     """A model and the events of its training; read only."""
     folder = tmp_path_factory.mktemp("trained") / "model"
-    return folder, trainings.train(reversal, folder, trainings.sizes(reversal), CONFIG)
+    return folder, trainings.train(reversal, folder, CONFIG)
 
 
 def test_bleu_of_a_validation_is_that_of_score(reversal, trained):
@@ -53,7 +53,7 @@ def test_dev_bleu_of_chinese_counts_characters(tmp_path):
     prepare(texts, tmp_path / "data", made, ("en", "zh"), texts)
     corpus = Corpus.open(tmp_path / "data")
     config = dataclasses.replace(trainings.CONFIG, max_updates=2, validate_every="1")
-    events = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), config)
+    events = trainings.train(corpus, tmp_path / "new", config)
     assert {event.signature.split("|tok:")[1][:3] for event in events if isinstance(event, Validated)} == {"zh|"}
     assert not any("4-gram" in event.text for event in events if isinstance(event, Noticed))
 
@@ -64,7 +64,7 @@ def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
     texts = (tmp_path / "train.en", tmp_path / "train.fr")
     prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), texts)
     corpus = Corpus.open(tmp_path / "data")
-    events = trainings.train(corpus, tmp_path / "model", trainings.sizes(corpus))
+    events = trainings.train(corpus, tmp_path / "model")
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
@@ -94,12 +94,12 @@ def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, round
     (alone,) = exported.translate([dev.source.text(0)])
     rounding.assert_same(alone.confidence, confidence[0], 1e-6)
     assert describe_model(folder)["files"]["best.safetensors"]["calibration"]["sentences"] == COUNT
-    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), CONFIG, stop_at=40)
-    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), CONFIG)
+    trainings.train(reversal, tmp_path / "again", CONFIG, stop_at=40)
+    trainings.train(reversal, tmp_path / "again", CONFIG)
     best = [(model / "best.safetensors").read_bytes() for model in (folder, tmp_path / "again")]
     assert best[0] == best[1]
 
 
 def test_few_dev_sentences_give_no_confidence(reversal, tmp_path):
-    trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))  # translates 5 sentences
+    trainings.train(reversal, tmp_path / "model")  # translates 5 sentences
     assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None
