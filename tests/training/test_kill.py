@@ -159,10 +159,10 @@ def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
     assert both(folder) == both(whole)
 
 
-@pytest.mark.parametrize(("name", "number"), [("SIGHUP", 129), ("ignored", 0)])
-def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, here, name, number):
+@pytest.mark.parametrize(("name", "number"), [("SIGHUP", 129), ("SIGTERM", 143), ("ignored SIGHUP", 0)])
+def test_a_signal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, name, number):
     folder = tmp_path / "model"
-    if name == "SIGHUP":
+    if number:
         process = start(command(reversal, folder, *ENDLESS))
     else:
         process = start(
@@ -170,37 +170,13 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
         )
     until(process, lambda: updates(folder) > 4)
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM if name == "SIGTERM" else signal.SIGHUP)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == number, said
     finished = json.loads((folder / "train.jsonl").read_text().splitlines()[-1])
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
     assert find_checkpoint(folder).position.update == finished["update"]
-
-
-# Each step of a translation takes a second.
-SLOW_SEARCH = """
-import time
-from pathlib import Path
-from nmtalign.core.inference import Inference
-def step(*arguments, step=Inference.step):
-    Path("searching").touch()
-    time.sleep(1)
-    return step(*arguments)
-Inference.step = step
-"""
-
-
-def test_a_signal_ends_a_validation_and_the_same_command_repeats_it(reversal, tmp_path):
-    folder = tmp_path / "model"
-    process = start(command(reversal, folder, *ENDLESS), SLOW_SEARCH, cwd=tmp_path)
-    until(process, (tmp_path / "searching").exists)
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 143, said
-    position = find_checkpoint(folder).position
-    assert (position.update, position.validation_due) == (4, True)
 
 
 @SEES_NAMES
