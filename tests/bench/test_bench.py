@@ -222,6 +222,9 @@ def test_gpu_measures_each_way(bench, tmp_path):
         (["train", "--batch", "0"], "not a whole number above 0"),
         (["train", "--variants", "theirs"], "unknown variant 'theirs'"),
         (["train", "--size", "tiny", "--length", "1"], "at least 2"),
+        (["translate", "--size", "tiny", "--length", "1"], "at least 2"),
+        (["translate", "--size", "tiny", "--variants", "theirs"], "unknown variant 'theirs'"),
+        (["translate", "--size", "gnmt"], "the plain decoder is RNNsearch"),
     ],
 )
 def test_a_wrong_option_is_one_line(bench, arguments, said):
