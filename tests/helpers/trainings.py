@@ -1,6 +1,7 @@
 """A short training on a corpus of the tests."""
 
-from nmtalign.model_directory import load_tensors
+from nmtalign.core.model import make_batch
+from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.events import Progressed
 from nmtalign.training.trainer import Trainer
@@ -52,6 +53,17 @@ def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, model_conf
     trainer = Trainer(corpus, folder, "tiny", model_config or sizes(corpus, **model), config, listen, restart)
     trainer.run()
     return events
+
+
+def share_on_diagonal(folder, dev):
+    """The share of target words of reversed pairs that read, most of all, the source word that they translate."""
+    model, right, words = load_model(folder, device="cpu").model, 0, 0
+    for index in range(len(dev)):
+        forced, length = model.force(*make_batch([dev.pair(index)]).inputs()), int(dev.source.lengths[index])
+        reads = forced.weights[0, :length].argmax(-1).tolist()
+        right += sum(read == length - 1 - step for step, read in enumerate(reads))
+        words += length
+    return right / words
 
 
 def weights(folder, name="last"):

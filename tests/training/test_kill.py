@@ -6,7 +6,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -14,8 +13,8 @@ import pytest
 from helpers import killed_trainings
 from helpers.command_line import CODE, script_in_its_place, sets
 from helpers.command_line import command as nmtalign_command
+from helpers.commands import run
 
-from nmtalign.cli.app import main
 from nmtalign.model_directory import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 
@@ -55,22 +54,6 @@ def start(arguments, code="", **options):
     """`nmtalign ARGUMENTS` as a process, which first runs `code`."""
     streams = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     return subprocess.Popen(nmtalign_command(*arguments), env={**os.environ, CODE: code}, **streams, **options)
-
-
-@pytest.fixture
-def here(monkeypatch):
-    """Runs `nmtalign ARGUMENTS` in this process, to save the start; returns the exit code."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-
-    def run(arguments):
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code
-
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
 
 
 def weights(folder, name):
@@ -113,18 +96,18 @@ def test_twenty_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_ru
         assert not [name for name in said["files"] if name.endswith(".partial") or name.startswith("validated")]
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path, here, capfd):
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path):
     folder = tmp_path / "damaged"
     again = command(reversal, folder, "--max-updates", 12)
-    here(again)
+    run(tmp_path, *again)
     whole = both(folder)
     state = folder / "training_state.safetensors"
     data = bytearray(state.read_bytes())
     data[-100] ^= 4
     state.write_bytes(data)
-    capfd.readouterr()
-    assert here([*again, "--quiet"]) == 0
-    assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
+    resumed = run(tmp_path, *again, "--quiet")
+    assert resumed.returncode == 0
+    assert [line for line in resumed.stderr.splitlines() if "checksum" in line] == [
         f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
         "resuming from the checkpoint before it, update 12"
     ]
@@ -133,17 +116,17 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert [event["update"] for event in events if event["event"] == "damaged"] == [12]
     for path in folder.glob("training_state*"):
         path.write_bytes(path.read_bytes()[:1000])
-    assert here(again) == 4
-    line = capfd.readouterr().err.splitlines()[-1]
+    refused = run(tmp_path, *again)
+    assert refused.returncode == 4
     for words in ("training_state.safetensors", "training_state.previous.safetensors", "--force"):
-        assert words in line
-    assert here([*again, "--force"]) == 0
+        assert words in refused.stderr.splitlines()[-1]
+    assert run(tmp_path, *again, "--force").returncode == 0
     assert both(folder) == whole
 
 
-def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
+def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path):
     folder, whole = tmp_path / "limited", tmp_path / "whole"
-    here(command(reversal, folder, "--max-updates", 6))
+    run(tmp_path, *command(reversal, folder, "--max-updates", 6))
 
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
     process = start(command(reversal, folder, *ENDLESS), limit)
@@ -155,7 +138,7 @@ def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
     assert not half_written(folder)
     assert find_checkpoint(folder).position.update == 6
     for name in (folder, whole):
-        here(command(reversal, name, "--max-updates", 9))
+        run(tmp_path, *command(reversal, name, "--max-updates", 9))
     assert both(folder) == both(whole)
 
 
