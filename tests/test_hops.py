@@ -5,6 +5,7 @@ a reader open more. If it is worth it, raise the budget in the same commit and s
 """
 
 import contextlib
+import gc
 import inspect
 import itertools
 import json
@@ -57,6 +58,7 @@ class Hops:
         self._entered = set()
 
     def __enter__(self):
+        gc.collect()  # generators that earlier tests have left would run once more when they are freed
         threading.setprofile(self._look)
         sys.setprofile(self._look)
         return self
