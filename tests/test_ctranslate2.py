@@ -91,7 +91,7 @@ def trained(tmp_path_factory):
     once = {"max_updates": 220, "validate_every": "220", "checkpoint_every": "220", "learning_rate": 1e-2}
     tokens = {"batch_unit": "tokens", "batch_size": 800, "window": 100}
     config = dataclasses.replace(CONFIG, schedule="linear", warmup=30, clip_norm=1.0, **once, **tokens)
-    train(corpus, folder / "model", ModelConfig(**sizes, **TINY), config)
+    train(corpus, folder / "model", config, model_config=ModelConfig(**sizes, **TINY))
     export(folder / "model", folder / "ct2", format="ctranslate2")
     return folder / "model", folder / "ct2", texts[0].read_text().splitlines()
 

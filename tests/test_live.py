@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from helpers.core_models import spread
 from helpers.live_page import NODE, ask
-from helpers.trainings import sizes, train
+from helpers.trainings import train
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_batch, make_source
@@ -88,13 +88,13 @@ def test_the_numbers_equal_those_of_pytorch(random_model_directory, tmp_path, se
     models = [random_model_directory(tmp_path / "one", ENGLISH, FRENCH, spread, **settings)]
     if settings.get("attention") == "none":  # a page needs a model with attention, too
         models.insert(0, random_model_directory(tmp_path / "search", ENGLISH, FRENCH, spread))
-    compare(page_of(tmp_path, *models), in_double(models[-1]), len(models) - 1, sentences(25))
+    compare(page_of(tmp_path, *models), in_double(models[-1]), len(models) - 1, sentences(12))
 
 
 @needs_node
 def test_the_numbers_of_a_trained_model(reversal, tmp_path):
-    train(reversal, tmp_path / "model", sizes(reversal, cell="cudnn"))
-    lines = sentences(50, reversal.source_vocabulary.words[2:])
+    train(reversal, tmp_path / "model", cell="cudnn")
+    lines = sentences(20, reversal.source_vocabulary.words[2:])
     compare(page_of(tmp_path, tmp_path / "model"), in_double(tmp_path / "model"), 0, lines)
 
 
@@ -103,23 +103,24 @@ def compare(page, loaded, number, lines):
     source = loaded.source_vocabulary, loaded.tokenizers.source
     ids = [source[0].encode(source[0].known_tokens(line, source[1].tokenize)) for line in lines]
     scorer = partial(ModelSession, Inference(loaded.model))
+    references = sentences(len(lines), loaded.target_vocabulary.words[2:], seed=2)
+    asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for beam in (1, 5) for line in lines]
+    asked += [
+        {"name": "loss", "number": number, "text": line, "reference": reference}
+        for line, reference in zip(lines, references, strict=True)
+    ]
+    answers = iter(ask(page, asked))
     for beam in (1, 5):
         config = TranslateConfig(beam=beam)
-        found = [beam_search(scorer, Sources(*make_source([each])), config, keep_weights=True)[0][0] for each in ids]
-        asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for line in lines]
-        for one, other in zip(ask(page, asked), found, strict=True):
+        for each in ids:
+            one = next(answers)
+            other = beam_search(scorer, Sources(*make_source([each])), config, keep_weights=True)[0][0]
             assert one["numbers"] == [*other.tokens, 0]
             assert one["score"] == pytest.approx(other.score, abs=1e-4)
             np.testing.assert_allclose(one["logProbs"], other.token_log_probs, atol=1e-4)
             if other.weights is not None:
                 np.testing.assert_allclose([step["weights"] for step in one["steps"]], other.weights, atol=1e-4)
-    target = loaded.target_vocabulary.words[2:]
-    references = sentences(len(lines), target, seed=2)
-    asked = [
-        {"name": "loss", "number": number, "text": line, "reference": reference}
-        for line, reference in zip(lines, references, strict=True)
-    ]
-    for one, source_ids in zip(ask(page, asked), ids, strict=True):
+    for one, source_ids in zip(answers, ids, strict=True):
         batch = make_batch([(source_ids, one["ids"][:-1])])
         forced = loaded.model.force(batch.source, batch.source_mask, batch.target, batch.target_mask)
         np.testing.assert_allclose(one["logProbs"], forced.log_probs[0], atol=1e-4)

@@ -146,18 +146,3 @@ def test_a_transformer_is_measured_beside_ctranslate2(bench, tmp_path):
     assert {*names} - {"small-int8"} <= {*variants} <= {*names}
     for figures in variants.values():
         assert figures["words_per_second"] == pytest.approx(5 * figures["sentences_per_second"])
-
-
-@pytest.mark.parametrize(
-    ("arguments", "said"),
-    [
-        (["--variants", "theirs"], "unknown variant 'theirs'"),
-        (["--length", "1"], "at least 2"),
-        (["--size", "gnmt"], "the plain decoder is RNNsearch"),
-    ],
-)
-def test_a_wrong_option_is_one_line(bench, arguments, said):
-    result = bench("translate", "--size", "tiny", *arguments)
-    assert result.returncode == 2
-    [line] = result.stderr.splitlines()
-    assert said in line

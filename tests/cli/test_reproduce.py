@@ -3,12 +3,10 @@
 import os
 import signal
 import subprocess
-import sys
 import time
-from pathlib import Path
 
 import pytest
-from helpers.command_line import run_nmtalign
+from helpers.command_line import CODE, command, run_nmtalign
 from helpers.commands import run
 
 from nmtalign.sample.sample_corpus import write_sample
@@ -45,9 +43,9 @@ def test_a_mistake_is_one_line(folder, arguments, complaint):
 
 
 def test_ctrl_c_saves_and_the_same_command_resumes(folder):
-    command = [sys.executable, "-m", "nmtalign", "reproduce", *QUICK, "--hours", "1"]
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "OMP_NUM_THREADS": "1"}
-    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder) as running:
+    forks = {CODE: f"from nmtalign.reproduction import steps; steps.NMTALIGN = {command()}"}
+    call, environment = command("reproduce", *QUICK, "--hours", "1"), {**os.environ, **forks}
+    with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder) as running:
         assert running.stderr is not None
         for line in running.stderr:
             if "training:" in line:
@@ -59,7 +57,7 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     assert rest.splitlines()[-1] == "nmtalign: error: interrupted; the same command resumes"
     model = folder / "reproduction/work/models/RNNencdec-50.seed-1234"
     assert (model / "training_state.safetensors").is_file()
-    again = run_nmtalign("reproduce", *QUICK, "--words", "100", cwd=folder, variables={"PYTHONPATH": str(Path.cwd())})
+    again = run_nmtalign("reproduce", *QUICK, "--words", "100", cwd=folder, variables=forks)
     assert again.returncode == 0, again.stderr
     assert b"resuming from update" in again.stderr
     assert again.stderr.endswith(b"reproduction/report.md: written\n")

@@ -12,8 +12,6 @@ from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig
 
 PAIRS, TINY, LUONG, make_model, named = models.PAIRS, models.TINY, models.LUONG, models.make_model, models.named
-COVERED = dataclasses.replace(TINY, coverage="linguistic")
-N, M, L = 1000, 620, 500
 
 
 def arguments(pairs=PAIRS):

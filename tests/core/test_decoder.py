@@ -9,6 +9,8 @@ import torch
 from helpers import core_models as models
 from torch.nn import functional as F
 
+from nmtalign.core.attention import select_rows
+from nmtalign.core.inference import Inference
 from nmtalign.core.model import RecurrentEncoder, make_batch
 
 PAIRS, TINY, ONE_WAY, LUONG = models.PAIRS, models.TINY, models.ONE_WAY, models.LUONG
@@ -47,8 +49,17 @@ def test_a_residual_connection_skips_dropout(monkeypatch):
 
 
 @pytest.mark.parametrize("config", [TINY, dataclasses.replace(TINY, order="look-update-generate"), *LUONG], ids=named)
-def test_selected_rows_continue_as_before(config):
-    models.check_selected_rows(config)
+def test_selected_rows_of_a_search_continue_as_they_would_among_the_others(config):
+    source, mask, *_ = arguments()
+    inference = Inference(make_model(config))
+    with torch.inference_mode():
+        encoded = inference.encode(source, mask)
+        state, *_ = inference.step(encoded, inference.start(encoded), None)
+        words, keep = torch.tensor([3, 4, 5, 6]), torch.tensor([2, 0])
+        _, features, weights, *_ = inference.step(encoded, state, words)
+        _, alone, alone_weights, *_ = inference.step(select_rows(encoded, keep), state.select(keep), words[keep])
+    torch.testing.assert_close(features[keep], alone)
+    torch.testing.assert_close(weights[keep], alone_weights)
 
 
 @pytest.mark.parametrize("cell", ["paper", "cudnn"])

@@ -97,14 +97,6 @@ def test_no_rows_give_nothing():
     assert not weight.grad.any()
 
 
-def test_a_gradient_is_taken_once():
-    (features, weight, bias), targets = problem(torch.float64)
-    objective, *_ = linear_cross_entropy(features, weight, bias, targets)
-    objective.backward(retain_graph=True)
-    with pytest.raises(RuntimeError, match="compute the loss again"):
-        objective.backward()
-
-
 @pytest.mark.parametrize("scale", [1 / 3, 0.9])
 def test_the_weight_of_a_loss_is_not_rounded_to_bf16(scale):
     def gradients(factor):

@@ -160,7 +160,7 @@ def joint_corpus(tmp_path_factory, reversal):
 def test_one_embedding_is_saved_loaded_exported_and_counted_once(tmp_path, joint_corpus):
     config = dataclasses.replace(models.TRANSFORMER, embedding=16, hidden=32, shared_embeddings=True, dropout=0.1)
     assert joint_corpus.source_vocabulary == joint_corpus.target_vocabulary
-    train(joint_corpus, tmp_path / "m", config)
+    train(joint_corpus, tmp_path / "m", model_config=config)
     assert not {"source_embedding.weight", "readout.output_weight"} & weights(tmp_path / "m").keys()
     loaded = load_model(tmp_path / "m").model
     counted = sum(parameter.numel() for parameter in loaded.parameters())

@@ -112,6 +112,12 @@ def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
         assert (guide.hash == plain.hash) == (other != scored)
 
 
+@pytest.fixture(scope="module", params=[{}, {"vocabulary": "bpe", "size": "30"}])
+def words_and_pieces(request, tmp_path_factory):
+    """The corpus of PAIRS with each vocabulary; read only."""
+    return prepared(tmp_path_factory.mktemp("corpus"), **request.param)[0]
+
+
 @pytest.mark.parametrize(
     ("line", "links", "message"),
     [
@@ -121,20 +127,19 @@ def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
         (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),
     ],
 )
-@pytest.mark.parametrize("settings", [{}, {"vocabulary": "bpe", "size": "30"}])
-def test_what_is_wrong_is_said_by_file_and_line(tmp_path, line, links, message, settings):
-    corpus, path = prepared(tmp_path, links=[*LINKS[:line], links, *LINKS[line + 1 :]], **settings)
+def test_what_is_wrong_is_said_by_file_and_line(words_and_pieces, tmp_path, line, links, message):
+    _, path = write(tmp_path, PAIRS, [*LINKS[:line], links, *LINKS[line + 1 :]])
     with pytest.raises(InputError, match=message) as raised:
-        read_guide(path, corpus)
+        read_guide(path, words_and_pieces)
     assert str(raised.value).startswith(f"{path}: ")
     assert "\n" not in str(raised.value)
 
 
 @pytest.mark.parametrize("links", [LINKS[:-1], [*LINKS, ""], []])
-def test_a_file_of_other_lines_is_refused(tmp_path, links):
-    corpus, path = prepared(tmp_path, links=links)
+def test_a_file_of_other_lines_is_refused(words_and_pieces, tmp_path, links):
+    _, path = write(tmp_path, PAIRS, links)
     with pytest.raises(InputError, match=f"has {len(links)} lines, but the training text of .* had 6"):
-        read_guide(path, corpus)
+        read_guide(path, words_and_pieces)
 
 
 def test_links_that_count_words_between_spaces_guide_the_tokens_of_the_corpus(tmp_path):

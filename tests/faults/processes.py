@@ -158,14 +158,6 @@ def run_started(arguments: Sequence[str], shell: str = "exec {}", **options) -> 
     return Ended(found.returncode, found.stdout, found.stderr)
 
 
-def run_python(*arguments: object, cwd: Path | None = None) -> "subprocess.CompletedProcess[str]":
-    """Runs `python ARGUMENTS` in a process that can import the campaigns and nmtalign."""
-    tests = Path(__file__).parents[1]
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(map(str, (tests, tests.parent)))}
-    call = [sys.executable, *map(str, arguments)]
-    return subprocess.run(call, cwd=cwd, env=environment, capture_output=True, text=True, errors="replace", check=False)
-
-
 def needed(command: str, folder: Path) -> None:
     """Runs a command that must succeed."""
     ended = run(command, folder)

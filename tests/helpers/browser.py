@@ -13,7 +13,6 @@ from types import TracebackType
 from typing import Any, Self
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-ELEMENT = "element-6066-11e4-a52e-4f735466cecf"  # the protocol's own name for a reference
 KEYS = {
     "Enter": "\ue007", "Escape": "\ue00c", "Left": "\ue012", "Up": "\ue013", "Right": "\ue014", "Down": "\ue015",
     "Home": "\ue011", "End": "\ue010", "Tab": "\ue004", "Space": " ",

@@ -28,6 +28,19 @@ def command(*arguments: object) -> list[str]:
     return [sys.executable, "-ISB", __file__, _server(), *(str(one) for one in arguments)]
 
 
+def script_in_its_place(script: str) -> str:
+    """Python code, for NMTALIGN_TEST_CODE, that runs a file as `python FILE ARGUMENTS` in place of the command."""
+    tests = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))  # noqa: PTH100, PTH120
+    return f"""
+import os, runpy, sys
+sys.path.insert(0, {tests!r})
+runpy.run_path({script!r}, run_name="__main__")
+sys.stdout.flush()
+sys.stderr.flush()
+os._exit(0)
+"""
+
+
 def sets(**settings: object) -> list[str]:
     """`--set NAME=VALUE` for each setting."""
     return [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
@@ -129,7 +142,7 @@ def _serve(listening: socket.socket) -> None:
 
 
 def import_all() -> None:
-    """Imports all that a command may need, so that a forked process need not."""
+    """Imports all that a command may need, and compiles long expressions, so that a forked process need not."""
     import pkgutil
     from importlib import import_module
 
@@ -137,9 +150,15 @@ def import_all() -> None:
 
     for name in ("h5py", "sacrebleu", "sentencepiece"):
         import_module(name)
+    for name in ("matplotlib.backends.backend_svg", "matplotlib.figure", "pydantic.type_adapter", "pydantic.types"):
+        with contextlib.suppress(ImportError):  # an older typer does without pydantic, and nmtalign without matplotlib
+            import_module(name)
     for module in pkgutil.walk_packages(nmtalign.__path__, "nmtalign."):
         if not module.name.endswith("__main__") and ".gpu." not in module.name:
             import_module(module.name)
+    tokenizers = import_module("nmtalign.text.tokenizer").Tokenizers.moses("en", "fr")  # which need sacremoses
+    for side in (tokenizers.source, tokenizers.target):
+        side.tokenize("a")
 
 
 def _answer(client: socket.socket) -> None:

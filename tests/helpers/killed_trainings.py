@@ -1,7 +1,7 @@
-"""Trainings that are killed, for test_kill.py: a process of its own that imports torch once and forks them.
+"""Trainings that are killed, for test_kill.py: a process of its own that forks them.
 
-`python killed.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training KILLS times for each optimiser, half of them
-while a file is being written, lets it finish, and prints as JSON what it and an uninterrupted run to the same
+`python killed_trainings.py CORPUS FOLDER SEED KILLS OPTIMIZER...` kills a training KILLS times for each optimiser, half
+of them while a file is being written, lets it finish, and prints as JSON what it and an uninterrupted run to the same
 update have left.
 """
 
@@ -17,10 +17,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
+from helpers.trainings import sizes
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.model_directory import load_tensors
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.trainer import Trainer
 
@@ -44,18 +45,8 @@ CONFIG = TrainingConfig(
 
 def train(corpus, folder, config):
     """Runs a complete training, or the rest of it."""
-    sizes = ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        embedding=8,
-        hidden=16,
-        attention_hidden=16,
-        maxout=8,
-        output_rank=0,
-        initialisation="xavier",
-        dropout=0.2,
-    )
-    Trainer(corpus, folder, "tiny", sizes, config, lambda event: None).run()
+    small = sizes(corpus, embedding=8, hidden=16, attention_hidden=16, maxout=8, dropout=0.2)
+    Trainer(corpus, folder, "tiny", small, config, lambda event: None).run()
 
 
 def forked(corpus, folder, config, prepare=lambda: None):

@@ -1,6 +1,7 @@
 """A short training on a corpus of the tests."""
 
-from nmtalign.model_directory import load_tensors
+from nmtalign.core.model import make_batch
+from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.events import Progressed
 from nmtalign.training.trainer import Trainer
@@ -23,21 +24,21 @@ CONFIG = TrainingConfig(
 
 
 def sizes(corpus, **changes):
-    return ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        embedding=16,
-        hidden=32,
-        attention_hidden=32,
-        maxout=16,
-        output_rank=0,
-        initialisation="xavier",
-        **changes,
-    )
+    defaults = {
+        "source_vocabulary_size": len(corpus.source_vocabulary),
+        "target_vocabulary_size": len(corpus.target_vocabulary),
+        "embedding": 16,
+        "hidden": 32,
+        "attention_hidden": 32,
+        "maxout": 16,
+        "output_rank": 0,
+        "initialisation": "xavier",
+    }
+    return ModelConfig(**{**defaults, **changes})
 
 
-def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False, preset="tiny"):
-    """Runs a training and returns its recorded events.
+def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, model_config=None, **model):
+    """Runs a training of a model with these sizes, or other settings of a model, and returns its recorded events.
 
     `stop_at` asks it to stop as a signal would, at the progress report of that update.
     """
@@ -49,9 +50,20 @@ def train(corpus, folder, sizes, config=CONFIG, stop_at=None, restart=False, pre
         if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
             trainer.stop("interrupted")
 
-    trainer = Trainer(corpus, folder, preset, sizes, config, listen, restart)
+    trainer = Trainer(corpus, folder, "tiny", model_config or sizes(corpus, **model), config, listen, restart)
     trainer.run()
     return events
+
+
+def share_on_diagonal(folder, dev):
+    """The share of target words of reversed pairs that read, most of all, the source word that they translate."""
+    model, right, words = load_model(folder, device="cpu").model, 0, 0
+    for index in range(len(dev)):
+        forced, length = model.force(*make_batch([dev.pair(index)]).inputs()), int(dev.source.lengths[index])
+        reads = forced.weights[0, :length].argmax(-1).tolist()
+        right += sum(read == length - 1 - step for step, read in enumerate(reads))
+        words += length
+    return right / words
 
 
 def weights(folder, name="last"):

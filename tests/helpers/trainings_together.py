@@ -9,9 +9,11 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from helpers.trainings import sizes
+
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 from nmtalign.training.trainer import Trainer
 
@@ -52,24 +54,13 @@ def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     }
 
 
-def sizes_for(corpus: Corpus, **model) -> ModelConfig:
-    """The settings of a small model for the corpus."""
-    return ModelConfig(
-        source_vocabulary_size=len(corpus.source_vocabulary),
-        target_vocabulary_size=len(corpus.target_vocabulary),
-        embedding=8,
-        hidden=12,
-        attention_hidden=10,
-        maxout=6,
-        initialisation="xavier",
-        **{"output_rank": 0, **model},
-    )
+SMALL = {"embedding": 8, "hidden": 12, "attention_hidden": 10, "maxout": 6}
 
 
 def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
     """One training; the events of the first process."""
     events: list = []
-    trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus, **model), config, events.append, world=world)
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **SMALL, **model), config, events.append, world=world)
     trainer.run()
     weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in trainer.model.state_dict().values())
     if len({*trainer.world.all_gather(hashlib.sha256(weights).hexdigest())}) > 1:
@@ -79,7 +70,7 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
 
 def interrupt(corpus: Corpus, folder: Path, world: World) -> None:
     """A training whose last process is asked to stop while all validate."""
-    trainer = Trainer(corpus, folder, "tiny", sizes_for(corpus), CONFIG, lambda event: None, world=world)
+    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **SMALL), CONFIG, lambda event: None, world=world)
     if world.rank == world.size - 1:
         validating = trainer.model.eval
 

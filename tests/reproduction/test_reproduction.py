@@ -4,6 +4,7 @@ import dataclasses
 import json
 import os
 import re
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -19,9 +20,11 @@ from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import load_workspace
 from nmtalign.settings.presets import PRESETS
+from nmtalign.version import __version__
 
 SMALLEST = {"embedding": 8, "hidden": 8, "attention_hidden": 5, "maxout": 4, "output_rank": 4, "bleu_sentences": 2}
 TWO = "RNNencdec-50,RNNsearch-50"
+NMTALIGN = steps.NMTALIGN
 SEARCH = "[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 20\n"
 
 
@@ -67,16 +70,24 @@ def rows_of(text: str, head: str) -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines[2:]]
 
 
+def of_two_seeds(workspace, notify=lambda message: None) -> Reproduction:
+    """A model and a system, with two seeds and two processes, and one drawn alignment."""
+    made = make(workspace, notify, models="RNNencdec-50", systems="light", seeds=2, jobs=2)
+    made.lines = [1]
+    return made
+
+
 @pytest.fixture(scope="module")
 def made(tmp_path_factory):
-    """A report of a model and a system, with two seeds, two test sets and two processes; read only."""
+    """A report of two seeds and two test sets; read only."""
     workspace = write_workspace(tmp_path_factory.mktemp("made") / "demo")
     with (workspace / "nmtalign.toml").open("a") as stream:
         stream.write('[corpus.tests]\nmore = ["dev.en", "dev.fr"]\n')
-    reproduction = make(workspace, models="RNNencdec-50", systems="light", seeds=2, jobs=2)
-    reproduction.lines = [1]
+    messages = []
+    reproduction = of_two_seeds(workspace, messages.append)
     reproduction.run()
     write_report(reproduction)
+    assert not any(message.endswith("done before") for message in messages)
     return reproduction
 
 
@@ -117,36 +128,44 @@ def test_the_numbers_are_those_that_the_printed_commands_write(made):
         assert is_written or not any("UNK" in text for text in texts)
 
 
-def test_a_second_run_finds_all_done_and_a_larger_budget_continues(workspace):
-    messages = []
-    reproduction = make(workspace, messages.append, models="RNNsearch-50")
-    reproduction.run()
-    report = write_report(reproduction).read_bytes()
-    assert not any(message.endswith("done before") for message in messages)
-    again = make(workspace, messages.append, models="RNNsearch-50")
-    messages.clear()
+def test_a_second_run_finds_all_done(made):
+    report, messages = (made.folder / "report.md").read_bytes(), []
+    again = of_two_seeds(made.folder.parent, messages.append)
     again.run()
+    assert len(messages) > 20
     assert all(message.endswith("done before") for message in messages)
     assert write_report(again).read_bytes() == report
-    messages.clear()
-    make(workspace, messages.append, models="RNNsearch-50", words=1800).run()
-    assert [message.endswith("done before") for message in messages[:3]] == [True, False, False]
-    log = (workspace / "reproduction/work/models/RNNsearch-50.seed-1234/train.jsonl").read_text().splitlines()
+
+
+def run_until(workspace, number, **settings) -> list[bool]:
+    """Runs until the command of this number begins; returns which commands were done before."""
+    messages = []
+
+    def stop(message):
+        messages.append(message)
+        if len(messages) == number:
+            cut.stop("interrupted")
+
+    cut = make(workspace, stop, **settings)
+    with pytest.raises(Halted):
+        cut.run()
+    return [message.endswith("done before") for message in messages]
+
+
+def test_an_interrupted_run_resumes_and_a_larger_budget_continues(workspace):
+    assert run_until(workspace, 5) == [False] * 5  # prep, and train and translate twice of the first model
+    assert len(list((workspace / "reproduction/work/translations").glob("*.txt"))) == 2
+    assert run_until(workspace, 6) == [True] * 4 + [False] * 2
+    assert run_until(workspace, 3, words=1800) == [True, False, False]
+    log = (workspace / "reproduction/work/models/RNNencdec-50.seed-1234/train.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in log if '"finished"' in line] == [3, 4]
 
 
-def test_an_interrupted_run_resumes(workspace):
-    def stop(message):
-        if "RNNsearch-50.toml" in message:
-            cut.stop("interrupted")
-
-    cut = make(workspace, stop)
-    with pytest.raises(Halted):
-        cut.run()
-    assert len(list((cut.folder / "work/translations").glob("*.txt"))) == 2
-    messages = []
-    make(workspace, messages.append).run()
-    assert [message.endswith("done before") for message in messages[:5]] == [True] * 4 + [False]
+def test_its_commands_are_those_of_this_program_whatever_lies_in_the_folder(tmp_path):
+    (tmp_path / "nmtalign.py").write_text("raise SystemExit('another program')")
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    found = subprocess.run([*NMTALIGN, "--version"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+    assert (found.returncode, found.stdout) == (0, f"nmtalign {__version__}\n"), found.stderr
 
 
 def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace, monkeypatch):

@@ -86,7 +86,9 @@ def by_sorting(scores, open_totals, count, restrict):
     restrict(log_probs, rows)
     gains = log_probs.flatten()
     totals = (gains.double().view(len(log_probs), -1) + open_totals.view(-1, 1)).flatten()
-    order = totals.argsort(descending=True, stable=True)[: min(count, int((totals > -torch.inf).sum()))]
+    count = min(count, int((totals > -torch.inf).sum()))
+    candidates = (totals >= totals.topk(max(count, 1)).values[-1]).nonzero().flatten()  # to sort all takes long
+    order = candidates[totals[candidates].argsort(descending=True, stable=True)][:count]
     hypotheses, columns = order // log_probs.shape[1], order % log_probs.shape[1]
     return tuple(part[None] for part in (totals[order], hypotheses, columns, gains[order]))
 

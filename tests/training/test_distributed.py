@@ -7,7 +7,6 @@ import shlex
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +15,7 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
-from helpers.command_line import command, sets
+from helpers.command_line import CODE, command, script_in_its_place, sets
 
 from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -36,11 +35,28 @@ ENDLESS = ["--epochs", "100000", *sets(patience=0, validate_every=100000, precis
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
 
 
-def torchrun(*arguments, processes=2):
-    return [
-        *(sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={processes}"),
-        *map(str, arguments),
-    ]
+# A fork of the server that saves the imports becomes torchrun; its ranks run the code of a variable of their own.
+TORCHRUN = f"""
+import os, sys, traceback
+from torch.distributed.run import main
+os.environ["{CODE}"] = os.environ.pop("CODE_OF_RANKS")
+code = 1
+try:
+    main(["--standalone", *sys.argv[1:]])
+    code = 0
+except BaseException:
+    traceback.print_exc()
+    sys.stderr.flush()
+os._exit(code)
+"""
+
+
+def torchrun(*program, folder, output, processes=2, code=""):
+    """`torchrun PROGRAM` as a process in a folder, which writes to a file; ranks that are forks first run `code`."""
+    call = command(f"--nproc-per-node={processes}", *program)
+    environment = {**ENVIRONMENT, CODE: TORCHRUN, "CODE_OF_RANKS": code}
+    with output.open("a") as stream:  # several processes append to it
+        return subprocess.Popen(call, cwd=folder, env=environment, stdout=stream, stderr=stream)
 
 
 @pytest.fixture(scope="module")
@@ -68,9 +84,10 @@ def together(corpus, tmp_path_factory) -> Path:
     """What two processes leave of all cases, one of which a single process has begun."""
     folder = tmp_path_factory.mktemp("together")
     several.train(corpus, folder / "begun by one", several.HALF)
-    command = torchrun(several.__file__, corpus.folder, folder)
-    result = subprocess.run(command, env=ENVIRONMENT, capture_output=True, text=True, timeout=250)
-    assert (result.returncode, result.stderr) == (0, "")
+    trainings = script_in_its_place(several.__file__)
+    ranks, said = command(corpus.folder, folder), folder / "said"
+    process = torchrun("--no-python", *ranks, folder=folder, output=said, code=trainings)
+    assert (process.wait(250), said.read_text()) == (0, "")
     return folder
 
 
@@ -169,11 +186,9 @@ class Run:
     """
 
     def __init__(self, folder, *arguments, processes=2, real=False):
-        self.log, self.events = folder / "stderr", folder / "m" / "train.jsonl"
+        self.folder, self.log, self.events = folder, folder / "stderr", folder / "m" / "train.jsonl"
         program = ("-m", "nmtalign") if real else ("--no-python", *command())
-        with self.log.open("a") as stream:  # several processes append to it
-            call = torchrun(*program, "train", *arguments, processes=processes)
-            self.agent = subprocess.Popen(call, cwd=folder, env=ENVIRONMENT, stderr=stream, stdout=stream)
+        self.agent = torchrun(*program, "train", *arguments, folder=folder, output=self.log, processes=processes)
 
     def wait_for_progress(self):
         """Waits until the first 100 updates are made."""
@@ -187,11 +202,10 @@ class Run:
         """The process number of a rank."""
         for path in Path("/proc").glob("[0-9]*/environ"):
             try:
-                pairs = path.read_bytes().split(b"\0")
-                parent = int(path.with_name("stat").read_text().rpartition(")")[2].split()[1])
+                pairs, folder = path.read_bytes().split(b"\0"), path.with_name("cwd").readlink()
             except OSError:
                 continue
-            if parent == self.agent.pid and b"RANK=%d" % number in pairs:
+            if folder == self.folder and b"RANK=%d" % number in pairs:
                 return int(path.parent.name)
         raise AssertionError(f"no rank {number}")
 
@@ -282,29 +296,29 @@ from datetime import timedelta
 from pathlib import Path
 from nmtalign.training import distributed
 Path("ready." + os.environ["RANK"]).touch()
-while len(list(Path().glob("ready.*"))) < 2:  # imports may take seconds longer in one process than in the other
+while len(list(Path().glob("ready.*"))) < 2:  # one process may begin seconds after the other
     time.sleep(0.02)
 distributed.TIMEOUT = timedelta(seconds=2)
 world = distributed.open_world("cpu")
-time.sleep(4 * world.is_main)
+time.sleep(3 * world.is_main)
 world.wait_for_files()
-print("waited for files")
-time.sleep(4 * world.is_main)
+Path(f"waited.{world.rank}").touch()
+while world.is_main and not Path("lost.1").exists():
+    time.sleep(0.02)
 try:
     world.all_reduce([1.0], "sum")
 except distributed.ConnectionLostError:
-    print("lost", world.rank)
+    Path(f"lost.{world.rank}").touch()
+os._exit(0)
 """
 
 
 @torch_distributed
 def test_ranks_wait_longer_for_files_than_for_sums(tmp_path):
-    script = tmp_path / "patience.py"
-    script.write_text(PATIENCE)
-    quiet = {"capture_output": True, "text": True}
-    result = subprocess.run(torchrun(script), cwd=tmp_path, env=ENVIRONMENT, timeout=250, **quiet)
-    assert result.stdout.splitlines().count("waited for files") == 2
-    assert "lost 1" in result.stdout.splitlines()
+    process = torchrun("--no-python", *command(), folder=tmp_path, output=tmp_path / "said", code=PATIENCE)
+    assert process.wait(100) == 0, (tmp_path / "said").read_text()
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {"waited.0", "waited.1", "lost.1"} <= names
 
 
 @torch_distributed
@@ -313,10 +327,9 @@ def test_what_is_wrong_with_one_rank_alone_is_said_once(tmp_path, corpus):
         (tmp_path / rank).mkdir()
     shutil.copytree(corpus.folder, tmp_path / "0" / "data")
     train = f"cd $RANK; exec {shlex.join(command('train', 'data'))}"
-    call, quiet = torchrun("--no-python", "sh", "-c", train), {"capture_output": True, "text": True}
-    started = subprocess.run(call, cwd=tmp_path, env=ENVIRONMENT, timeout=100, **quiet)
-    assert started.returncode != 0
-    (line,) = [line for line in started.stderr.splitlines() if line.startswith("nmtalign: error: ")]
+    said = tmp_path / "said"
+    assert torchrun("--no-python", "sh", "-c", train, folder=tmp_path, output=said).wait(100) != 0
+    (line,) = [line for line in said.read_text().splitlines() if line.startswith("nmtalign: error: ")]
     assert re.match(r"nmtalign: error: rank 1 \(pid \d+, host \S+\): data: no prepared corpus here", line)
 
 

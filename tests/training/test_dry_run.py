@@ -32,7 +32,7 @@ def test_it_counts_what_the_training_will_do_and_writes_nothing(reversal, tmp_pa
 
 
 def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tmp_path):
-    train(reversal, tmp_path / "model", sizes(reversal))
+    train(reversal, tmp_path / "model")
     before = {path: path.read_bytes() for path in (tmp_path / "model").iterdir()}
     found, setup = rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=30))
     assert (found.done.update, found.updates) == (12, 30)
@@ -57,6 +57,6 @@ def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
 
 
 def test_another_run_in_the_folder_is_refused_as_by_a_training(reversal, tmp_path):
-    train(reversal, tmp_path / "model", sizes(reversal))
+    train(reversal, tmp_path / "model")
     with pytest.raises(UsageError, match="--force"):
         rehearse(reversal, tmp_path / "model", replace(CONFIG, learning_rate=1e-3))

@@ -6,16 +6,15 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 
 import pytest
 from helpers import killed_trainings
-from helpers.command_line import CODE, sets
+from helpers.command_line import CODE, script_in_its_place, sets
 from helpers.command_line import command as nmtalign_command
+from helpers.commands import run
 
-from nmtalign.cli.app import main
 from nmtalign.model_directory import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 
@@ -57,22 +56,6 @@ def start(arguments, code="", **options):
     return subprocess.Popen(nmtalign_command(*arguments), env={**os.environ, CODE: code}, **streams, **options)
 
 
-@pytest.fixture
-def here(monkeypatch):
-    """Runs `nmtalign ARGUMENTS` in this process, to save the start; returns the exit code."""
-    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
-
-    def run(arguments):
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *arguments])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return ended.value.code
-
-    yield run
-    for number, handler in handlers.items():
-        signal.signal(number, handler)
-
-
 def weights(folder, name):
     """SHA-256 of the values of all tensors in a file."""
     hashed = hashlib.sha256()
@@ -103,27 +86,28 @@ def updates(folder):
 
 
 def test_twenty_kills_at_random_moments_leave_the_weights_of_an_uninterrupted_run(reversal, tmp_path):
-    call = [sys.executable, killed_trainings.__file__, reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
-    result = subprocess.run(call, capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    for said in json.loads(result.stdout):
+    call = [reversal.folder, tmp_path, "1", "10", "adadelta", "adamw"]
+    trainings = start(call, script_in_its_place(killed_trainings.__file__))
+    results, complaint = trainings.communicate()
+    assert trainings.returncode == 0, complaint
+    for said in json.loads(results):
         assert said["killed"] == said["whole"]
         assert len(said["whole"]["dev"]) > 1
         assert not [name for name in said["files"] if name.endswith(".partial") or name.startswith("validated")]
 
 
-def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path, here, capfd):
+def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_path):
     folder = tmp_path / "damaged"
     again = command(reversal, folder, "--max-updates", 12)
-    here(again)
+    run(tmp_path, *again)
     whole = both(folder)
     state = folder / "training_state.safetensors"
     data = bytearray(state.read_bytes())
     data[-100] ^= 4
     state.write_bytes(data)
-    capfd.readouterr()
-    assert here([*again, "--quiet"]) == 0
-    assert [line for line in capfd.readouterr().err.splitlines() if "checksum" in line] == [
+    resumed = run(tmp_path, *again, "--quiet")
+    assert resumed.returncode == 0
+    assert [line for line in resumed.stderr.splitlines() if "checksum" in line] == [
         f"nmtalign: {state}: damaged: its checksum does not match, so some of its bytes have changed; "
         "resuming from the checkpoint before it, update 12"
     ]
@@ -132,17 +116,17 @@ def test_a_damaged_checkpoint_is_said_and_the_one_before_it_used(reversal, tmp_p
     assert [event["update"] for event in events if event["event"] == "damaged"] == [12]
     for path in folder.glob("training_state*"):
         path.write_bytes(path.read_bytes()[:1000])
-    assert here(again) == 4
-    line = capfd.readouterr().err.splitlines()[-1]
+    refused = run(tmp_path, *again)
+    assert refused.returncode == 4
     for words in ("training_state.safetensors", "training_state.previous.safetensors", "--force"):
-        assert words in line
-    assert here([*again, "--force"]) == 0
+        assert words in refused.stderr.splitlines()[-1]
+    assert run(tmp_path, *again, "--force").returncode == 0
     assert both(folder) == whole
 
 
-def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
+def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path):
     folder, whole = tmp_path / "limited", tmp_path / "whole"
-    here(command(reversal, folder, "--max-updates", 6))
+    run(tmp_path, *command(reversal, folder, "--max-updates", 6))
 
     limit = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))"
     process = start(command(reversal, folder, *ENDLESS), limit)
@@ -154,14 +138,14 @@ def test_a_disk_that_refuses_ends_the_run_in_one_line(reversal, tmp_path, here):
     assert not half_written(folder)
     assert find_checkpoint(folder).position.update == 6
     for name in (folder, whole):
-        here(command(reversal, name, "--max-updates", 9))
+        run(tmp_path, *command(reversal, name, "--max-updates", 9))
     assert both(folder) == both(whole)
 
 
-@pytest.mark.parametrize(("name", "number"), [("SIGHUP", 129), ("ignored", 0)])
-def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, here, name, number):
+@pytest.mark.parametrize(("name", "number"), [("SIGHUP", 129), ("SIGTERM", 143), ("ignored SIGHUP", 0)])
+def test_a_signal_saves_and_ends_unless_nohup_started_it(reversal, tmp_path, name, number):
     folder = tmp_path / "model"
-    if name == "SIGHUP":
+    if number:
         process = start(command(reversal, folder, *ENDLESS))
     else:
         process = start(
@@ -169,37 +153,13 @@ def test_a_closed_terminal_saves_and_ends_unless_nohup_started_it(reversal, tmp_
             preexec_fn=lambda: signal.signal(signal.SIGHUP, signal.SIG_IGN),
         )
     until(process, lambda: updates(folder) > 4)
-    process.send_signal(signal.SIGHUP)
+    process.send_signal(signal.SIGTERM if name == "SIGTERM" else signal.SIGHUP)
     said = process.communicate(timeout=120)[1]
     assert process.returncode == number, said
     finished = json.loads((folder / "train.jsonl").read_text().splitlines()[-1])
     assert finished["event"] == "finished"
     assert finished["complete"] == (number == 0)
     assert find_checkpoint(folder).position.update == finished["update"]
-
-
-# Each step of a translation takes a second.
-SLOW_SEARCH = """
-import time
-from pathlib import Path
-from nmtalign.core.inference import Inference
-def step(*arguments, step=Inference.step):
-    Path("searching").touch()
-    time.sleep(1)
-    return step(*arguments)
-Inference.step = step
-"""
-
-
-def test_a_signal_ends_a_validation_and_the_same_command_repeats_it(reversal, tmp_path):
-    folder = tmp_path / "model"
-    process = start(command(reversal, folder, *ENDLESS), SLOW_SEARCH, cwd=tmp_path)
-    until(process, (tmp_path / "searching").exists)
-    process.send_signal(signal.SIGTERM)
-    said = process.communicate(timeout=60)[1]
-    assert process.returncode == 143, said
-    position = find_checkpoint(folder).position
-    assert (position.update, position.validation_due) == (4, True)
 
 
 @SEES_NAMES

@@ -16,7 +16,8 @@ from nmtalign.training.updates import Updater
 from nmtalign.training.validation import Validator
 
 LIMIT, SAVING = 60.0, 0.25
-CONFIG = replace(trainings.CONFIG, max_updates=0, max_time="60s", validate_every="12", log_every=1, schedule="linear")
+LIMITED = {"max_updates": 0, "max_time": "60s", "schedule": "linear"}
+CONFIG = replace(trainings.CONFIG, **LIMITED, batch_size=8, validate_every="12", log_every=1)
 
 
 class Machine:
@@ -51,7 +52,7 @@ def machine(monkeypatch):
 
 
 def train(corpus, folder, stop_at=None, **changes):
-    return trainings.train(corpus, folder, trainings.sizes(corpus), replace(CONFIG, **changes), stop_at)
+    return trainings.train(corpus, folder, replace(CONFIG, **changes), stop_at)
 
 
 def of(kind, events):

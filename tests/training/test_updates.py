@@ -6,10 +6,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
+from helpers.trainings import sizes
 
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import eligible, load_batches
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater
@@ -19,18 +20,7 @@ CPU = torch.device("cpu")
 
 def make(corpus, config, seed=1):
     torch.manual_seed(seed)
-    model = TranslationModel(
-        ModelConfig(
-            source_vocabulary_size=len(corpus.source_vocabulary),
-            target_vocabulary_size=len(corpus.target_vocabulary),
-            embedding=6,
-            hidden=8,
-            attention_hidden=5,
-            maxout=6,
-            output_rank=0,
-            initialisation="xavier",
-        )
-    ).double()
+    model = TranslationModel(sizes(corpus)).double()
     optimizer = make_optimizer(model.parameters(), config)
     return model, Updater(model, optimizer, config, corpus.splits["train"], World(CPU), print)
 

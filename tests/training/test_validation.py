@@ -21,17 +21,25 @@ from nmtalign.training.events import Noticed, Validated
 from nmtalign.training.validation import Validation
 from nmtalign.translating.translator import Calibration
 
+COUNT = 50  # sentences
+CONFIG = dataclasses.replace(trainings.CONFIG, bleu_sentences=COUNT, max_updates=60, validate_every="30")
 
-def test_bleu_of_a_validation_is_that_of_score(reversal, tmp_path):
-    count = 40
-    config = dataclasses.replace(trainings.CONFIG, bleu_sentences=count, max_updates=60, validate_every="30")
-    events = trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
+
+@pytest.fixture(scope="module")
+def trained(reversal, tmp_path_factory):
+    """A model and the events of its training; read only."""
+    folder = tmp_path_factory.mktemp("trained") / "model"
+    return folder, trainings.train(reversal, folder, CONFIG)
+
+
+def test_bleu_of_a_validation_is_that_of_score(reversal, trained):
+    folder, events = trained
     best = [event for event in events if isinstance(event, Validated) and event.best][-1]
     dev = reversal.splits["dev"]
-    source = Text("dev", [dev.source.text(index) for index in range(count)])
-    references = [dev.target.text(index) for index in range(count)]
+    source = Text("dev", [dev.source.text(index) for index in range(COUNT)])
+    references = [dev.target.text(index) for index in range(COUNT)]
     greedy = TranslateConfig(beam=1, allow_unk=True, threads=1)
-    done = translation_of(source, tmp_path / "model", greedy, print, lambda doing, total: nullcontext())
+    done = translation_of(source, folder, greedy, print, lambda doing, total: nullcontext())
     score = metrics.measure(done.lines, [references], metrics.MetricOptions(("bleu",)))[0].score()
     assert (best.bleu, best.signature) == (score.value, score.signature)
     assert score.value == BLEU().corpus_score(list(done.lines), [references]).score > 0
@@ -45,7 +53,7 @@ def test_dev_bleu_of_chinese_counts_characters(tmp_path):
     prepare(texts, tmp_path / "data", made, ("en", "zh"), texts)
     corpus = Corpus.open(tmp_path / "data")
     config = dataclasses.replace(trainings.CONFIG, max_updates=2, validate_every="1")
-    events = trainings.train(corpus, tmp_path / "new", trainings.sizes(corpus), config)
+    events = trainings.train(corpus, tmp_path / "new", config)
     assert {event.signature.split("|tok:")[1][:3] for event in events if isinstance(event, Validated)} == {"zh|"}
     assert not any("4-gram" in event.text for event in events if isinstance(event, Noticed))
 
@@ -56,7 +64,7 @@ def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
     texts = (tmp_path / "train.en", tmp_path / "train.fr")
     prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), texts)
     corpus = Corpus.open(tmp_path / "data")
-    events = trainings.train(corpus, tmp_path / "model", trainings.sizes(corpus))
+    events = trainings.train(corpus, tmp_path / "model")
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
@@ -70,29 +78,28 @@ def test_of_equal_bleu_the_lower_loss_is_better():
     assert (position.best, position.best_loss, position.since_best) == (1.0, 5.6, 2)
 
 
-def test_a_trained_model_knows_its_confidence(reversal, tmp_path, rounding):
-    config = dataclasses.replace(trainings.CONFIG, bleu_sentences=50, max_updates=60, validate_every="30")
-    events = trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal), config)
+def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, rounding):
+    folder, events = trained
     assert [event for event in events if isinstance(event, Validated)][-1].best
     dev = reversal.splits["dev"]
-    translator = Translator.load(tmp_path / "model", beam=1, allow_unk=True, threads=1, device="cpu")
-    found = list(translator.translate([dev.source.text(index) for index in range(50)]))
+    translator = Translator.load(folder, beam=1, allow_unk=True, threads=1, device="cpu")
+    found = list(translator.translate([dev.source.text(index) for index in range(COUNT)]))
     chrf = [CHRF().sentence_score(each.text, [dev.target.text(index)]).score / 100 for index, each in enumerate(found)]
     confidence = [each.confidence for each in found]
     assert all(0 < each < 1 for each in confidence)
-    assert sum(confidence) / 50 == pytest.approx(sum(chrf) / 50, abs=0.02)
+    assert sum(confidence) / COUNT == pytest.approx(sum(chrf) / COUNT, abs=0.02)
     assert translator.loaded.calibration == str(Calibration.fit([math.exp(each.score) for each in found], chrf))
-    export_model(tmp_path / "model", tmp_path / "slim")
+    export_model(folder, tmp_path / "slim")
     exported = Translator.load(tmp_path / "slim", beam=1, allow_unk=True, threads=1, device="cpu")
     (alone,) = exported.translate([dev.source.text(0)])
     rounding.assert_same(alone.confidence, confidence[0], 1e-6)
-    assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 50
-    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config, stop_at=40)
-    trainings.train(reversal, tmp_path / "again", trainings.sizes(reversal), config)
-    best = [(tmp_path / name / "best.safetensors").read_bytes() for name in ("model", "again")]
+    assert describe_model(folder)["files"]["best.safetensors"]["calibration"]["sentences"] == COUNT
+    trainings.train(reversal, tmp_path / "again", CONFIG, stop_at=40)
+    trainings.train(reversal, tmp_path / "again", CONFIG)
+    best = [(model / "best.safetensors").read_bytes() for model in (folder, tmp_path / "again")]
     assert best[0] == best[1]
 
 
 def test_few_dev_sentences_give_no_confidence(reversal, tmp_path):
-    trainings.train(reversal, tmp_path / "model", trainings.sizes(reversal))  # translates 5 sentences
+    trainings.train(reversal, tmp_path / "model")  # translates 5 sentences
     assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None
