@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from helpers.command_line import run_nmtalign
+from helpers.random_models import ENGLISH, FRENCH
 
 from nmtalign.api import describe, export
 from nmtalign.core.model import make_batch
@@ -16,20 +17,12 @@ from nmtalign.model_directory import load_model, load_tensors, save_tensors
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.translating.translator import Translator
 
-WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-
-
-def disturb(model):
-    for parameter in model.parameters():
-        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
-    model.readout.output_bias[0] -= 6
-
 
 @pytest.fixture
 def model(tmp_path, random_model_directory):
     """A model directory with everything that a training, its user and other programs leave there."""
-    folder = random_model_directory(tmp_path / "made", WORDS, list(map(str.upper, WORDS)), disturb)
-    random_model_directory(tmp_path / "other", list(map(str.upper, WORDS)), WORDS, disturb)
+    folder = random_model_directory(tmp_path / "made")
+    random_model_directory(tmp_path / "other", FRENCH, ENGLISH)
     save_tensors(folder / "best.safetensors", *weights(folder, more="metadata"))
     for name in ("last", "training_state", "training_state.previous"):
         save_tensors(folder / f"{name}.safetensors", {"a": torch.ones(3)}, {})
@@ -100,14 +93,13 @@ def test_a_copy_in_eight_bits(model, tmp_path):
 
 @pytest.mark.parametrize("name", ["rnnsearch", "gnmt", "transformer", "marginal"])
 def test_every_system_in_eight_bits_gives_nearly_the_same_log_probabilities(random_model_directory, tmp_path, name):
-    upper = [word.upper() for word in WORDS]
     settings = {"embedding": 32, "hidden": 64, "attention_hidden": 32, "maxout": 32}
     settings |= SYSTEMS.get(name, {"attention_kind": name})
-    folder = random_model_directory(tmp_path, WORDS, upper, lambda model: None, **settings)
+    folder = random_model_directory(tmp_path, adjust=lambda model: None, **settings)
     export(folder, tmp_path / "slim", weights="int8")
     exact, rough = (load_model(path, device="cpu") for path in (folder, tmp_path / "slim"))
     stored = [path.stat().st_size for path in (exact.weights_file, rough.weights_file)]
-    ids = [exact.ids(WORDS * 3, [*upper, "Zoe"] * 3), exact.ids(["a", "Zoe"], ["Zoe", "A"])]
+    ids = [exact.ids(ENGLISH * 3, [*FRENCH, "Zoe"] * 3), exact.ids(["a", "Zoe"], ["Zoe", "un"])]
     copies = [row[2] for row in ids] if exact.model.config.copy else None
     batch = make_batch([row[:2] for row in ids], copies=copies)
     found, near = (each.model.force(*batch.inputs()).log_probs[batch.target_mask] for each in (exact, rough))
@@ -221,7 +213,7 @@ def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
 
 def test_a_missing_program_is_named_with_what_to_install(random_model_directory, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "ctranslate2", None)
-    folder = random_model_directory(tmp_path, WORDS, WORDS, disturb, **SYSTEMS["transformer"])
+    folder = random_model_directory(tmp_path, **SYSTEMS["transformer"])
     with pytest.raises(UsageError, match=r'needs CTranslate2: pip install "nmtalign\[ctranslate2\]"'):
         export(folder, tmp_path / "ct2", format="ctranslate2")
     assert names(tmp_path) == ["corpus", "model"]

@@ -14,23 +14,14 @@ from helpers.command_line import run_nmtalign
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
 
-WORDS = {
-    "source": ["the", "fox", "sees", "a", "red", "boat", "."],
-    "target": ["le", "renard", "voit", "un", "bateau", "rouge", "l'", "."],
-}
 SOURCE = "the fox sees a red boat.\n\nthe heron\nthe boat\n"
 TARGET = "le renard voit un bateau rouge.\n\nl'aigrette\n\n"
 GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n"
 
 
-def sharpen(model):
-    for parameter in model.parameters():
-        parameter.mul_(3)
-
-
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    return random_model_directory(tmp_path_factory.mktemp("align"), *WORDS.values(), sharpen, seed=5)
+@pytest.fixture
+def model(models: tuple[Path, Path]) -> Path:
+    return models[0]
 
 
 def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
@@ -176,19 +167,19 @@ MISTAKES = [
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "alignments: has no line 5, but long.gold has 5 lines"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
     (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
-    (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention, so it cannot align"),
+    (("in.en", "out.fr", "-m", "blind"), 2, "blind: this model has no attention, so it cannot align"),
 ]
 
 
 def test_mistakes_are_one_line_and_leave_no_file(
-    texts: Path, model: Path, here: Callable[..., tuple[int, str, str]], random_model_directory
+    texts: Path, model: Path, blind_model: Path, here: Callable[..., tuple[int, str, str]]
 ) -> None:
     (texts / "short.fr").write_text("le\n")
     (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
     (texts / "wide.gold").write_text("0-0\n\n0-9\n\n")
     (texts / "long.gold").write_text("0-0\n" + "\n" * 4)
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
-    random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
+    (texts / "blind").symlink_to(blind_model)
     for arguments, code, message in MISTAKES:
         given = [] if "-m" in arguments else ["-m", model]
         ended, out, err = here("align", *given, *arguments)

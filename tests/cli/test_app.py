@@ -22,22 +22,8 @@ from nmtalign.model_directory import FORMAT_VERSION
 from nmtalign.version import __version__
 
 
-@pytest.fixture
-def here(monkeypatch, tmp_path, capfd):
-    """Runs a command line in tmp_path and this process: (exit code, stdout, lines of stderr)."""
-
-    def run_here(*arguments, folder=tmp_path):
-        monkeypatch.chdir(folder)
-        capfd.readouterr()
-        code = start.run(arguments)
-        out, err = capfd.readouterr()
-        return code, out, err.splitlines()
-
-    return run_here
-
-
 def test_version(here):
-    assert here("--version") == (0, f"nmtalign {__version__}\n", [])
+    assert here("--version") == (0, f"nmtalign {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -45,9 +31,9 @@ def test_help_is_that_of_h_and_cuts_no_name(monkeypatch, here, command):
     monkeypatch.setattr(rich_utils, "MAX_WIDTH", 80)
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     monkeypatch.setenv("COLUMNS", "80")
-    code, text, lines = here(*command.split(), "--help")
-    assert (code, lines) == (0, [])
-    assert here(*command.split(), "-h") == (0, text, [])
+    code, text, err = here(*command.split(), "--help")
+    assert (code, err) == (0, "")
+    assert here(*command.split(), "-h") == (0, text, "")
     assert f"Usage: nmtalign {command}".rstrip() in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -172,7 +158,7 @@ def test_a_current_folder_that_was_removed_is_one_line(here, tmp_path, monkeypat
     (tmp_path / "gone").mkdir()
     monkeypatch.setattr(Path, "cwd", lambda: (tmp_path / "absent").stat())
     message = "the current folder cannot be used: No such file or directory; change to another"
-    assert here("info", "x") == (5, "", [f"nmtalign: error: {message}"])
+    assert here("info", "x") == (5, "", f"nmtalign: error: {message}\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v")
@@ -196,6 +182,7 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
     }  # fmt: skip
     (model / "config.json").write_text(json.dumps(settings))
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.chdir(corpus)
     for command in (
         "score hostile test.fr -r test.fr -s hostile --differences 3",
         f"score '{HOSTILE}=hostile' test.fr -r test.fr",
@@ -204,8 +191,8 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
         f"info '{HOSTILE}'",
         f"aer '{HOSTILE}=test.align' test.align",
     ):
-        _, out, lines = here(*shlex.split(command), folder=corpus)
-        shown = "\n".join([out, *lines])
+        _, out, err = here(*shlex.split(command))
+        shown = out + err
         assert shown.strip()
         assert not {*"\x07\x9b\r\u202e\u2028"} & {*shown}, command
         assert "\x1b]" not in shown, command

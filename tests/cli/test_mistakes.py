@@ -5,7 +5,6 @@ import gzip
 import inspect
 import itertools
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from helpers.commands import COMMANDS, call
 
 import nmtalign
-from nmtalign.cli.app import main
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.settings.definition import SECTIONS, Settings, load_workspace, resolve
 
@@ -56,19 +54,14 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(folder, monkeypatch, capfd):
+def run(here):
     """Runs a command line in the workspace and this process: (exit code, stdout, lines of stderr)."""
 
-    def run_inside(command: str) -> tuple[int, str, list[str]]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *command.split()])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err.splitlines()
+    def run_line(command: str) -> tuple[int, str, list[str]]:
+        code, out, err = here(*command.split())
+        return code, out, err.splitlines()
 
-    return run_inside
+    return run_line
 
 
 ERRORS = """

@@ -57,6 +57,12 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
+def run(here: Run) -> Run:
+    """(exit code, stdout, stderr) of `nmtalign score ARGUMENTS`."""
+    return functools.partial(here, "score")
+
+
+@pytest.fixture
 def vocabularies(folder: Path) -> Path:
     """A folder of vocabularies without `elle`."""
     words = [*(word for word in WORDS if word != "elle"), *map(str.capitalize, WORDS), "the", "The", "."]

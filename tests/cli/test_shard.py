@@ -5,23 +5,14 @@ import re
 from pathlib import Path
 
 import pytest
-import torch
 from helpers.command_line import run_nmtalign
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import Shard
 
-SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", ".", *(f"w{number}" for number in range(23))]
 LINES = ["the fox sees a red boat .", "", "a boat", "the fox", "red", "the the a .", "fox boat fox", "a", "sees ."]
 FORMS = [(), ("--n-best", "2", "--format", "json"), ("--n-best", "2"), ("--set", "sample=true", "--n-best", "2")]
-
-
-def disturb(model):
-    for parameter in model.parameters():
-        parameter.add_(torch.randn_like(parameter) * 0.1)
-    model.readout.output_bias[0] -= 2  # words rather than none
 
 
 def assert_same(found: str, expected: str) -> None:
@@ -30,11 +21,6 @@ def assert_same(found: str, expected: str) -> None:
     ours, theirs = number.split(found), number.split(expected)
     assert ours[::2] == theirs[::2]
     assert [float(text) for text in ours[1::2]] == pytest.approx([float(text) for text in theirs[1::2]], abs=1e-5)
-
-
-@pytest.fixture(scope="session")
-def random_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    return random_model_directory(tmp_path_factory.mktemp("random"), SOURCE_WORDS, TARGET_WORDS, disturb)
 
 
 @pytest.fixture

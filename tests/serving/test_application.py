@@ -11,6 +11,7 @@ from urllib.parse import urlencode
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.random_models import ENGLISH
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 import nmtalign
@@ -21,9 +22,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
-from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
@@ -112,9 +111,10 @@ def test_the_language_is_detected(client, translate, french):
     assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
 
 
-def test_each_text_of_a_list_is_detected_by_itself(french, make_model, translate):
+def test_each_text_of_a_list_is_detected_by_itself(french, random_model_directory, translate, tmp_path):
     """Two models translate into English: each text gets the one that knows its words."""
-    german = make_model(("de", "en"), ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."])
+    words = ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."]
+    german = random_model_directory(tmp_path, words, ENGLISH, seed=5, languages=("de", "en"))
     texts = ["le renard voit un bateau", "der fuchs sieht ein boot", "un bateau\nle renard", "", "rotes boot"]
     folders = [french, german, french, french, german]
     with serving(french, german) as client:
@@ -608,9 +608,8 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
     ],
     ids=str,
 )
-def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, settings, system):
-    known = definitions(ModelConfig)
-    folder = make_model(**{name: value for name, value in SYSTEMS[system].items() if name in known})
+def test_work_that_nobody_waits_for_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
+    folder = random_model_directory(tmp_path, **SYSTEMS[system])
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
     line = "the fox sees a boat " * 10
     try:
@@ -627,9 +626,10 @@ def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, se
     assert len(looks) == 6
 
 
-def test_the_worker_is_free_soon_after_a_request_took_too_long(make_model):
+def test_the_worker_is_free_soon_after_a_request_took_too_long(random_model_directory, tmp_path):
     """Another request does not wait for the work of one that got 504."""
-    with serving(make_model(hidden=400, attention_hidden=400), time_limit="2s") as client:
+    folder = random_model_directory(tmp_path, hidden=400, attention_hidden=400)
+    with serving(folder, time_limit="2s") as client:
         assert client.ask("translate", text_request("the fox sees a boat . " * 900))[0] == 504
         assert client.ask("translate", text_request("a"))[0] == 200
 
