@@ -4,12 +4,11 @@ import gzip
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.command_line import run_nmtalign
+from helpers.command_line import command, run_nmtalign
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
@@ -80,11 +79,10 @@ def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path) -> None
 def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path: Path, model: Path) -> None:
     for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
         (tmp_path / name).write_text(f"{words}\n" * 1000)
-    command = [sys.executable, "-m", "nmtalign", "align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    call = command("align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5")
     reader, gone = os.pipe()
     os.close(reader)
-    done = subprocess.run(command, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, env=environment, check=False)
+    done = subprocess.run(call, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, check=False)
     os.close(gone)
     assert (done.returncode, b"wrote a.h5" in done.stderr) == (0, True), done.stderr.decode()
     assert b"1,000 pairs, " in done.stderr
@@ -152,14 +150,11 @@ def test_empty_input(tmp_path: Path, model: Path) -> None:
 MISTAKES = [
     (("in.en", "short.fr"), 3, "short.fr: has no line 2"),
     (("in.en", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
-    (("in.en", "missing.fr"), 3, "missing.fr"),
     (("in.en",), 2, "SRC TGT"),
     ((), 2, "no pairs to align"),
     (("-", "-"), 2, "only one of"),
     (("in.en", "out.fr", "-o", "-"), 2, "-o -: standard output is not possible here"),
     (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
-    (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
-    (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),

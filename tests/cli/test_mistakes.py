@@ -67,7 +67,6 @@ def run(here):
 ERRORS = """
 2 prepp => no such command: prepp; did you mean `nmtalign prep`?
 2 train --set hidden=many => --set hidden=many: must be a whole number
-2 train --set cell=rnn => --set cell=rnn: must be one of paper, cudnn, lstm,
 2 train --config absent.toml => absent.toml: cannot read: No such file or directory; give an existing file with --config
 2 train --lr 0.1 => no such option: --lr; nmtalign calls it --set learning_rate=
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam

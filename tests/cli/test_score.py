@@ -8,6 +8,7 @@ import os
 import pty
 import random
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -17,6 +18,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.command_line import command
 from helpers.score_texts import sacrebleu
 
 from nmtalign import Translator
@@ -94,8 +96,8 @@ def test_figures_intervals_and_signatures_are_those_of_sacrebleu(folder: Path, r
 
 def test_a_pipe_scores_as_a_file_does(folder: Path, run: Run) -> None:
     flags = "-r ref.fr --metrics bleu,chrf"
-    command = f"cat good.fr | tee copy.fr | '{sys.executable}' -m nmtalign score {flags} | head -n 4"
-    done = subprocess.run(["bash", "-o", "pipefail", "-c", command], cwd=folder, capture_output=True, text=True)
+    code = f"cat good.fr | tee copy.fr | {shlex.join(command('score', *flags.split()))} | head -n 4"
+    done = subprocess.run(["bash", "-o", "pipefail", "-c", code], cwd=folder, capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (0, "")
     rows = table(run("good.fr", *flags.split())[1])
     assert [line.split() for line in done.stdout.splitlines()[2:]] == [["Scores:"], rows[0]]
@@ -185,11 +187,11 @@ def test_fail_under_is_the_exit_code_and_one_line(run: Run) -> None:
 def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: int) -> None:
     before = {path.name for path in folder.iterdir()}
     os.mkfifo(folder / "slow.fr")
-    command = [sys.executable, "-m", "nmtalign", "score", "slow.fr", "-r", "ref.fr", "--html", "page.html"]
+    call = command("score", "slow.fr", "-r", "ref.fr", "--html", "page.html")
     # A shell that runs the tests in the background lets its children ignore Ctrl-C.
     heed = functools.partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     pipe = subprocess.PIPE
-    process = subprocess.Popen(command, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
+    process = subprocess.Popen(call, cwd=folder, stdout=pipe, stderr=pipe, text=True, preexec_fn=heed)
     with (folder / "slow.fr").open("wb"):  # waits for the reader
         time.sleep(0.2)  # until it reads: Python would not see a signal just before the system call that waits
         process.send_signal(number)
@@ -312,9 +314,9 @@ def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
     given = [*TWO, "--by-length", "--set", "bootstrap=50", "--differences", "1"]
     for variables in ({}, {"NO_COLOR": "1"}, {"TERM": "dumb"}):
         master, slave = pty.openpty()
-        command = [sys.executable, "-m", "nmtalign", "score", *given]
+        call = command("score", *given)
         environment = {**os.environ, "COLUMNS": "60", "TERM": "xterm-256color", **variables}
-        with subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=environment) as process:
+        with subprocess.Popen(call, cwd=folder, stdin=subprocess.DEVNULL, stdout=slave, env=environment) as process:
             os.close(slave)
             shown = b""
             try:
@@ -351,7 +353,6 @@ def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, vocabularies: 
         (["-", "x=-", "-r"], 2, "only one of HYP, -r and -s can be stdin"),
         (["good.fr", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr has 60 lines"),
         (["good.fr", "-s", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr"),
-        (["gone.fr", "-r"], 3, "gone.fr: cannot read: No such file"),
         (["latin.fr", "-r"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
         (["words", "-r"], 2, "nothing to translate: give the source with -s"),
         (["good.fr", "--by-length", "-r"], 2, "scores by length: give the source with -s, or add --set length_of"),
@@ -366,7 +367,6 @@ def test_scoring_loads_neither_torch_nor_matplotlib(folder: Path, vocabularies: 
         (["good.fr", "--plot", "figure.gif", "-r"], 2, "figure.gif"),
         (["good.fr", "--plot", "figure.png", "-r"], 2, "--plot draws scores by length: add --by-length"),
         (["good.fr", "--html", "page.txt", "-r"], 2, "page.txt: a page's name ends in .html"),
-        (["page.html", "--html", "page.html", "-r"], 2, "page.html: is also an input"),
         (["good.fr", "--differences", "3", "-r"], 2, "--differences: compares systems; give two or more"),
         (["good.fr", "--significance", "ar", "-r"], 2, "--significance: compares systems; give two or more"),
         (["good.fr", "--metrics", "ter", "--fail-under", "30", "-r"], 2, "--fail-under: a lower TER is better"),
@@ -386,8 +386,7 @@ def test_every_mistake_is_one_line(
     write(folder / "ones", ["1"] * 60)
     (folder / "nan").write_text("1\n-0.5\nnan\n" * 20)
     (folder / "latin.fr").write_bytes(b"ici\nd\xe9j\xe0\n" + b"\n" * 58)
-    for name in ("page.html", "plain"):
-        shutil.copy(folder / "ref.fr", folder / name)
+    shutil.copy(folder / "ref.fr", folder / "plain")
     if arguments[-1:] == ["-r"]:
         arguments = [*arguments, "ref.fr"] if "plain" not in arguments else arguments[:-1]
     done = run(*arguments)

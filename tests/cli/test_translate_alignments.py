@@ -102,7 +102,6 @@ def test_what_does_not_fit_is_one_line(
     assert inside(*base, "--save-alignments", "a.h5", "in.en").returncode == 0
     before = (tmp_path / "a.h5").read_bytes()
     for arguments, code, message in (
-        (("--save-alignments", "in.en", "in.en"), 2, "in.en: is also an input"),
         (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
         (("--save-alignments", "in.en/a.h5", "in.en"), 2, "in.en: is a file; give the name of a folder"),
         (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "out: is complete, with the"),

@@ -108,13 +108,11 @@ def test_odd_lines_stay_lines(scores: Scores, tmp_path: Path) -> None:
     [
         (("--target", "short.fr"), 3, "short.fr: has no line 2, but in.en has 4 lines"),
         (("--target", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
-        (("--target", "missing.fr"), 3, "missing.fr: cannot read"),
         (("-", "--target", "out.fr"), 2, "out.fr: is scored with one source text; 2 are given"),
         (("--target", "-", "--set", "glossary=-"), 2, "standard input (-) is given more than once"),
         (("--target", "out.fr", "--rescore"), 2, "--rescore sorts an n-best list: give --n-best-list FILE"),
         (("--target", "out.fr", "--n-best-list", "list"), 2, "--target scores given translations; leave out --n-best-"),
         (("--target", "out.fr", "--resume"), 2, "--target scores given translations; leave out --resume"),
-        (("--target", "out.fr", "-o", "out.fr"), 2, "out.fr: is also an input; give the output another name"),
         (("--n-best-list", "list", "--format", "json"), 2, "leave out --format json"),
         (("--n-best-list", "out.fr"), 3, "out.fr: line 1: not a line of an n-best list"),
         (("--n-best-list", "far"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),

@@ -118,7 +118,6 @@ MISTAKES = [
     ("missing.h5", 4, "missing.h5: no such file"),
     ("text", 4, "text: not an alignment file"),
     ("-o text/a.png", 2, "text: is a file; give the name of a folder"),
-    ("-o alignments.h5", 2, "alignments.h5: is also an input"),
     ("model alignments.h5", 2, "alignment files and models are drawn differently"),
     ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),
     ("model -o a.html", 2, "learning curves are a figure"),

@@ -1,13 +1,16 @@
-"""The commands of nmtalign, run in this process."""
+"""The commands of nmtalign, run in this process, and what they print."""
 
 import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nmtalign.cli import app
 from nmtalign.cli.options import load_command
@@ -39,3 +42,11 @@ def run(folder: Path, *arguments: object, stdin: bytes = b"") -> "subprocess.Com
             sys.stdin = before
     texts = [one.buffer.getvalue().decode() for one in (out, err)]
     return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def assert_same_lines(found: str, expected: str) -> None:
+    """Requires equal texts, in which log-probabilities may differ by rounding: other lines share their batches."""
+    number = re.compile(r"(-?\d+\.\d+)")
+    ours, theirs = number.split(found), number.split(expected)
+    assert ours[::2] == theirs[::2]
+    assert [float(text) for text in ours[1::2]] == pytest.approx([float(text) for text in theirs[1::2]], abs=1e-5)
