@@ -3,19 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import pytest
 from helpers.command_line import command
+from helpers.commands import Inside, Run, Start, Unfinished
 from helpers.random_models import ENGLISH, FRENCH, disturb
 
 from nmtalign.cli.app import main
 from nmtalign.errors import ResourceError
 from nmtalign.translating.file_translation import ResumableOutput
-
-Done = subprocess.CompletedProcess[bytes]
 
 
 def make_unknown_likely(model):
@@ -63,12 +61,10 @@ def run_main(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture, *
 
 
 @pytest.fixture
-def inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., Done]:
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
     """Runs `nmtalign translate ARGUMENTS` in tmp_path and this process, which spares the start; `text` is a file."""
 
-    def run_inside(*arguments: object, text: bytes | None = None) -> Done:
+    def run_inside(*arguments: object, text: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
         monkeypatch.chdir(tmp_path)
         if text is not None:
             (tmp_path / "text").write_bytes(text)
@@ -87,16 +83,14 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def here(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
     """Runs `nmtalign ARGUMENTS` in `folder` and this process: (exit code, stdout, stderr)."""
     monkeypatch.chdir(folder)
     return partial(run_main, monkeypatch, capfd)
 
 
 @pytest.fixture
-def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
+def unfinished(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unfinished:
     """Runs `nmtalign translate ARGUMENTS`, which ends before FILE.partial is renamed; returns the content of this file.
 
     The file is then cut off in the middle.
@@ -119,7 +113,7 @@ def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
+def process(tmp_path: Path) -> Start:
     """Starts `nmtalign translate ARGUMENTS` in tmp_path, three pipes to it, as a shell starts it in the background."""
 
     def start(*arguments: object, variables: dict[str, str] | None = None, **more: object) -> "subprocess.Popen[bytes]":

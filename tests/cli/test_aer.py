@@ -4,13 +4,12 @@ import csv
 import gzip
 import io
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
-from helpers.commands import run
+from helpers.commands import Run, run
 from helpers.raw_links import write_raw_links
 from helpers.records import add
 
@@ -22,7 +21,6 @@ GOLD = "0-0 1-2 2-1 3p3\n0-0 0-1\n0-0 1?1\n"
 NUMBERED = "0001 1 1 S\n0001 2 3 S\n0001 3 2 S 0.9\n1 4 4 P 1\n0002 1 1\n0002 1 2\n\n0003 1 1\n0003 2 2 P\n"
 # |A| = 6, |S| = 6, |A and S| = 3, |A and P| = 5.
 BY_HAND = {"precision": 5 / 6, "recall": 3 / 6, "aer": 1 - (3 + 5) / 12, "f1": 2 * (5 / 6) * 0.5 / (5 / 6 + 0.5)}
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -1,11 +1,11 @@
 """`nmtalign align` with two models, its readings of weights, and resuming an interrupted run."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import Run
 from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -15,8 +15,6 @@ from nmtalign.alignment.symmetrization import HARD_METHODS, soft_links, symmetri
 SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\nred fox\n"
 TARGET = "le renard voit un bateau rouge .\n\nl' aigrette\n\nrenard rouge\n"
 GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n0-1 1-0\n"
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

@@ -1,17 +1,15 @@
 """`nmtalign export`, as a user runs it."""
 
 import json
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import Run
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture

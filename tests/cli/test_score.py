@@ -14,11 +14,11 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.command_line import command
+from helpers.commands import Run
 from helpers.score_texts import sacrebleu
 
 from nmtalign import Translator
@@ -26,7 +26,6 @@ from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 PHRASE = "le chat dort sur la petite colline et un chien court dans une rue avec elle"
 WORDS = PHRASE.split()
-Run = Callable[..., tuple[int, str, str]]
 
 
 def spoiled(lines: list[str], share: float, seed: int) -> list[str]:

@@ -2,15 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.commands import Inside
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.processor import fastest_precision
-
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 def lines_of(done: subprocess.CompletedProcess[bytes]) -> list[str]:

@@ -2,15 +2,13 @@
 
 import gzip
 import re
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.commands import Inside
 
 from nmtalign.api import link
 
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 HTML = b"<h1>The <b>fox</b> sees</h1>\n<p title='the'>a red <i>boat</i>. The fox sees {name}.<br>\n<!-- fox -->"
 
 

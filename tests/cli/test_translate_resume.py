@@ -5,19 +5,14 @@ import json
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.commands import assert_same_lines
+from helpers.commands import Inside, Start, Unfinished, assert_same_lines
 
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Unfinished = Callable[..., bytes]
-Start = Callable[..., "subprocess.Popen[bytes]"]
 WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
 FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
 

@@ -2,16 +2,15 @@
 
 import gzip
 import json
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.commands import Inside
 
 SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\n"
 TARGET = "le renard voit un bateau rouge .\n\nun héron\n\n"
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 @pytest.fixture
