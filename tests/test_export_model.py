@@ -7,7 +7,7 @@ import sys
 
 import pytest
 import torch
-from helpers.command_line import run_nmtalign
+from helpers.commands import run
 from helpers.random_models import ENGLISH, FRENCH
 
 from nmtalign.api import describe, export
@@ -122,7 +122,7 @@ def test_the_mean_of_several_weights(model, tmp_path):
     assert facts["averaged"] == 3
     assert "update" not in facts
     assert len(translations(tmp_path / "mean")) == 4
-    done = run_nmtalign("export", "made/model", "-o", "two", "--average", "second", cwd=tmp_path)
+    done = run(tmp_path, "export", "made/model", "-o", "two", "--average", "second")
     assert done.returncode == 0, done.stderr
     for other in (model / "training_state.safetensors", tmp_path / "other/model"):
         with pytest.raises(UsageError, match=r"is of another model than .*, so their weights have no mean"):
@@ -205,9 +205,9 @@ def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
     ],
 )
 def test_a_mistake_is_one_line(model, tmp_path, arguments, code, message):
-    result = run_nmtalign("export", *arguments, cwd=tmp_path)
-    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (code, b"", 1)
-    assert message in result.stderr.decode()
+    result = run(tmp_path, "export", *arguments)
+    assert (result.returncode, result.stdout, result.stderr.count("\n")) == (code, "", 1)
+    assert message in result.stderr
     assert not (tmp_path / "x").exists()
 
 

@@ -4,11 +4,11 @@ import gzip
 import json
 import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from helpers.command_line import command, run_nmtalign
+from helpers.commands import Inside, Run
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
@@ -23,9 +23,17 @@ def model(models: tuple[Path, Path]) -> Path:
     return models[0]
 
 
-def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
-    return run_nmtalign("align", *arguments, cwd=folder, stdin=stdin, variables=variables)
+@pytest.fixture
+def align(tmp_path: Path) -> Inside:
+    """Runs `nmtalign align ARGUMENTS` in tmp_path as a process, which must succeed."""
+
+    def run(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
+        done = run_nmtalign("align", *arguments, cwd=tmp_path, stdin=stdin, variables=variables)
+        assert done.returncode == 0, done.stderr.decode()
+        return done
+
+    return run
 
 
 @pytest.fixture
@@ -36,10 +44,9 @@ def texts(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) -> None:
+def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path, align: Inside) -> None:
     options = ("-m", model, "-o", "a.h5", "--pharaoh", "--gold", "links.gold", "--format", "json")
-    done = run(texts, "in.en", "out.fr", *options)
-    assert done.returncode == 0, done.stderr.decode()
+    done = align("in.en", "out.fr", *options)
     lines = done.stdout.decode().split("\n")
     assert len(lines) == 5
     assert lines[1] == lines[3] == lines[4] == ""
@@ -61,18 +68,17 @@ def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) 
         assert f"|model:{file.attributes['model_hash'][:12]}|" in figures["signature"]
 
 
-def test_figures_are_a_table_on_stdout(texts: Path, model: Path) -> None:
-    done = run(texts, "in.en", "out.fr", "-m", model, "--gold", "links.gold", "--quiet")
-    assert done.returncode == 0
+def test_figures_are_a_table_on_stdout(texts: Path, model: Path, align: Inside) -> None:
+    done = align("in.en", "out.fr", "-m", model, "--gold", "links.gold", "--quiet")
     assert done.stderr == b""
     names = [line.rsplit(maxsplit=1)[0] for line in done.stdout.decode().splitlines()]
     assert names == ["pairs", "links", "</s> mass", "precision", "recall", "AER", "F1", "signature"]
     assert (texts / "alignments.h5").exists()
 
 
-def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path) -> None:
-    done = run(texts, "in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
-    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 4)
+def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path, align: Inside) -> None:
+    done = align("in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
+    assert (done.stderr, done.stdout.count(b"\n")) == (b"", 4)
     assert not (texts / "alignments.h5").exists()
 
 
@@ -89,31 +95,28 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
 
 
-def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path, align: Inside) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n'
         '[align]\nalignment_type = "float32"\n'
     )
-    done = run(texts)
-    assert done.returncode == 0, done.stderr.decode()
+    done = align()
     assert "AER" in done.stdout.decode()
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
     # Other texts are not compared with the workspace's gold links.
     for name, text in (("other.en", SOURCE), ("other.fr", TARGET)):
         (texts / name).write_text(text)
-    done = run(texts, "other.en", "other.fr", "-o", "b.h5")
-    assert done.returncode == 0
+    done = align("other.en", "other.fr", "-o", "b.h5")
     assert done.stdout == b""
     assert "</s> mass" in done.stderr.decode()
 
 
-def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
+def test_odd_lines_stay_lines(tmp_path: Path, model: Path, align: Inside) -> None:
     source = "the fox\r\na\rboat\nred\u2028boat\n" + "fox " * 300 + "\nlast"
     with gzip.open(tmp_path / "in.en.gz", "wb") as stream:
         stream.write(source.encode())
     (tmp_path / "out.fr").write_bytes("le\nun\u0085bateau\nrouge\nrenard\nfin\n".encode())
-    done = run(tmp_path, "in.en.gz", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
-    assert done.returncode == 0, done.stderr.decode()
+    done = align("in.en.gz", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
     assert done.stdout.count(b"\n") == 5
     file = AlignmentFile(tmp_path / "a.h5")
     assert file[0].source == ("the", "fox")
@@ -121,10 +124,9 @@ def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
     assert file[4].source == ("last",)
 
 
-def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path) -> None:
+def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path, align: Inside) -> None:
     """NaN in the file, null in JSON."""
-    done = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
-    assert done.returncode == 0, done.stderr.decode()
+    align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
     with AlignmentFile(texts / "a.h5") as file:
         known = [record.log_prob > -1000 for record in file]
         assert known == [not record.empty() for record in file] == [True, False, True, False]
@@ -136,14 +138,14 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path
     assert [set(line["token_log_probs"]) == {None} for line in lines] == [False, True, False, True]
     drawn = run_nmtalign("view", "a.h5", "--sentence", 3, cwd=texts)
     assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
-    resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
+    resumed = align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
 
 
-def test_empty_input(tmp_path: Path, model: Path) -> None:
+def test_empty_input(tmp_path: Path, model: Path, align: Inside) -> None:
     (tmp_path / "none").write_text("")
-    done = run(tmp_path, "none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")
-    assert (done.returncode, done.stdout) == (0, b"")
+    done = align("none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")
+    assert done.stdout == b""
     assert len(AlignmentFile(tmp_path / "a.h5")) == 0
 
 
@@ -166,9 +168,7 @@ MISTAKES = [
 ]
 
 
-def test_mistakes_are_one_line_and_leave_no_file(
-    texts: Path, model: Path, blind_model: Path, here: Callable[..., tuple[int, str, str]]
-) -> None:
+def test_mistakes_are_one_line_and_leave_no_file(texts: Path, model: Path, blind_model: Path, here: Run) -> None:
     (texts / "short.fr").write_text("le\n")
     (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
     (texts / "wide.gold").write_text("0-0\n\n0-9\n\n")

@@ -2,18 +2,15 @@
 
 import json
 import math
-import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import Inside, Unfinished
 
 from nmtalign.alignment import alignment_file
 from nmtalign.alignment.alignment_file import AlignmentFile
 
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Start = Callable[..., "subprocess.Popen[bytes]"]
 TEXT = b"the fox sees\n\na red boat .\n" + b"the fox " * 9 + b"\nhedgehog\n"
 
 
@@ -43,17 +40,17 @@ def test_both_go_on_after_the_same_line(
     random_model: Path,
     tmp_path: Path,
     inside: Inside,
-    unfinished: Callable[..., bytes],
+    unfinished: Unfinished,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
-    (tmp_path / "in.en").write_bytes(TEXT * 6)
+    (tmp_path / "in.en").write_bytes(TEXT * 3)
     more = ("--n-best", 2, "--set", "save_alignments_of=n-best", "--beam", 3, "--set", "batch_size=8")
     arguments = ("-m", random_model, *more, "-o", "out", "--save-alignments", "a.h5", "in.en")
     assert inside(*arguments).returncode == 0
     text = (tmp_path / "out").read_bytes()
     done = inside(*arguments, "--resume")
-    assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 30 lines\n"
+    assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 15 lines\n"
     (tmp_path / "a.h5").unlink()
     done = inside(*arguments, "--resume")
     assert (done.returncode, b"a.h5 does not exist; leave out --resume" in done.stderr) == (2, True)
@@ -68,13 +65,13 @@ def test_both_go_on_after_the_same_line(
         parts = [[line.split(" ||| ")[:2] for line in each.decode().splitlines()] for each in (whole, text)]
         assert parts[0] == parts[1]
         with AlignmentFile(tmp_path / "a.h5") as file:
-            assert file.sentence_count() == 30
+            assert file.sentence_count() == 15
             assert len(file) == len(parts[0])
         (tmp_path / "out").unlink()
 
 
 def test_a_resumed_run_has_the_same_files_by_content(
-    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Callable[..., bytes]
+    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished
 ) -> None:
     contents = {"lexicon": "fox\trenard\n", "glossary": "red\trouge\n"}
     for name, content in contents.items():

@@ -1,13 +1,15 @@
 """`nmtalign view` and `nmtalign.view`: what is drawn follows from the inputs and from the ending of the output."""
 
 import json
+import os
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
+from unittest.mock import patch
 
 import numpy as np
 import pytest
-from helpers.command_line import run_nmtalign
+from helpers import commands
+from helpers.commands import Run
 from helpers.records import add
 
 import nmtalign
@@ -46,13 +48,13 @@ def folder(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "100"} | environment
-    done = run_nmtalign("view", *arguments, cwd=folder, variables=variables)
-    return subprocess.CompletedProcess(done.args, done.returncode, done.stdout.decode(), done.stderr.decode())
+    """Runs `nmtalign view ARGUMENTS` in this process, with other variables of the environment."""
+    with patch.dict(os.environ, {"COLUMNS": "100", **environment}):
+        return commands.run(folder, "view", *arguments)
 
 
 def test_alignments_in_the_terminal(folder: Path) -> None:
-    done = run(folder, LC_ALL="C", PYTHONUTF8="0")
+    done = run(folder)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[0] == "sentence 0"
     assert done.stdout.splitlines()[-3:] == ["  le ██", "chat   ▒▒░░", "</s>     ██"]
@@ -135,9 +137,7 @@ MISTAKES = [
 
 
 @pytest.mark.parametrize(("arguments", "code", "message"), MISTAKES)
-def test_mistakes_are_one_line(
-    folder: Path, here: Callable[..., tuple[int, str, str]], arguments: str, code: int, message: str
-) -> None:
+def test_mistakes_are_one_line(folder: Path, here: Run, arguments: str, code: int, message: str) -> None:
     ended, out, err = here("view", *arguments.split())
     assert message in err
     assert (ended, out, err.count("\n")) == (code, "", 1)
