@@ -15,6 +15,7 @@ from helpers.commands import COMMANDS, run
 from helpers.records import add
 from typer import rich_utils
 
+import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli.common import escaped, json_text
@@ -229,7 +230,7 @@ def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, caps
     assert (start.run(["info"]), capsys.readouterr().err) == (5, f"nmtalign: error: {NO_MEMORY}\n")
 
 
-def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
+def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, random_model):
     for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
         with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
             add(
@@ -239,6 +240,7 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
     (tmp_path / "links").write_text("0-1\n")
     (tmp_path / "b.en").write_text("a b\n")
     (tmp_path / "b.fr").write_text("u v\n")
+    nmtalign.link(tmp_path / "b.en", tmp_path / "b.fr", tmp_path / "aligner", threads=1)
     commands = (
         f"info {random_model}",
         "info en-fr.h5",
@@ -249,10 +251,12 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
         "view en-fr.h5",
         "view en-fr.h5 -o page.html",
         "symmetrize links links",
-        "score b.fr -r b.fr",
+        f"score b.fr -r b.fr -s b.en --known-words -m {random_model} --by-length",
+        "align b.en b.fr -m aligner --pharaoh",
     )
     code = (
-        "import shlex, sys; sys.modules['torch'] = None; from nmtalign.cli.app import run; "
+        "import shlex, sys; sys.modules |= {'torch': None, 'matplotlib': None}; "
+        "import nmtalign; from nmtalign.cli.app import run; next(nmtalign.align('aligner', [('a b', 'u v')])); "
         "sys.exit(sum(run(shlex.split(one)) for one in sys.argv[1:]))"
     )
     done = subprocess.run(
