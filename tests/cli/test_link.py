@@ -204,9 +204,9 @@ def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, mo
 
 def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
     for name in ("a.en", "a.fr"):
-        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(10_000)))
+        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(4_000)))
     peaks = []
-    for learn_from in (100, 10_000):
+    for learn_from in (100, 4_000):
         config = LinkConfig(threads=1, learn_from=learn_from)
         run = LinkRun(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / f"made{learn_from}", config)
         run._show = lambda progress, run=run: run.stop("") if progress.step == 2 else None
@@ -215,21 +215,6 @@ def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] < peaks[1] / 3
-
-
-def test_a_pair_is_aligned_without_pytorch(linked: tuple[Path, bytes]) -> None:
-    folder, _ = linked
-    (folder / "one.en").write_text("The cat sleeps.\n")
-    (folder / "one.fr").write_text("Le chat dort.\n")
-    program = (
-        "import sys, nmtalign\nfrom nmtalign.cli.app import main\n"
-        "(record,) = nmtalign.align('aligner', [('The cat sleeps.', 'Le chat dort.')])\n"
-        "sys.argv = 'nmtalign align one.en one.fr -m aligner --pharaoh -q'.split()\n"
-        "try:\n    main()\nexcept SystemExit: pass\n"
-        "sys.exit(record.pharaoh() if 'torch' not in sys.modules else 'PyTorch was imported')"
-    )
-    done = subprocess.run([sys.executable, "-c", program], cwd=folder, capture_output=True, check=False)
-    assert done.stdout.splitlines() == done.stderr.splitlines()[-1:] != []
 
 
 def test_a_short_time_limit_uses_fewer_pairs(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -351,8 +336,6 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, l
 
 MISTAKES = [
     (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
-    (("train.en", "latin"), 3, "latin: line 1: not UTF-8"),
-    (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
     (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
     (("train.en", "-"), 2, "standard input: is no file, and texts are read several times"),
     (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give the name of a folder"),
@@ -367,7 +350,6 @@ MISTAKES = [
 def test_a_mistake_is_one_line(linked: tuple[Path, bytes], arguments: tuple[str, ...], code: int, message: str) -> None:
     folder, _ = linked
     (folder / "short.fr").write_text("un\n")
-    (folder / "latin").write_bytes(b"caf\xe9\n" * 45)
     (folder / "empty").write_bytes(b"")
     own = ("-o", "new") if code == 3 else ()
     done = run(folder, "link", "--set", "threads=1", *arguments, *own)

@@ -106,7 +106,6 @@ def test_odd_lines_stay_lines(scores: Scores, tmp_path: Path) -> None:
     ("arguments", "code", "message"),
     [
         (("--target", "short.fr"), 3, "short.fr: has no line 2, but in.en has 4 lines"),
-        (("--target", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
         (("-", "--target", "out.fr"), 2, "out.fr: is scored with one source text; 2 are given"),
         (("--target", "-", "--set", "glossary=-"), 2, "standard input (-) is given more than once"),
         (("--target", "out.fr", "--rescore"), 2, "--rescore sorts an n-best list: give --n-best-list FILE"),
@@ -127,7 +126,6 @@ def test_mistakes_are_one_line_and_leave_no_file(
     message: str,
 ) -> None:
     (tmp_path / "short.fr").write_text("le\n")
-    (tmp_path / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
     (tmp_path / "list").write_text("0 ||| un ||| a= 1 ||| 2\n2 ||| un ||| a= 1 ||| 2\n")
     (tmp_path / "far").write_text("0 ||| un\n4 ||| un\n")
     before = sorted(path.name for path in tmp_path.iterdir())
