@@ -100,10 +100,7 @@ def into_pipe(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda f: flip(f / "best.safetensors"),
-            "best.safetensors: damaged: its checksum does not match.*`nmtalign i",
-        ),
+        (lambda f: flip(f / "best.safetensors"), "best.safetensors: damaged: its checksum does not match.*`nmtalign i"),
         (lambda f: into_pipe(f / "config.json"), "config.json: cannot be read: not a regular file"),
         (lambda f: into_pipe(f / "best.safetensors"), "has no weights yet"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json: cannot be read: nested too deeply"),

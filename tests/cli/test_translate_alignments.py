@@ -37,11 +37,7 @@ def test_every_entry_of_the_n_best_lists(random_model: Path, tmp_path: Path, ins
 
 
 def test_both_go_on_after_the_same_line(
-    random_model: Path,
-    tmp_path: Path,
-    inside: Inside,
-    unfinished: Unfinished,
-    monkeypatch: pytest.MonkeyPatch,
+    random_model: Path, tmp_path: Path, inside: Inside, unfinished: Unfinished, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(alignment_file, "COMMIT", 1)
     (tmp_path / "in.en").write_bytes(TEXT * 3)

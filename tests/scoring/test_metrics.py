@@ -20,14 +20,7 @@ from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.scoring import metrics
-from nmtalign.scoring.metrics import (
-    METRICS,
-    MetricOptions,
-    has_tokenizer,
-    measure,
-    measure_systems,
-    tokenizer_for,
-)
+from nmtalign.scoring.metrics import METRICS, MetricOptions, has_tokenizer, measure, measure_systems, tokenizer_for
 from nmtalign.scoring.report import make_report
 from nmtalign.scoring.scoring_run import read_text
 from nmtalign.text.tokenizer import MosesWords

@@ -190,26 +190,17 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     assert "one side has no words" in text(browser, "#panes")
 
 
-def type_into(browser, selector, value):
-    browser.run("const [s, v] = arguments; const e = document.querySelector(s); e.value = v;"
-                "e.dispatchEvent(new Event('input'))", selector, value)  # fmt: skip
-
-
-def log_of(browser):
-    return browser.run("return document.querySelector('#log').value")
-
-
 def test_the_live_page_translates_what_is_typed(browser, live):
     browser.size(1280, 900)
     browser.log()
     browser.requests()
     browser.open(live)
     sentence = "a big red car is in the house the car is red"
-    type_into(browser, "#text", sentence)
+    change(browser, "#text", sentence)
     browser.until("return document.querySelector('#log').value.includes(arguments[0])", f"typed “{sentence}”")
     assert text(browser, "#translation")
     assert browser.texts("#weights th[scope=row]") == [*sentence.split(), "</s>"]
-    type_into(browser, "#text", f"the zebra {HOSTILE}")
+    change(browser, "#text", f"the zebra {HOSTILE}")
     browser.until("return document.querySelector('#status').textContent.includes('zebra')")
     assert not browser.run("return document.title.includes('hit')")
     browser.until("return document.documentElement.dataset.examples")
@@ -241,7 +232,7 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
     for place in range(6):
         for key in ("End", "Home"):
             browser.run("document.querySelectorAll('#weights input')[arguments[0]].focus()", place)
-            entries = log_of(browser).count("translation:")
+            entries = browser.run("return document.querySelector('#log').value").count("translation:")
             browser.press(key)
             browser.until(
                 "return document.querySelector('#log').value.split('translation:').length > arguments[0] + 1", entries
@@ -280,14 +271,14 @@ def test_attention_off_comparison_and_exercises(browser, live):
     assert len(browser.texts("#texts .card")) == 4  # the source, and three decoders
     browser.point("#measure", click=True)
     browser.until("return document.querySelectorAll('#lengths tbody tr').length === 6")
-    type_into(browser, "#second", "the house is red")
+    change(browser, "#second", "the house is red")
     browser.until("return document.querySelectorAll('#pair .card').length === 2")
     assert "Cosine of the annotations" in text(browser, "#alike")
     browser.point("#hide", click=True)
     assert set(browser.texts("#weights td:nth-child(3)")) == {"?"}
     browser.point("#check", click=True)
     assert re.match("Right|No", text(browser, "#verdict"))
-    type_into(browser, "#reference", "the house")
+    change(browser, "#reference", "the house")
     browser.until("return document.querySelectorAll('#nats tbody tr').length === 3")
     assert re.match(r"Loss of the model: \d+\.\d+ nats", text(browser, "#loss"))
     change(browser, "#system", 2)
