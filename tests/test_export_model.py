@@ -191,6 +191,7 @@ def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
             2,
             "secret: is no model directory; leave out --weights and --force",
         ),
+        (("made/model", "-o", "x", "--weights", "int4"), 2, "--weights int4: must be one of fp32, int8"),
         (("made", "-o", "x"), 4, "made: no nmtalign model here (no config.json)"),
         (("made/model", "-o", "made/corpus"), 2, "made/corpus: contains other files"),
         (("absent", "-o", "x", "--format", "ctranslate2"), 4, "absent: no nmtalign model here"),

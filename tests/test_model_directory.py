@@ -9,35 +9,21 @@ import torch
 
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.errors import FormatError
-from nmtalign.model_directory import describe_model, load_model, save_tensors
+from nmtalign.model_directory import describe_model, load_model, load_tensors, save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.checkpoints import create_run
 
 
 @pytest.fixture
-def folder(reversal, tmp_path):
-    config = ModelConfig(
-        source_vocabulary_size=len(reversal.source_vocabulary),
-        target_vocabulary_size=len(reversal.target_vocabulary),
-        embedding=6,
-        hidden=8,
-        attention_hidden=8,
-        maxout=4,
-        output_rank=0,
-        initialisation="xavier",
-    )
-    folder = tmp_path / "model"
-    create_run(folder, reversal, "tiny", config, TrainingConfig())
-    torch.manual_seed(0)
-    save_tensors(folder / "best.safetensors", TranslationModel(config).state_dict(), {"update": "7"})
-    return folder
+def folder(random_model_directory, tmp_path):
+    return random_model_directory(tmp_path, adjust=lambda model: None, heads=4)  # the default of earlier versions
 
 
 def test_a_moved_model_is_the_same_model(folder, tmp_path):
     here = load_model(folder, device="cpu")
     shutil.move(folder, tmp_path / "else where")
     there = load_model(tmp_path / "else where", device="cpu")
-    assert here.source_language == there.source_language == "xx"
+    assert here.source_language == there.source_language == "en"
     assert there.hash == load_model(tmp_path / "else where", device="cpu").hash
     batch = make_batch([([3, 4, 5], [5, 4, 3])])
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
@@ -159,15 +145,14 @@ def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, fold
 
 
 def test_info_checks_every_file_and_says_which_is_damaged(folder, nmtalign):
+    save_tensors(folder / "best.safetensors", load_tensors(folder / "best.safetensors")[0], {"update": "7"})
     shutil.copy(folder / "best.safetensors", folder / "last.safetensors")
     files = describe_model(folder)["files"]
     assert files["best.safetensors"] == files["last.safetensors"]
     assert files["best.safetensors"]["checksum"] == "matches"
     assert files["best.safetensors"]["update"] == 7
     assert describe_model(folder)["parameters"] == files["best.safetensors"]["parameters"]
-    data = bytearray((folder / "best.safetensors").read_bytes())
-    data[-1] ^= 16
-    (folder / "best.safetensors").write_bytes(data)
+    flip(folder / "best.safetensors")
     result = nmtalign("info", folder, check=False)
     assert result.returncode == 4
     assert "checksum: matches" in result.stdout.decode()

@@ -336,6 +336,7 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, l
 
 MISTAKES = [
     (("train.en", "short.fr"), 3, "short.fr: has no line 2, but train.en has 45 lines"),
+    (("missing.en", "train.fr"), 3, "missing.en: cannot read: No such file or directory"),
     (("empty", "empty"), 3, "empty and empty: no lines; give files with text"),
     (("train.en", "-"), 2, "standard input: is no file, and texts are read several times"),
     (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give the name of a folder"),

@@ -91,6 +91,7 @@ def test_the_other_direction_of_a_workspace_is_prepared(tmp_path: Path) -> None:
 MISTAKES = """
 2 => no training text: there is no nmtalign.toml here; give nmtalign prep TRAIN_SRC TRAIN_TGT
 2 train.en => train.en: one text is given; give its translation too
+2 train.en train.fr --vocabulary wordpiece => wordpiece
 2 train.en train.fr --vocabulary bpe => size = 8000 (the default): too large for train.en: its text gives at most 1
 2 - - => standard input (-) can be only one of the texts
 2 train.en train.fr --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vocabulary

@@ -6,7 +6,7 @@ import json
 import socket
 import threading
 import time
-from functools import partial
+from functools import cache, partial
 from urllib.parse import urlencode
 
 import pytest
@@ -43,13 +43,14 @@ def translate(english, tmp_path_factory):
     """The lines that `nmtalign translate` prints."""
     folder = tmp_path_factory.mktemp("expected")
 
-    def run(lines, *options, model=english):
-        text = "".join(f"{line}\n" for line in lines).encode()
-        result = run_nmtalign("translate", "-m", model, "--threads", "1", "-q", *options, cwd=folder, stdin=text)
+    @cache
+    def run(text, model, options):
+        command = "translate", "-m", model, "--threads", "1", "-q", *options
+        result = run_nmtalign(*command, cwd=folder, stdin=text.encode())
         assert result.returncode == 0, result.stderr
         return result.stdout.decode().removesuffix("\n").split("\n")
 
-    return run
+    return lambda lines, *options, model=english: run("".join(f"{line}\n" for line in lines), model, options)
 
 
 # LibreTranslate
