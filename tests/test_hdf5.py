@@ -5,6 +5,7 @@
 
 import errno
 import os
+import shutil
 import struct
 import zlib
 from collections.abc import Callable
@@ -39,13 +40,19 @@ def alignments(tmp_path: Path) -> Path:
     return path
 
 
-@pytest.fixture
-def corpus(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("prepared")
     for name in ("en", "fr"):
-        (tmp_path / name).write_text("".join(f"{name} {'x ' * (k % 4)}{k}\n" for k in range(30)))
-    texts = tmp_path / "en", tmp_path / "fr"
-    prepare(texts, tmp_path / "data", PrepConfig(), ("en", "fr"), dev=texts)
-    return tmp_path / "data/corpus.h5"
+        (folder / name).write_text("".join(f"{name} {'x ' * (k % 4)}{k}\n" for k in range(30)))
+    texts = folder / "en", folder / "fr"
+    prepare(texts, folder / "data", PrepConfig(), ("en", "fr"), dev=texts)
+    return folder / "data"
+
+
+@pytest.fixture
+def corpus(prepared: Path, tmp_path: Path) -> Path:
+    return shutil.copytree(prepared, tmp_path / "data") / "corpus.h5"
 
 
 def read_alignments(path: Path) -> object:
