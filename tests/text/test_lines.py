@@ -222,9 +222,6 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "none.en"))
     with pytest.raises(InputError, match="is a folder"):
         list(read_lines(tmp_path))
-    torn = gzip.compress(bytes(range(256)) * 50)[:-40]
-    with pytest.raises(InputError, match=r"torn\.gz: (cannot read on|line)"):
-        list(read_lines(write(tmp_path / "torn.gz", torn)))
 
 
 def test_pairs(tmp_path: Path) -> None:
