@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.command_line import run_nmtalign
+from helpers.random_models import ENGLISH, FRENCH, disturb
 
 from nmtalign.core import numerics
 from nmtalign.core.model import TranslationModel
@@ -141,27 +142,33 @@ def nmtalign(tmp_path):
 
 @pytest.fixture(scope="session")
 def random_model_directory():
-    """Makes FOLDER/model with random weights, English words to French words; `adjust` may change the weights."""
+    """Makes FOLDER/model with random weights; `adjust` may change them. The words are English and French by default."""
 
     def make(
-        folder: Path, source_words, target_words, adjust, attention="additive", seed=3, tokenizers=None, **settings
+        folder: Path,
+        source_words=ENGLISH,
+        target_words=FRENCH,
+        adjust=disturb,
+        seed=3,
+        languages=("en", "fr"),
+        tokenizers=None,
+        **settings,
     ) -> Path:
         corpus = folder / "corpus"
         corpus.mkdir(parents=True)
         for side, words in (("source", source_words), ("target", target_words)):
             Vocabulary(["</s>", "<unk>", *words]).save(corpus / f"{side}.vocabulary.txt")
-        tokenizers = tokenizers or Tokenizers.moses("en", "fr")
+        tokenizers = tokenizers or Tokenizers.moses(*languages)
         tokenizers.save(corpus)
         words = {"source_vocabulary_size": len(source_words) + 2, "target_vocabulary_size": len(target_words) + 2}
         sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
-        others = {"attention": attention, "initialisation": "xavier", **settings}
-        config = ModelConfig(**words, **{**sizes, **others})
+        config = ModelConfig(**words, **{**sizes, "initialisation": "xavier", **settings})
         prepared = SimpleNamespace(
             attributes={"sha256": "{}"},
             folder=corpus,
             tokenizers=tokenizers,
-            source_language="en",
-            target_language="fr",
+            source_language=languages[0],
+            target_language=languages[1],
             settings={},
             hash="0" * 64,
         )

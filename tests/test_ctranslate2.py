@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.command_line import environment_with_nmtalign, run_nmtalign
+from helpers.random_models import ENGLISH, FRENCH
 from helpers.trainings import CONFIG, train
 
 from nmtalign import Translator, export
@@ -26,8 +27,6 @@ from nmtalign.text.tokenizer import Tokenizers
 
 pytestmark = pytest.mark.slow
 ctranslate2 = pytest.importorskip("ctranslate2")
-WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-UPPER = [word.upper() for word in WORDS]
 SIZES = {**SYSTEMS["transformer"], "embedding": 16, "hidden": 24, "layers": 2, "heads": 4}
 TINY = {**SIZES, "embedding": 64, "hidden": 128}
 EQUAL = 1e-3  # of the log-probability per word
@@ -60,17 +59,17 @@ def opened(folder, **options):
     ],
 )
 def test_every_probability_and_weight_is_the_same(changes, random_model_directory, tmp_path):
-    target = WORDS if "one_embedding" in changes else UPPER
+    target = ENGLISH if "one_embedding" in changes else FRENCH
     spaced = Tokenizers.spaced("en", "fr")
-    folder = random_model_directory(tmp_path, WORDS, target, disturb, tokenizers=spaced, **{**SIZES, **changes})
+    folder = random_model_directory(tmp_path, ENGLISH, target, disturb, tokenizers=spaced, **{**SIZES, **changes})
     export(folder, tmp_path / "ct2", format="ctranslate2")
     loaded, there = load_model(folder, device="cpu"), opened(tmp_path / "ct2")
-    pairs = [(WORDS * 3, target * 5), (["a", "Zoe"], ["Zoe", target[2]]), (["fox"], [])]
+    pairs = [(ENGLISH * 3, target * 5), (["a", "Zoe"], ["Zoe", target[2]]), (["fox"], [])]
     expected = log_probs_of(loaded, pairs)
     for found, own in zip(there.score_batch(*map(list, zip(*pairs, strict=True))), expected, strict=True):
         np.testing.assert_allclose(found.log_probs, own, atol=5e-4)
     here = Translator.load(folder, beam=1, allow_unk=True, device="cpu", threads=1)
-    sentences = [WORDS, ["red", "fox"]]
+    sentences = [ENGLISH, ["red", "fox"]]
     theirs = there.translate_batch(sentences, beam_size=1, return_attention=True, **EVERY_WORD[1])
     for ours, found in zip(here.translate(map(" ".join, sentences)), theirs, strict=True):
         steps = min(len(ours.tokens), len(found.hypotheses[0]))
@@ -125,7 +124,7 @@ def test_the_note_tells_how_to_translate(kind, trained, random_model_directory, 
     model, lines = trained[0], trained[2][:5]
     if kind != "sentencepiece":
         tokenizers = getattr(Tokenizers, kind)("en", "fr")
-        model = random_model_directory(tmp_path, WORDS, UPPER, disturb, tokenizers=tokenizers, **SIZES)
+        model = random_model_directory(tmp_path, adjust=disturb, tokenizers=tokenizers, **SIZES)
         lines = ["the fox sees a boat .", "a red fox"]
     done = run_nmtalign("export", model, "-o", "ct2", "--format", "ctranslate2", "--weights", "int8", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
@@ -148,7 +147,7 @@ def test_the_note_tells_how_to_translate(kind, trained, random_model_directory, 
 
 
 def test_only_an_exported_model_is_replaced(random_model_directory, tmp_path):
-    model = random_model_directory(tmp_path / "made", WORDS, UPPER, disturb, **SIZES)
+    model = random_model_directory(tmp_path / "made", adjust=disturb, **SIZES)
     export(model, tmp_path / "ct2", format="ctranslate2")
     size = (tmp_path / "ct2/model.bin").stat().st_size
     with pytest.raises(UsageError, match=r"ct2: contains another exported model, .* or --force to replace it"):

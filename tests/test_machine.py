@@ -1,15 +1,19 @@
 """Facts about the machine: with and without /proc, control groups, PyTorch, and optional packages."""
 
+import json
+import os
 import sys
 from importlib import metadata
 from types import SimpleNamespace
 
 import psutil
 import pytest
+from helpers.commands import call
 
 from nmtalign import machine
 from nmtalign.data import pipeline
 from nmtalign.data.pipeline import worker_count
+from nmtalign.errors import ResourceError
 from nmtalign.machine import describe_machine
 from nmtalign.processor import usable_cores
 
@@ -117,3 +121,21 @@ def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
     torch.set_num_threads(before)
     assert found["OMP_NUM_THREADS limits PyTorch to 1 of 8 cores"] == "unset it, or give --threads"
     assert "disk: only 0.5 GB are free" in found
+
+
+def test_info_without_a_path_describes_the_machine_and_its_problems():
+    text = call("info")
+    for part in ["processor", "cores", "memory", "disk", "devices", "precision", "versions", "extras"]:
+        assert f"{part}:\n" in text
+    assert text.splitlines()[-1].startswith(("  ", "problems:"))
+    facts = json.loads(call("info", "--format", "json"))
+    assert facts["cores"]["present"] == os.cpu_count()
+    assert 0 < facts["memory"]["free_gb"] <= facts["memory"]["total_gb"]
+    assert isinstance(facts["problems"], list)
+
+
+@pytest.mark.parametrize("written", ["text", "json"])
+def test_what_makes_nmtalign_unusable_is_an_error_of_info(monkeypatch, written):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ResourceError, match="cannot run here: PyTorch cannot be loaded"):
+        call("info", "--format", written)

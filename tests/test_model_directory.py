@@ -1,46 +1,29 @@
 """A model directory is complete, consistent, unedited and relocatable, or refused with the name of the file."""
 
-import hashlib
 import json
 import os
-import random
 import shutil
 
 import pytest
 import torch
 
 from nmtalign.core.model import TranslationModel, make_batch
-from nmtalign.errors import FormatError, NmtalignError
-from nmtalign.model_directory import DIGEST_PLACE, describe_model, load_model, save_tensors
+from nmtalign.errors import FormatError
+from nmtalign.model_directory import describe_model, load_model, load_tensors, save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.checkpoints import create_run
-from nmtalign.translating.translator import Translator
 
 
 @pytest.fixture
-def folder(reversal, tmp_path):
-    config = ModelConfig(
-        source_vocabulary_size=len(reversal.source_vocabulary),
-        target_vocabulary_size=len(reversal.target_vocabulary),
-        embedding=6,
-        hidden=8,
-        attention_hidden=8,
-        maxout=4,
-        output_rank=0,
-        initialisation="xavier",
-    )
-    folder = tmp_path / "model"
-    create_run(folder, reversal, "tiny", config, TrainingConfig())
-    torch.manual_seed(0)
-    save_tensors(folder / "best.safetensors", TranslationModel(config).state_dict(), {"update": "7"})
-    return folder
+def folder(random_model_directory, tmp_path):
+    return random_model_directory(tmp_path, adjust=lambda model: None, heads=4)  # the default of earlier versions
 
 
 def test_a_moved_model_is_the_same_model(folder, tmp_path):
     here = load_model(folder, device="cpu")
     shutil.move(folder, tmp_path / "else where")
     there = load_model(tmp_path / "else where", device="cpu")
-    assert here.source_language == there.source_language == "xx"
+    assert here.source_language == there.source_language == "en"
     assert there.hash == load_model(tmp_path / "else where", device="cpu").hash
     batch = make_batch([([3, 4, 5], [5, 4, 3])])
     arguments = (batch.source, batch.source_mask, batch.target, batch.target_mask)
@@ -103,10 +86,7 @@ def into_pipe(path):
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
-        (
-            lambda f: flip(f / "best.safetensors"),
-            "best.safetensors: damaged: its checksum does not match.*`nmtalign i",
-        ),
+        (lambda f: flip(f / "best.safetensors"), "best.safetensors: damaged: its checksum does not match.*`nmtalign i"),
         (lambda f: into_pipe(f / "config.json"), "config.json: cannot be read: not a regular file"),
         (lambda f: into_pipe(f / "best.safetensors"), "has no weights yet"),
         (lambda f: (f / "config.json").write_text("[" * 100_000), "config.json: cannot be read: nested too deeply"),
@@ -154,103 +134,6 @@ def test_a_file_on_another_disk_may_be_linked(folder, tmp_path):
         load_model(folder, device="cpu")
 
 
-HOSTILE = [None, True, -1, 2**31, 2**62, 10**400, float("inf"), float("nan"), "", "x", "../x", "\ud800", [], {}, [[]]]
-
-
-def changed_json(chance, value):
-    """A JSON value with one part of it removed, renamed or replaced."""
-    at, key = value, None
-    while isinstance(at, dict | list) and at and (key is None or chance.random() < 0.7):
-        inside, key = at, chance.choice(list(at) if isinstance(at, dict) else range(len(at)))
-        at = at[key]
-    if key is None:
-        return chance.choice(HOSTILE)
-    how = chance.randrange(3) if isinstance(inside, dict) else 2
-    if how < 2:
-        part = inside.pop(key)
-        inside |= {str(chance.choice(HOSTILE)): part} if how else {}
-    else:
-        inside[key] = chance.choice(HOSTILE)
-    return value
-
-
-def changed_bytes(chance, data):
-    """Bytes with a bit flipped, a part removed, inserted, overwritten or copied, or all but the start cut off."""
-    data, place, length = bytearray(data), chance.randrange(len(data)), chance.randrange(1, 40)
-    how = chance.randrange(5)
-    if how == 0:
-        data[place] ^= 1 << chance.randrange(8)
-    elif how == 1:
-        del data[place : chance.choice((place + length, len(data)))]
-    elif how == 2:
-        data[place:place] = chance.choice((chance.randbytes(length), b"[" * 2000, b"9" * 5000))
-    elif how == 3:
-        data[place : place + length] = chance.randbytes(length)
-    else:
-        other = chance.randrange(len(data))
-        data[place : place + length] = data[other : other + length]
-    return bytes(data)
-
-
-def changed_header(chance, data):
-    """A file of tensors whose header is another one."""
-    length = int.from_bytes(data[:8], "little")
-    header = json.dumps(changed_json(chance, json.loads(data[8 : 8 + length])), separators=(",", ":")).encode()
-    return len(header).to_bytes(8, "little") + header + data[8 + length :]
-
-
-def changed_json_text(chance, data):
-    return json.dumps(changed_json(chance, json.loads(data))).encode()
-
-
-def with_checksum(folder, name, data):
-    """Data of a file with a checksum that fits, as a stranger would write it."""
-    if name.endswith(".safetensors"):
-        digest = hashlib.sha256(data[:DIGEST_PLACE] + b"0" * 64 + data[DIGEST_PLACE + 64 :]).hexdigest().encode()
-        return data[:DIGEST_PLACE] + digest + data[DIGEST_PLACE + 64 :]
-    files = json.loads((folder / "config.json").read_text())["files"]
-    edit_config(folder, files={**files, name: hashlib.sha256(data).hexdigest()})
-    return data
-
-
-def test_a_changed_file_gives_the_same_model_or_an_error_of_one_line(folder):
-    def translations():
-        results = list(Translator.load(folder, device="cpu", beam=2).translate(["w1 w2 w3", "w4 w5"]))
-        return [(result.text, result.n_best[0].score) for result in results]
-
-    def translations_or_error():
-        try:
-            return translations()
-        except FormatError as error:
-            return str(error)
-        except NmtalignError as error:
-            if "no finite probability" in str(error):  # the weights of a stranger may be anything
-                return str(error)
-            raise
-
-    expected, chance, refused = translations(), random.Random(7), 0
-    originals = {path: path.read_bytes() for path in folder.iterdir()}
-    for _ in range(200):
-        path = chance.choice(list(originals))
-        change = changed_bytes
-        if path.suffix != ".txt" and chance.random() < 0.6:
-            change = changed_header if path.suffix == ".safetensors" else changed_json_text
-        data = change(chance, originals[path])
-        fits = path.name != "config.json" and chance.random() < 0.5
-        path.write_bytes(with_checksum(folder, path.name, data) if fits else data)
-        found = translations_or_error()
-        if isinstance(found, str):
-            refused += 1
-            assert "\n" not in found
-            assert len(found) < 600
-        else:
-            assert found == expected or fits or path.name == "config.json", path
-        for changed in {path, folder / "config.json"}:
-            changed.write_bytes(originals[changed])
-    assert 100 < refused < 200
-    assert translations() == expected
-
-
 def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, folder):
     for name in ("training_state", "training_state.previous"):
         (folder / f"{name}.safetensors").write_text("")
@@ -262,15 +145,14 @@ def test_a_new_model_directory_keeps_no_checkpoint_of_another_run(reversal, fold
 
 
 def test_info_checks_every_file_and_says_which_is_damaged(folder, nmtalign):
+    save_tensors(folder / "best.safetensors", load_tensors(folder / "best.safetensors")[0], {"update": "7"})
     shutil.copy(folder / "best.safetensors", folder / "last.safetensors")
     files = describe_model(folder)["files"]
     assert files["best.safetensors"] == files["last.safetensors"]
     assert files["best.safetensors"]["checksum"] == "matches"
     assert files["best.safetensors"]["update"] == 7
     assert describe_model(folder)["parameters"] == files["best.safetensors"]["parameters"]
-    data = bytearray((folder / "best.safetensors").read_bytes())
-    data[-1] ^= 16
-    (folder / "best.safetensors").write_bytes(data)
+    flip(folder / "best.safetensors")
     result = nmtalign("info", folder, check=False)
     assert result.returncode == 4
     assert "checksum: matches" in result.stdout.decode()

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tomllib
 from collections import Counter
+from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
@@ -44,6 +45,11 @@ LAYERS = [
 LEVEL = {name: level for level, names in enumerate(LAYERS) for name in names}
 
 
+@cache
+def tree_of(path: Path) -> ast.AST:
+    return ast.parse(path.read_text())
+
+
 def part_of(path: Path) -> str:
     return path.relative_to(PACKAGE).parts[0].removesuffix(".py")
 
@@ -61,7 +67,7 @@ def imported(tree: ast.AST) -> list[str]:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(PACKAGE)))
 def test_a_file_keeps_the_rules_of_the_house(path):
-    tree = ast.parse(path.read_text())
+    tree = tree_of(path)
     part = part_of(path)
     for name in imported(tree):
         top, *rest = name.split(".")
@@ -79,9 +85,7 @@ def test_a_file_keeps_the_rules_of_the_house(path):
 
 def test_names_of_files_and_classes_are_unique():
     files = Counter(path.name for path in FILES if path.name != "__init__.py")
-    classes = Counter(
-        node.name for path in FILES for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef)
-    )
+    classes = Counter(node.name for path in FILES for node in ast.walk(tree_of(path)) if isinstance(node, ast.ClassDef))
     assert [name for name, count in (files + classes).items() if count > 1] == []
 
 
@@ -133,7 +137,7 @@ def test_no_list_classifies_settings_by_their_names():
     """What distinguishes settings is a field of their definitions, see `select`."""
     names = {name for settings in SECTIONS.values() for name in settings}
     for path in (path for path in FILES if part_of(path) != "settings" and path.name != "old_names.py"):
-        nodes = list(ast.walk(ast.parse(path.read_text())))
+        nodes = list(ast.walk(tree_of(path)))
         types = [node.slice for node in nodes if isinstance(node, ast.Subscript)]  # such as Literal["updates", "words"]
         for node in nodes:
             if isinstance(node, ast.Tuple | ast.List | ast.Set) and node not in types:

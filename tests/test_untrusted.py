@@ -99,11 +99,7 @@ def secrets(tmp_path: Path):
 def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, secrets):
     nmtalign("sample", tmp_path, "--pairs", "300")
     nmtalign("prep")
-    sizes = [
-        "--preset",
-        "tiny",
-        *sets(hidden=8, embedding=8, attention_hidden=8, maxout=4),
-    ]
+    sizes = ["--preset", "tiny", *sets(hidden=8, embedding=8, attention_hidden=8, maxout=4)]
     command = ["train", *sizes, "--max-updates", "4", "--set", "validate_every=2", "--set", "bleu_sentences=5"]
     nmtalign(*command, "--set", "checkpoint_every=2")
     for path in sorted((tmp_path / "model").iterdir()):

@@ -3,26 +3,17 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
-import torch
 from helpers.command_line import command
+from helpers.commands import Inside, Run, Start, Unfinished
+from helpers.random_models import ENGLISH, FRENCH, disturb
 
 from nmtalign.cli.app import main
 from nmtalign.errors import ResourceError
 from nmtalign.translating.file_translation import ResumableOutput
-
-SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
-Done = subprocess.CompletedProcess[bytes]
-
-
-def disturb(model):
-    for parameter in model.parameters():
-        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
-    model.readout.output_bias[0] -= 6  # words rather than none
 
 
 def make_unknown_likely(model):
@@ -33,63 +24,73 @@ def make_unknown_likely(model):
 
 @pytest.fixture(scope="session")
 def random_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    return random_model_directory(tmp_path_factory.mktemp("random"), SOURCE_WORDS, TARGET_WORDS, disturb)
+    return random_model_directory(tmp_path_factory.mktemp("random"))
 
 
 @pytest.fixture(scope="session")
 def doubtful_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    folder = tmp_path_factory.mktemp("doubtful")
-    return random_model_directory(folder, SOURCE_WORDS, TARGET_WORDS, make_unknown_likely)
+    return random_model_directory(tmp_path_factory.mktemp("doubtful"), adjust=make_unknown_likely)
 
 
 @pytest.fixture(scope="session")
 def blind_model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
     """Without attention."""
-    folder = tmp_path_factory.mktemp("blind")
-    return random_model_directory(folder, SOURCE_WORDS, TARGET_WORDS, disturb, "none")
+    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
+
+
+def sharpen(model):
+    for parameter in model.parameters():
+        parameter.mul_(3)
+
+
+@pytest.fixture(scope="session")
+def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> tuple[Path, Path]:
+    """Models with sharp attention: English to French, French to English."""
+    folder, french = tmp_path_factory.mktemp("both"), [*FRENCH, "l'"]
+    forward = random_model_directory(folder / "ahead", ENGLISH, french, sharpen, seed=5)
+    return forward, random_model_directory(folder / "back", french, ENGLISH, sharpen, seed=6, languages=("fr", "en"))
+
+
+def run_main(monkeypatch: pytest.MonkeyPatch, captured: pytest.CaptureFixture, *arguments: object) -> tuple:
+    """Runs `nmtalign ARGUMENTS` in this process: (exit code, stdout, stderr)."""
+    monkeypatch.setattr(sys, "argv", ["nmtalign", *map(str, arguments)])
+    captured.readouterr()
+    with pytest.raises(SystemExit) as ended:
+        main()
+    return int(ended.value.code or 0), *captured.readouterr()
 
 
 @pytest.fixture
-def inside(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., Done]:
+def inside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]) -> Inside:
     """Runs `nmtalign translate ARGUMENTS` in tmp_path and this process, which spares the start; `text` is a file."""
 
-    def run_inside(*arguments: object, text: bytes | None = None) -> Done:
+    def run_inside(*arguments: object, text: bytes | None = None) -> "subprocess.CompletedProcess[bytes]":
         monkeypatch.chdir(tmp_path)
         if text is not None:
             (tmp_path / "text").write_bytes(text)
             arguments = (*arguments, "text")
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "translate", "--threads", "1", *map(str, arguments)])
-        capfdbinary.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
+        found = run_main(monkeypatch, capfdbinary, "translate", "--threads", 1, *arguments)
         (tmp_path / "text").unlink(missing_ok=True)
-        out, err = capfdbinary.readouterr()
-        return subprocess.CompletedProcess([], int(ended.value.code or 0), out, err)
+        return subprocess.CompletedProcess([], *found)
 
     return run_inside
 
 
 @pytest.fixture
-def here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs `nmtalign ARGUMENTS` in tmp_path and this process: (exit code, stdout, stderr)."""
-    monkeypatch.chdir(tmp_path)
-
-    def run_here(*arguments: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *map(str, arguments)])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return run_here
+def folder(tmp_path: Path) -> Path:
+    """The folder in which `here` runs commands; test modules have their own."""
+    return tmp_path
 
 
 @pytest.fixture
-def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., bytes]:
+def here(folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Run:
+    """Runs `nmtalign ARGUMENTS` in `folder` and this process: (exit code, stdout, stderr)."""
+    monkeypatch.chdir(folder)
+    return partial(run_main, monkeypatch, capfd)
+
+
+@pytest.fixture
+def unfinished(inside: Inside, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Unfinished:
     """Runs `nmtalign translate ARGUMENTS`, which ends before FILE.partial is renamed; returns the content of this file.
 
     The file is then cut off in the middle.
@@ -112,7 +113,7 @@ def unfinished(inside: Callable[..., Done], tmp_path: Path, monkeypatch: pytest.
 
 
 @pytest.fixture
-def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
+def process(tmp_path: Path) -> Start:
     """Starts `nmtalign translate ARGUMENTS` in tmp_path, three pipes to it, as a shell starts it in the background."""
 
     def start(*arguments: object, variables: dict[str, str] | None = None, **more: object) -> "subprocess.Popen[bytes]":
@@ -125,20 +126,3 @@ def process(tmp_path: Path) -> Callable[..., "subprocess.Popen[bytes]"]:
         )
 
     return start
-
-
-@pytest.fixture
-def run(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> Callable[..., tuple[int, str, str]]:
-    """Runs `nmtalign score ARGUMENTS` in a test module's own `folder`: (exit code, stdout, stderr)."""
-
-    def run_inside(*arguments: str) -> tuple[int, str, str]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", "score", *arguments])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        return int(ended.value.code or 0), *capfd.readouterr()
-
-    return run_inside

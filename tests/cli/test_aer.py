@@ -4,15 +4,12 @@ import csv
 import gzip
 import io
 import json
-import os
-import subprocess
-import sys
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import Run, run
 from helpers.raw_links import write_raw_links
 from helpers.records import add
 
@@ -24,7 +21,6 @@ GOLD = "0-0 1-2 2-1 3p3\n0-0 0-1\n0-0 1?1\n"
 NUMBERED = "0001 1 1 S\n0001 2 3 S\n0001 3 2 S 0.9\n1 4 4 P 1\n0002 1 1\n0002 1 2\n\n0003 1 1\n0003 2 2 P\n"
 # |A| = 6, |S| = 6, |A and S| = 3, |A and P| = 5.
 BY_HAND = {"precision": 5 / 6, "recall": 3 / 6, "aer": 1 - (3 + 5) / 12, "f1": 2 * (5 / 6) * 0.5 / (5 / 6 + 0.5)}
-Run = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
@@ -197,7 +193,6 @@ MISTAKES = [
     (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
-    (("links", "none"), 3, "none: cannot read"),
     (("links", "gold", "--set", "threshold=0.1"), 2, "--set threshold=0.1: chooses the links of an alignment file"),
     (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
@@ -217,19 +212,14 @@ def test_mistakes_are_one_line(aer: Run, folder: Path, arguments: tuple[str, ...
     assert (ended, out, err.count("\n")) == (code, "", 1)
 
 
-def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path) -> None:
+def test_links_from_a_pipe_and_gold_of_the_workspace(folder: Path, aer: Run) -> None:
     (folder / "nmtalign.toml").write_text('[corpus]\ngold = "gold"\n')
-    command = [sys.executable, "-m", "nmtalign", "aer"]
-    settings = os.environ | {"PYTHONWARNINGS": "error", "LC_ALL": "C", "PYTHONUTF8": "0"}
     for arguments in (["-"], ["-", "numbered"], ["-g", "gold"]):
-        done = subprocess.run(
-            [*command, *arguments], cwd=folder, input=LINKS, capture_output=True, encoding="utf-8", env=settings
-        )
-        assert done.returncode == 0, done.stderr
+        done = run(folder, "aer", *arguments, stdin=LINKS.encode())
+        assert (done.returncode, done.stderr) == (0, "")
         assert "stdin         6     0.8333  0.5000  0.3333  0.6250" in done.stdout
     (folder / "a.h5").rename(folder / "alignments.h5")
-    done = subprocess.run(command, cwd=folder, capture_output=True, encoding="utf-8", env=settings)
-    assert "alignments.h5" in done.stdout
+    assert "alignments.h5" in aer()[1]
 
 
 def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path) -> None:

@@ -4,38 +4,36 @@ import gzip
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from helpers.command_line import run_nmtalign
+from helpers.command_line import command, run_nmtalign
+from helpers.commands import Inside, Run
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import parse_links
 
-WORDS = {
-    "source": ["the", "fox", "sees", "a", "red", "boat", "."],
-    "target": ["le", "renard", "voit", "un", "bateau", "rouge", "l'", "."],
-}
 SOURCE = "the fox sees a red boat.\n\nthe heron\nthe boat\n"
 TARGET = "le renard voit un bateau rouge.\n\nl'aigrette\n\n"
 GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n"
 
 
-def sharpen(model):
-    for parameter in model.parameters():
-        parameter.mul_(3)
+@pytest.fixture
+def model(models: tuple[Path, Path]) -> Path:
+    return models[0]
 
 
-@pytest.fixture(scope="session")
-def model(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> Path:
-    return random_model_directory(tmp_path_factory.mktemp("align"), *WORDS.values(), sharpen, seed=5)
+@pytest.fixture
+def align(tmp_path: Path) -> Inside:
+    """Runs `nmtalign align ARGUMENTS` in tmp_path as a process, which must succeed."""
 
+    def run(*arguments: object, stdin: bytes = b"") -> "subprocess.CompletedProcess[bytes]":
+        variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
+        done = run_nmtalign("align", *arguments, cwd=tmp_path, stdin=stdin, variables=variables)
+        assert done.returncode == 0, done.stderr.decode()
+        return done
 
-def run(folder: Path, *arguments: object, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-    variables = {"PYTHONWARNINGS": "error", "COLUMNS": "200"}
-    return run_nmtalign("align", *arguments, cwd=folder, stdin=stdin, variables=variables)
+    return run
 
 
 @pytest.fixture
@@ -46,10 +44,9 @@ def texts(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) -> None:
+def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path, align: Inside) -> None:
     options = ("-m", model, "-o", "a.h5", "--pharaoh", "--gold", "links.gold", "--format", "json")
-    done = run(texts, "in.en", "out.fr", *options)
-    assert done.returncode == 0, done.stderr.decode()
+    done = align("in.en", "out.fr", *options)
     lines = done.stdout.decode().split("\n")
     assert len(lines) == 5
     assert lines[1] == lines[3] == lines[4] == ""
@@ -71,60 +68,55 @@ def test_soft_alignments_links_and_figures_in_one_run(texts: Path, model: Path) 
         assert f"|model:{file.attributes['model_hash'][:12]}|" in figures["signature"]
 
 
-def test_figures_are_a_table_on_stdout(texts: Path, model: Path) -> None:
-    done = run(texts, "in.en", "out.fr", "-m", model, "--gold", "links.gold", "--quiet")
-    assert done.returncode == 0
+def test_figures_are_a_table_on_stdout(texts: Path, model: Path, align: Inside) -> None:
+    done = align("in.en", "out.fr", "-m", model, "--gold", "links.gold", "--quiet")
     assert done.stderr == b""
     names = [line.rsplit(maxsplit=1)[0] for line in done.stdout.decode().splitlines()]
     assert names == ["pairs", "links", "</s> mass", "precision", "recall", "AER", "F1", "signature"]
     assert (texts / "alignments.h5").exists()
 
 
-def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path) -> None:
-    done = run(texts, "in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
-    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 4)
+def test_pharaoh_without_output_writes_no_file(texts: Path, model: Path, align: Inside) -> None:
+    done = align("in.en", "-", "-m", model, "--pharaoh", "-q", stdin=TARGET.encode())
+    assert (done.stderr, done.stdout.count(b"\n")) == (b"", 4)
     assert not (texts / "alignments.h5").exists()
 
 
 def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path: Path, model: Path) -> None:
     for name, words in (("in.en", "the fox sees a boat"), ("out.fr", "le renard voit un bateau")):
         (tmp_path / name).write_text(f"{words}\n" * 1000)
-    command = [sys.executable, "-m", "nmtalign", "align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5"]
-    environment = os.environ | {"OMP_NUM_THREADS": "1"}
+    call = command("align", "in.en", "out.fr", "-m", model, "--pharaoh", "-o", "a.h5")
     reader, gone = os.pipe()
     os.close(reader)
-    done = subprocess.run(command, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, env=environment, check=False)
+    done = subprocess.run(call, cwd=tmp_path, stdout=gone, stderr=subprocess.PIPE, check=False)
     os.close(gone)
     assert (done.returncode, b"wrote a.h5" in done.stderr) == (0, True), done.stderr.decode()
     assert b"1,000 pairs, " in done.stderr
     assert len(AlignmentFile(tmp_path / "a.h5")) == 1000
 
 
-def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path) -> None:
+def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path, align: Inside) -> None:
     (texts / "nmtalign.toml").write_text(
         f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\ngold = "links.gold"\n'
         '[align]\nalignment_type = "float32"\n'
     )
-    done = run(texts)
-    assert done.returncode == 0, done.stderr.decode()
+    done = align()
     assert "AER" in done.stdout.decode()
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"
     # Other texts are not compared with the workspace's gold links.
     for name, text in (("other.en", SOURCE), ("other.fr", TARGET)):
         (texts / name).write_text(text)
-    done = run(texts, "other.en", "other.fr", "-o", "b.h5")
-    assert done.returncode == 0
+    done = align("other.en", "other.fr", "-o", "b.h5")
     assert done.stdout == b""
     assert "</s> mass" in done.stderr.decode()
 
 
-def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
+def test_odd_lines_stay_lines(tmp_path: Path, model: Path, align: Inside) -> None:
     source = "the fox\r\na\rboat\nred\u2028boat\n" + "fox " * 300 + "\nlast"
     with gzip.open(tmp_path / "in.en.gz", "wb") as stream:
         stream.write(source.encode())
     (tmp_path / "out.fr").write_bytes("le\nun\u0085bateau\nrouge\nrenard\nfin\n".encode())
-    done = run(tmp_path, "in.en.gz", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
-    assert done.returncode == 0, done.stderr.decode()
+    done = align("in.en.gz", "out.fr", "-m", model, "-o", "a.h5", "--pharaoh")
     assert done.stdout.count(b"\n") == 5
     file = AlignmentFile(tmp_path / "a.h5")
     assert file[0].source == ("the", "fox")
@@ -132,10 +124,9 @@ def test_odd_lines_stay_lines(tmp_path: Path, model: Path) -> None:
     assert file[4].source == ("last",)
 
 
-def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path) -> None:
+def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path, model: Path, align: Inside) -> None:
     """NaN in the file, null in JSON."""
-    done = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
-    assert done.returncode == 0, done.stderr.decode()
+    align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32")
     with AlignmentFile(texts / "a.h5") as file:
         known = [record.log_prob > -1000 for record in file]
         assert known == [not record.empty() for record in file] == [True, False, True, False]
@@ -147,48 +138,39 @@ def test_no_filter_by_log_probability_keeps_a_pair_with_a_blank_side(texts: Path
     assert [set(line["token_log_probs"]) == {None} for line in lines] == [False, True, False, True]
     drawn = run_nmtalign("view", "a.h5", "--sentence", 3, cwd=texts)
     assert (drawn.returncode, b"nan" in drawn.stdout) == (0, False)
-    resumed = run(texts, "in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
+    resumed = align("in.en", "out.fr", "-m", model, "-o", "a.h5", "--set", "alignment_type=float32", "--resume")
     assert b"already complete" in resumed.stderr
 
 
-def test_empty_input(tmp_path: Path, model: Path) -> None:
+def test_empty_input(tmp_path: Path, model: Path, align: Inside) -> None:
     (tmp_path / "none").write_text("")
-    done = run(tmp_path, "none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")
-    assert (done.returncode, done.stdout) == (0, b"")
+    done = align("none", "none", "-m", model, "--gold", "none", "--pharaoh", "-o", "a.h5")
+    assert done.stdout == b""
     assert len(AlignmentFile(tmp_path / "a.h5")) == 0
 
 
 MISTAKES = [
     (("in.en", "short.fr"), 3, "short.fr: has no line 2"),
-    (("in.en", "bad.fr"), 3, "bad.fr: line 3: not UTF-8"),
-    (("in.en", "missing.fr"), 3, "missing.fr"),
     (("in.en",), 2, "SRC TGT"),
     ((), 2, "no pairs to align"),
     (("-", "-"), 2, "only one of"),
     (("in.en", "out.fr", "-o", "-"), 2, "-o -: standard output is not possible here"),
-    (("in.en", "out.fr", "-o", "."), 2, "HDF5 needs a file"),
-    (("in.en", "out.fr", "-o", "./out.fr"), 2, "out.fr: is also an input"),
-    (("in.en", "out.fr", "--gold", "links.gold", "-o", "links.gold"), 2, "links.gold: is also an input"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
     (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "alignments: has no line 5, but long.gold has 5 lines"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
-    (("in.en", "out.fr", "-m", "missing"), 4, "missing: no nmtalign model here"),
-    (("in.en", "out.fr", "-m", "fixed/model"), 2, "fixed/model: this model has no attention, so it cannot align"),
+    (("in.en", "out.fr", "-m", "blind"), 2, "blind: this model has no attention, so it cannot align"),
 ]
 
 
-def test_mistakes_are_one_line_and_leave_no_file(
-    texts: Path, model: Path, here: Callable[..., tuple[int, str, str]], random_model_directory
-) -> None:
+def test_mistakes_are_one_line_and_leave_no_file(texts: Path, model: Path, blind_model: Path, here: Run) -> None:
     (texts / "short.fr").write_text("le\n")
-    (texts / "bad.fr").write_bytes(b"le\n\n\xff\n\n")
     (texts / "wide.gold").write_text("0-0\n\n0-9\n\n")
     (texts / "long.gold").write_text("0-0\n" + "\n" * 4)
     (texts / "odd.gold").write_text("0-0\n0:0\n\n\n")
-    random_model_directory(texts / "fixed", *WORDS.values(), sharpen, "none")
+    (texts / "blind").symlink_to(blind_model)
     for arguments, code, message in MISTAKES:
         given = [] if "-m" in arguments else ["-m", model]
         ended, out, err = here("align", *given, *arguments)

@@ -1,51 +1,20 @@
 """`nmtalign align` with two models, its readings of weights, and resuming an interrupted run."""
 
 import json
-from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.commands import Run
 from helpers.raw_links import write_raw_links
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import format_links, hard_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, soft_links, symmetrize
-from nmtalign.text.tokenizer import Tokenizers
 
-SOURCE_WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
-TARGET_WORDS = ["le", "renard", "voit", "un", "bateau", "rouge", "l'", "."]
 SOURCE = "the fox sees a red boat .\n\nthe heron\nthe boat\nred fox\n"
 TARGET = "le renard voit un bateau rouge .\n\nl' aigrette\n\nrenard rouge\n"
 GOLD = "0-0 1-1 2-2 3-3 4-5 5p4 6-6\n\n0-0 1-1\n\n0-1 1-0\n"
-
-Run = Callable[..., tuple[int, str, str]]
-
-
-def sharpen(model) -> None:
-    for parameter in model.parameters():
-        parameter.mul_(3)
-
-
-def to_english(folder: Path) -> Path:
-    """Makes a model read French and write English, in name."""
-    config = json.loads((folder / "config.json").read_text())
-    config["source_language"], config["target_language"] = "fr", "en"
-    Tokenizers.moses("fr", "en").save(folder)
-    from nmtalign.files import sha256_of
-
-    config["files"]["tokenizer.json"] = sha256_of(folder / "tokenizer.json")
-    (folder / "config.json").write_text(json.dumps(config))
-    return folder
-
-
-@pytest.fixture(scope="session")
-def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory) -> tuple[Path, Path]:
-    """(English to French, French to English)."""
-    folder = tmp_path_factory.mktemp("both")
-    forward = random_model_directory(folder / "ahead", SOURCE_WORDS, TARGET_WORDS, sharpen, seed=5)
-    backward = random_model_directory(folder / "back", TARGET_WORDS, SOURCE_WORDS, sharpen, seed=6)
-    return forward, to_english(backward)
 
 
 @pytest.fixture

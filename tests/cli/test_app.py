@@ -10,10 +10,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import command_line
 from helpers.commands import COMMANDS, run
 from helpers.records import add
 from typer import rich_utils
 
+import nmtalign
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.cli import app as start
 from nmtalign.cli.common import escaped, json_text
@@ -22,22 +24,8 @@ from nmtalign.model_directory import FORMAT_VERSION
 from nmtalign.version import __version__
 
 
-@pytest.fixture
-def here(monkeypatch, tmp_path, capfd):
-    """Runs a command line in tmp_path and this process: (exit code, stdout, lines of stderr)."""
-
-    def run_here(*arguments, folder=tmp_path):
-        monkeypatch.chdir(folder)
-        capfd.readouterr()
-        code = start.run(arguments)
-        out, err = capfd.readouterr()
-        return code, out, err.splitlines()
-
-    return run_here
-
-
 def test_version(here):
-    assert here("--version") == (0, f"nmtalign {__version__}\n", [])
+    assert here("--version") == (0, f"nmtalign {__version__}\n", "")
 
 
 @pytest.mark.parametrize("command", ["", *COMMANDS])
@@ -45,9 +33,9 @@ def test_help_is_that_of_h_and_cuts_no_name(monkeypatch, here, command):
     monkeypatch.setattr(rich_utils, "MAX_WIDTH", 80)
     monkeypatch.setenv("TERMINAL_WIDTH", "80")
     monkeypatch.setenv("COLUMNS", "80")
-    code, text, lines = here(*command.split(), "--help")
-    assert (code, lines) == (0, [])
-    assert here(*command.split(), "-h") == (0, text, [])
+    code, text, err = here(*command.split(), "--help")
+    assert (code, err) == (0, "")
+    assert here(*command.split(), "-h") == (0, text, "")
     assert f"Usage: nmtalign {command}".rstrip() in text
     assert "…" not in text
     assert max(map(len, text.splitlines())) <= 80
@@ -108,9 +96,7 @@ def corpus(tmp_path_factory):
 def test_a_reader_that_has_gone_is_no_error(corpus):
     read, write = os.pipe()
     os.close(read)  # before anything is written
-    result = subprocess.run(
-        [sys.executable, "-m", "nmtalign", "info", "data"], stdout=write, stderr=subprocess.PIPE, cwd=corpus
-    )
+    result = subprocess.run(command_line.command("info", "data"), stdout=write, stderr=subprocess.PIPE, cwd=corpus)
     os.close(write)
     assert (result.returncode, result.stderr) == (0, b"")
 
@@ -119,15 +105,7 @@ NOT_OPEN = "nmtalign: error: standard output: cannot write: it is not open for w
 FULL = "nmtalign: error: standard output: cannot write: no space left on the disk"
 
 
-@pytest.mark.parametrize(
-    "command",
-    [
-        "--version",
-        "--help",
-        "info data --format json",
-        "symmetrize test.align test.align -q",
-    ],
-)
+@pytest.mark.parametrize("command", ["--version", "info data --format json", "symmetrize test.align test.align -q"])
 @pytest.mark.parametrize(("stdout", "line"), [(">&-", NOT_OPEN), (">/dev/full", FULL)])
 def test_output_that_goes_nowhere_is_one_line(corpus, command, stdout, line):
     result = run_in_shell(f"{command} {stdout}", corpus)
@@ -138,7 +116,7 @@ def test_output_that_goes_nowhere_is_one_line(corpus, command, stdout, line):
 def test_no_file_gets_the_number_of_a_stream_that_is_closed(corpus):
     result = run_in_shell("prep -o closed >&- 2>&- <&-", corpus)
     assert result.returncode == 5  # the summary had nowhere to go; the corpus is complete
-    assert run_in_shell("prep -q -o open", corpus).returncode == 0
+    assert run(corpus, "prep", "-q", "-o", "open").returncode == 0
     for path in (corpus / "open").iterdir():
         assert (corpus / "closed" / path.name).read_bytes() == path.read_bytes()
 
@@ -172,7 +150,7 @@ def test_a_current_folder_that_was_removed_is_one_line(here, tmp_path, monkeypat
     (tmp_path / "gone").mkdir()
     monkeypatch.setattr(Path, "cwd", lambda: (tmp_path / "absent").stat())
     message = "the current folder cannot be used: No such file or directory; change to another"
-    assert here("info", "x") == (5, "", [f"nmtalign: error: {message}"])
+    assert here("info", "x") == (5, "", f"nmtalign: error: {message}\n")
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="ulimit -v")
@@ -196,6 +174,7 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
     }  # fmt: skip
     (model / "config.json").write_text(json.dumps(settings))
     monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.chdir(corpus)
     for command in (
         "score hostile test.fr -r test.fr -s hostile --differences 3",
         f"score '{HOSTILE}=hostile' test.fr -r test.fr",
@@ -204,8 +183,8 @@ def test_what_a_stranger_wrote_cannot_steer_the_terminal(corpus, here, monkeypat
         f"info '{HOSTILE}'",
         f"aer '{HOSTILE}=test.align' test.align",
     ):
-        _, out, lines = here(*shlex.split(command), folder=corpus)
-        shown = "\n".join([out, *lines])
+        _, out, err = here(*shlex.split(command))
+        shown = out + err
         assert shown.strip()
         assert not {*"\x07\x9b\r\u202e\u2028"} & {*shown}, command
         assert "\x1b]" not in shown, command
@@ -251,7 +230,7 @@ def test_a_lack_of_memory_is_one_line_wherever_it_shows(error, monkeypatch, caps
     assert (start.run(["info"]), capsys.readouterr().err) == (5, f"nmtalign: error: {NO_MEMORY}\n")
 
 
-def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
+def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, random_model):
     for direction, words in (("en-fr", ("a", "b")), ("fr-en", ("u", "v"))):
         with AlignmentWriter(tmp_path / f"{direction}.h5", {"model_hash": "abc", "direction": direction}) as file:
             add(
@@ -261,6 +240,7 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
     (tmp_path / "links").write_text("0-1\n")
     (tmp_path / "b.en").write_text("a b\n")
     (tmp_path / "b.fr").write_text("u v\n")
+    nmtalign.link(tmp_path / "b.en", tmp_path / "b.fr", tmp_path / "aligner", threads=1)
     commands = (
         f"info {random_model}",
         "info en-fr.h5",
@@ -271,10 +251,12 @@ def test_reading_a_model_or_alignments_imports_no_torch(tmp_path, random_model):
         "view en-fr.h5",
         "view en-fr.h5 -o page.html",
         "symmetrize links links",
-        "score b.fr -r b.fr",
+        f"score b.fr -r b.fr -s b.en --known-words -m {random_model} --by-length",
+        "align b.en b.fr -m aligner --pharaoh",
     )
     code = (
-        "import shlex, sys; sys.modules['torch'] = None; from nmtalign.cli.app import run; "
+        "import shlex, sys; sys.modules |= {'torch': None, 'matplotlib': None}; "
+        "import nmtalign; from nmtalign.cli.app import run; next(nmtalign.align('aligner', [('a b', 'u v')])); "
         "sys.exit(sum(run(shlex.split(one)) for one in sys.argv[1:]))"
     )
     done = subprocess.run(

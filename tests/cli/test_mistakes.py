@@ -5,7 +5,6 @@ import gzip
 import inspect
 import itertools
 import shutil
-import sys
 import zipfile
 from pathlib import Path
 
@@ -13,7 +12,6 @@ import pytest
 from helpers.commands import COMMANDS, call
 
 import nmtalign
-from nmtalign.cli.app import main
 from nmtalign.errors import NmtalignError, UsageError
 from nmtalign.settings.definition import SECTIONS, Settings, load_workspace, resolve
 
@@ -56,25 +54,19 @@ def folder(tmp_path_factory) -> Path:
 
 
 @pytest.fixture
-def run(folder, monkeypatch, capfd):
+def run(here):
     """Runs a command line in the workspace and this process: (exit code, stdout, lines of stderr)."""
 
-    def run_inside(command: str) -> tuple[int, str, list[str]]:
-        monkeypatch.chdir(folder)
-        monkeypatch.setattr(sys, "argv", ["nmtalign", *command.split()])
-        capfd.readouterr()
-        with pytest.raises(SystemExit) as ended:
-            main()
-        out, err = capfd.readouterr()
-        return int(ended.value.code or 0), out, err.splitlines()
+    def run_line(command: str) -> tuple[int, str, list[str]]:
+        code, out, err = here(*command.split())
+        return code, out, err.splitlines()
 
-    return run_inside
+    return run_line
 
 
 ERRORS = """
 2 prepp => no such command: prepp; did you mean `nmtalign prep`?
 2 train --set hidden=many => --set hidden=many: must be a whole number
-2 train --set cell=rnn => --set cell=rnn: must be one of paper, cudnn, lstm,
 2 train --config absent.toml => absent.toml: cannot read: No such file or directory; give an existing file with --config
 2 train --lr 0.1 => no such option: --lr; nmtalign calls it --set learning_rate=
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam

@@ -38,6 +38,11 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
 }
 
 
+@pytest.fixture(autouse=True)
+def an_empty_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+
 def parameters(command: str) -> dict[str, Any]:
     return {one.name: one for one in COMMANDS[command].params}
 
@@ -91,8 +96,7 @@ def test_every_section_is_that_of_a_command() -> None:
 
 
 @pytest.mark.parametrize(("command", "name"), CASES)
-def test_a_setting_is_the_same_in_all_three(tmp_path: Path, monkeypatch, command: str, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_setting_is_the_same_in_all_three(tmp_path: Path, command: str, name: str) -> None:
     if name == "init_from":
         write_model(tmp_path / "some.file", resolve(ModelConfig, ("", preset(DEFAULT_PRESET))))
     settings = {**NEEDED.get(name, {}), name: unusual(SECTIONS[command][name])}
@@ -135,8 +139,7 @@ def test_common_settings_are_options_whose_help_states_the_default(command: str)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path: Path, monkeypatch, name: str) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str) -> None:
     Path("nmtalign.toml").write_text(call("train", "--preset", name, "--show-settings"))
     found = tomllib.loads(Path("nmtalign.toml").read_text())["train"]
     assert found["preset"] == name
@@ -144,8 +147,7 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(tmp_path:
     assert resolved("train") == found
 
 
-def test_set_is_checked_and_completed(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_set_is_checked_and_completed() -> None:
     for words, message in {
         "layrs=2": r"^--set: unknown setting 'layrs'; the nearest known one is 'layers'$",
         "layers": r"^--set layers: give a value, as in --set layers=N$",
@@ -161,16 +163,14 @@ def test_set_is_checked_and_completed(tmp_path: Path, monkeypatch) -> None:
     assert shown == {"lay": ["layers="], "cell=l": ["cell=lstm", "cell=light"], "copy=": ["copy=true", "copy=false"]}
 
 
-def test_int8_is_not_for_training(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_int8_is_not_for_training() -> None:
     for command in ("translate", "align", "serve"):
         assert 'precision = "int8"  # --set' in call(command, "--set", "precision=int8", "--show-settings")
     with pytest.raises(UsageError, match=r"^--set precision=int8: must be one of auto, fp32, bf16$"):
         resolved("train", "--set", "precision=int8")
 
 
-def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_the_architecture_is_that_of_the_model() -> None:
     write_model(Path("first"), ModelConfig(hidden=24, embedding=12, cell="cudnn", dropout=0.5))
     command = ["train", "--preset", "tiny", "--init-from", "first", "--show-settings"]
     found = resolved("train", *command[1:-1], "--set", "hidden=24")
@@ -190,8 +190,7 @@ def test_the_architecture_is_that_of_the_model(tmp_path: Path, monkeypatch) -> N
         resolved("train", "--init-from", "other")
 
 
-def test_precedence_and_origins_are_shown(tmp_path: Path, monkeypatch) -> None:
-    monkeypatch.chdir(tmp_path)
+def test_precedence_and_origins_are_shown() -> None:
     Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nmaxout = 9\nembedding = 9\n')
     lines = call("train", "--set", "embedding=7", "--epochs", "3", "--show-settings").splitlines()
     assert lines[:2] == ["[train]", 'preset = "tiny"']

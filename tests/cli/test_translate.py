@@ -2,15 +2,13 @@
 
 import json
 import subprocess
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.commands import Inside
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.processor import fastest_precision
-
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
 
 
 def lines_of(done: subprocess.CompletedProcess[bytes]) -> list[str]:
@@ -31,7 +29,7 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
         b"\xc2\x85 a\x00b \x0b\x0c",  # next line, NUL, vertical tab, form feed
         b"the \xff\xfe fox",
         "</s> <unk> ||| 猫 e\u0301 \ufeff 🦊".encode(),
-        b"the fox sees " * 60,
+        b"the fox sees " * 2000,
         b"a boat",  # no newline at the end
     ]
     done = inside("-m", random_model, "--beam", 3, "--set", "max_source_length=50", text=b"\n".join(lines))
@@ -41,7 +39,9 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
     assert all(out[i] for i in (0, 3, 4, 5, 6, 7, 8, 9))
     told = done.stderr.decode().splitlines()
     assert told[0] == "nmtalign: text: line 7: not UTF-8; the bytes that are not became U+FFFD"
-    assert told[1].startswith("nmtalign: text: line 9: 180 tokens, more than max_source_length = 50:")
+    assert told[1].startswith("nmtalign: text: line 9: 6000 tokens, more than max_source_length = 50:")
+    assert "in 120 pieces" in told[1]
+    assert len(out[8].split()) > 120
     assert told[2].startswith("nmtalign: 10 lines, ")
     assert "% of the source words are unknown" in told[2]
     assert len(told) == 3
@@ -94,10 +94,6 @@ def test_n_best_lists(random_model: Path, tmp_path: Path, inside: Inside) -> Non
     assert [found["id"] for found in objects] == [0, 1, 2]
     assert [found["source"] for found in objects] == ["the fox", "", "a ||| boat"]
     assert [entry["translation"] for found in objects for entry in found["n_best"]] == [field[1] for field in fields]
-    assert set(objects[0]) == {"id", "source", "translation", "score", "log_prob", "tokens", "n_best"} | {
-        "source_tokens",
-        "source_unknown",
-    }
     assert objects[0]["n_best"][0]["score"] == objects[0]["score"] == pytest.approx(float(fields[0][3]))
 
 
@@ -105,37 +101,10 @@ def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Insid
     done = inside("-m", random_model, text=b"")
     assert lines_of(done) == []
     assert b"nmtalign: 0 lines" in done.stderr
-    done = inside("-m", random_model, "-o", "out.fr", "missing.en")
-    assert (done.returncode, done.stdout) == (3, b"")
-    assert (
-        done.stderr
-        == b"nmtalign: error: missing.en: cannot read: No such file or directory; give an existing text file\n"
-    )
-    (tmp_path / "foreign").mkdir()
-    (tmp_path / "foreign" / "config.json").write_text('{"model_type": "marian"}')
-    for folder, message in (("nowhere", "no nmtalign model here"), ("foreign", "not a model of nmtalign")):
-        done = inside("-m", folder, "-o", "out.fr", text=b"the fox\n")
-        assert (done.returncode, done.stdout) == (4, b"")
-        assert message in done.stderr.decode()
-        assert done.stderr.count(b"\n") == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["foreign"]
-    for options, message in (
-        (("-o", "one", "--save-alignments", "one"), "one: is given for -o and for --save-alignments; give two files"),
-        (("-", "-"), "standard input (-) is given more than once; give all but one as files"),
-    ):
-        done = inside("-m", random_model, *options, text=b"the fox\n")
-        assert (done.returncode, done.stderr.decode()) == (2, f"nmtalign: error: {message}\n")
-
-
-def test_twenty_thousand_words_in_a_line(random_model: Path, tmp_path: Path, inside: Inside) -> None:
-    line = b"the fox sees a red boat . " * 2900
-    limits = ("--beam", 1, "--set", "max_source_length=70", "--set", "max_length_ratio=0.5")
-    done = inside("-m", random_model, *limits, text=b"a\n" + line + b"\na\n")
-    out = lines_of(done)
-    assert len(out) == 3
-    assert len(out[1].split()) > 300
-    assert b"line 2: 20300 tokens" in done.stderr
-    assert b"in 290 pieces" in done.stderr
+    for arguments, code in (((random_model, "missing.en"), 3), (("nowhere", "-"), 4)):
+        done = inside("-o", "out.fr", "-m", *arguments)
+        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_without_attention(blind_model: Path, tmp_path: Path, inside: Inside) -> None:

@@ -4,30 +4,17 @@ import gzip
 import json
 import os
 import random
-import re
 import signal
-import subprocess
 import threading
 import time
 import zlib
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from helpers.commands import Inside, Start, Unfinished, assert_same_lines
 
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Unfinished = Callable[..., bytes]
-Start = Callable[..., "subprocess.Popen[bytes]"]
 WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
 FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
-NUMBER = re.compile(r"(-?\d+\.\d+)")
-
-
-def assert_same(found: str, expected: str) -> None:
-    """Requires equal texts, in which log-probabilities may differ by rounding: other lines share their batches."""
-    ours, theirs = NUMBER.split(found), NUMBER.split(expected)
-    assert ours[::2] == theirs[::2]
-    assert [float(text) for text in ours[1::2]] == pytest.approx([float(text) for text in theirs[1::2]], abs=1e-5)
 
 
 def text_of(lines: int) -> bytes:
@@ -51,7 +38,7 @@ def test_a_file_that_was_cut_off_ends_the_same(
     unfinished(*arguments)
     done = inside(*arguments, "--resume")
     assert done.returncode == 0, done.stderr
-    assert_same((tmp_path / "out.fr").read_text(), whole)
+    assert_same_lines((tmp_path / "out.fr").read_text(), whole)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "out.fr"]
     whole = (tmp_path / "out.fr").read_text()
     done = inside(*arguments, "--resume")
@@ -66,7 +53,6 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
         ((), 2, "out.fr: is complete, with the translations of 3 lines, but the input has 1; leave out --resume"),
         (("--n-best", 1, "--alignment", "soft"), 4, "out.fr: line 1: not a line of an n-best list: other options?"),
         (("-o", "/dev/null"), 2, "--resume needs an output file, and /dev/null is none"),
-        (("-o", "text"), 2, "text: is also an input"),
         (("-o", "-"), 2, "--resume needs an output file, and standard output is none"),
     ):
         done = inside(*arguments, "--resume", *more, text=b"the fox\n")
@@ -82,16 +68,9 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
         3,
         True,
     )
-    for more, message in (
-        (("--beam", 2, "in.en"), "out.fr.partial: was begun with options.beam = 1, and now it is 2; "),
-        (
-            ("--set", "sample=true", "in.en"),
-            "out.fr.partial: was begun with options.sample = False, and now it is True; ",
-        ),
-    ):
-        done = inside(*arguments, "--resume", *more)
-        assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
-        assert message in done.stderr.decode()
+    done = inside(*arguments, "--resume", "--beam", 2, "in.en")
+    assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
+    assert b"out.fr.partial: was begun with options.beam = 1, and now it is 2; " in done.stderr
     done = inside(*arguments, "--resume", "--set", "batch_size=3", "other.en")
     assert b"out.fr.partial: the input has changed; its first 1 lines must be those of before" in done.stderr
 
@@ -143,7 +122,7 @@ def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, 
     assert inside(*arguments, "-o", "out.fr", "--resume", "in.en").returncode == 0
     assert not (tmp_path / "out.fr.partial").exists()
     assert inside(*arguments, "-o", "whole.fr", "in.en").returncode == 0
-    assert_same((tmp_path / "out.fr").read_text(), (tmp_path / "whole.fr").read_text())
+    assert_same_lines((tmp_path / "out.fr").read_text(), (tmp_path / "whole.fr").read_text())
 
 
 def test_ended_by_sigterm_and_resumed_from_a_pipe(

@@ -7,14 +7,11 @@ import random
 import signal
 import subprocess
 import threading
-from collections.abc import Callable
 from pathlib import Path
 from typing import IO
 
 import pytest
-
-Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
-Start = Callable[..., "subprocess.Popen[bytes]"]
+from helpers.commands import Inside, Start
 
 
 def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[bytes]]:

@@ -57,6 +57,7 @@ _WORDS = b"""nan -inf 1e999 -1 0 0x7f 1e-400 -0.0 99999999 ] } " ' \\u0000 \\ud8
 _BYTES = (b"\0", b"\n", b"\r\n", b"\t", b" ", b"", b"\xff", b"\xc3", b"\xed\xa0\x80", b"\xef\xbb\xbf", b"\xff\xfe")
 _MAGIC = (b"\x1b[2J", b"\xd9\xa3", b"\x1f\x8b", b"\x89HDF\r\n\x1a\n", b"PK\3\4", b"<!ENTITY a 'b'>", b"\xe2\x80\xa8")
 _LONG = (b"9" * 30, b"9" * 5000, b"[" * 300, b"{" * 300, b'{"a":' * 300, b"a" * 10_000)
+_VALUES = (None, True, -1, 2**31, 2**62, 10**400, float("inf"), float("nan"), "", "x", "../x", "\ud800", [], {}, [[]])
 _TOKENS = (*_WORDS, *_BYTES, *_MAGIC, *_LONG)
 
 
@@ -184,7 +185,28 @@ def _word(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
     return b"\n".join(lines)
 
 
-_MUTATORS = (_flip, _flip, _cut, _splice, _drop, _token, _token, _number, _word)
+def _part(data: bytes, others: Sequence[bytes], chance: random.Random) -> bytes:
+    """Removes, renames or replaces a part of JSON: of the whole file, or of the header of a file of tensors."""
+    start = 8 if data[8:9] == b"{" else 0
+    end = start + int.from_bytes(data[:8], "little") if start else len(data)
+    try:
+        value = json.loads(data[start:end])
+    except (ValueError, RecursionError):
+        return _token(data, others, chance)
+    inside, key = [value], 0
+    while isinstance(inside[key], dict | list) and inside[key] and chance.random() < 0.8:
+        inside = inside[key]
+        key = chance.choice([*inside] if isinstance(inside, dict) else range(len(inside)))
+    kept = inside[key]
+    inside[key] = chance.choice(_VALUES)
+    if isinstance(inside, dict) and chance.random() < 0.6:
+        del inside[key]
+        inside |= {str(chance.choice(_VALUES)): kept} if chance.random() < 0.5 else {}
+    text = json.dumps(value, separators=(",", ":")).encode()
+    return (len(text).to_bytes(8, "little") if start else b"") + text + data[end:]
+
+
+_MUTATORS = (_flip, _flip, _cut, _splice, _drop, _token, _token, _number, _word, _part)
 
 
 def _digest(value: object) -> str:
@@ -392,4 +414,4 @@ def formats() -> Iterator[Format]:
 def parts(workspace: Workspace) -> Iterator[Part]:
     """One part for each format."""
     for one in formats():
-        yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=10, limit=_LIMIT)
+        yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=40, limit=_LIMIT)

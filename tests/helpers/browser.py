@@ -1,6 +1,5 @@
 """A real browser for tests: Debian's chromium driven through chromedriver, only by the W3C WebDriver protocol."""
 
-import base64
 import json
 import os
 import shutil
@@ -11,6 +10,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
+
+import pytest
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
 KEYS = {
@@ -24,6 +25,7 @@ FLAGS = [
     "--disable-dev-shm-usage", "--mute-audio",
     "--no-zygote", "--in-process-gpu", "--hide-scrollbars", "--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1",
 ]  # fmt: skip
+needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
 _DIRECT = urllib.request.build_opener(
     urllib.request.ProxyHandler({})
@@ -41,7 +43,7 @@ def _humbly() -> list[str]:
 class Browser:
     """One window; `log` returns the errors and warnings of the page, `requests` the addresses that it requested."""
 
-    def __init__(self, folder: Path, flags: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
         self._driver = subprocess.Popen(
@@ -52,7 +54,7 @@ class Browser:
             text=True,
         )
         self._root = f"http://127.0.0.1:{self._port()}"
-        options = {"binary": CHROMIUM, "args": [*FLAGS, *flags, f"--user-data-dir={folder / 'profile'}"]}
+        options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
         wanted = {
             "browserName": "chrome",
             "goog:chromeOptions": options,
@@ -101,9 +103,13 @@ class Browser:
         """What a script returns."""
         return self._ask("POST", "/execute/sync", {"script": script, "args": list(arguments)})
 
-    def until(self, script: str, *arguments: Any, seconds: float = PATIENCE) -> Any:
+    def texts(self, selector: str) -> list[str]:
+        """The texts of all elements of a selector."""
+        return self.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
+
+    def until(self, script: str, *arguments: Any) -> Any:
         """What a script returns as soon as that is true."""
-        end = time.monotonic() + seconds
+        end = time.monotonic() + PATIENCE
         while not (value := self.run(script, *arguments)):
             if time.monotonic() > end:
                 raise AssertionError(f"never true: {script}")
@@ -149,7 +155,3 @@ class Browser:
         events = [json.loads(line["message"])["message"] for line in lines]
         sent = [event["params"] for event in events if event["method"] == "Network.requestWillBeSent"]
         return [event["request"]["url"] for event in sent]
-
-    def picture(self, path: Path) -> None:
-        """Writes the visible page to a .png file."""
-        path.write_bytes(base64.b64decode(self._ask("GET", "/screenshot")))

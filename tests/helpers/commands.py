@@ -1,17 +1,25 @@
-"""The commands of nmtalign, run in this process."""
+"""The commands of nmtalign, run in this process, and what they print."""
 
 import contextlib
 import io
 import os
+import re
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
+
+import pytest
 
 from nmtalign.cli import app
 from nmtalign.cli.options import load_command
 
+# Fixtures of tests/cli that run a command line: in this process, `translate` there, one that is interrupted, a process.
+Run = Callable[..., tuple[int, str, str]]
+Inside = Callable[..., "subprocess.CompletedProcess[bytes]"]
+Unfinished = Callable[..., bytes]
+Start = Callable[..., "subprocess.Popen[bytes]"]
 COMMANDS: Mapping[str, Any] = {name: load_command(name) for name in app.COMMANDS}
 
 
@@ -39,3 +47,11 @@ def run(folder: Path, *arguments: object, stdin: bytes = b"") -> "subprocess.Com
             sys.stdin = before
     texts = [one.buffer.getvalue().decode() for one in (out, err)]
     return subprocess.CompletedProcess([*arguments], code, *texts)
+
+
+def assert_same_lines(found: str, expected: str) -> None:
+    """Requires equal texts, in which log-probabilities may differ by rounding: other lines share their batches."""
+    number = re.compile(r"(-?\d+\.\d+)")
+    ours, theirs = number.split(found), number.split(expected)
+    assert ours[::2] == theirs[::2]
+    assert [float(text) for text in ours[1::2]] == pytest.approx([float(text) for text in theirs[1::2]], abs=1e-5)

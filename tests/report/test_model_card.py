@@ -62,17 +62,8 @@ def test_a_card_has_what_the_folder_records(model):
 def test_what_is_not_known_is_not_invented(model):
     (model / "train.jsonl").unlink(missing_ok=True)
     facts = facts_of(model_card(model))
-    for name in (
-        "licence",
-        "licence of the texts",
-        "texts",
-        "training pairs",
-        "hours",
-        "device",
-        "BLEU on dev",
-        "domains",
-    ):
-        assert facts[name] == "not stated"
+    names = "licence, licence of the texts, texts, training pairs, hours, device, BLEU on dev, domains"
+    assert {name: facts[name] for name in names.split(", ")} == dict.fromkeys(names.split(", "), "not stated")
     assert header_of(model_card(model))["metrics"] == []
     assert "license: not stated" in model_card(model)
 

@@ -64,9 +64,8 @@ def test_no_bands_for_many_systems_and_a_sentence_for_no_score():
     assert [text.get_text() for text in empty.axes[0].texts] == ["no sentence to score"]
 
 
-@pytest.mark.parametrize("ending", ["png", "svg", "pdf"])
-def test_files_are_the_same_each_time(tmp_path: Path, ending):
-    first, second = tmp_path / f"a.{ending}", tmp_path / f"b.{ending}"
+def test_files_are_the_same_each_time(tmp_path: Path):
+    first, second = tmp_path / "a.pdf", tmp_path / "b.pdf"
     draw_by_length(TWO, first)
     draw_by_length(TWO, second)
     assert first.read_bytes() == second.read_bytes() != b""

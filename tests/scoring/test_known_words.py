@@ -1,13 +1,10 @@
 """The no-unknown subset, by hand."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from nmtalign.errors import FormatError
-from nmtalign.files import sha256_of
-from nmtalign.model_directory import FORMAT, FORMAT_VERSION
 from nmtalign.scoring.known_words import UnknownRates, read_words, unknown_rates, without_unknown_words
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
@@ -56,23 +53,13 @@ def test_a_folder_without_vocabularies_is_named(folder: Path, name: str) -> None
         read_words(folder)
 
 
-def test_a_vocabulary_edited_after_training_is_refused(folder: Path) -> None:
-    names = ("source.vocabulary.txt", "target.vocabulary.txt", "tokenizer.json")
-    settings = {
-        "format": FORMAT,
-        "format_version": FORMAT_VERSION,
-        "nmtalign_version": "0",
-        "model": {},
-        "training": {},
-    }
-    settings |= {"source_language": "en", "target_language": "fr"}
-    settings |= {"files": {name: sha256_of(folder / name) for name in names}}
-    (folder / "config.json").write_text(json.dumps(settings))
-    assert len(read_words(folder)[1][1]) == 5
-    with (folder / "target.vocabulary.txt").open("a") as stream:
+def test_a_vocabulary_edited_after_training_is_refused(tmp_path: Path, random_model_directory) -> None:
+    model = random_model_directory(tmp_path)
+    assert len(read_words(model)[1][1]) == 9
+    with (model / "target.vocabulary.txt").open("a") as stream:
         stream.write("matou\n")
     with pytest.raises(FormatError, match=r"target.vocabulary.txt: was changed after training"):
-        read_words(folder)
+        read_words(model)
 
 
 @pytest.mark.parametrize("content", ["{", "{}", '{"files": 3}', "[]"])

@@ -8,29 +8,19 @@ import operator
 import os
 import random
 import signal
-import subprocess
-import sys
 from collections import Counter
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from helpers.score_texts import corpus_scores
+from helpers.score_texts import corpus_scores, sacrebleu
 from sacrebleu.metrics import BLEU, CHRF, TER
 from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.scoring import metrics
-from nmtalign.scoring.metrics import (
-    METRICS,
-    MetricOptions,
-    has_tokenizer,
-    measure,
-    measure_systems,
-    tokenizer_for,
-)
+from nmtalign.scoring.metrics import METRICS, MetricOptions, has_tokenizer, measure, measure_systems, tokenizer_for
 from nmtalign.scoring.report import make_report
 from nmtalign.scoring.scoring_run import read_text
 from nmtalign.text.tokenizer import MosesWords
@@ -51,24 +41,10 @@ def noisy_corpus(size: int, seed: int = 7) -> tuple[list[str], list[str], list[s
     return hypotheses, first, [line or "rien" for line in second]
 
 
-def write(path: Path, lines: list[str]) -> Path:
-    path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
-    return path
-
-
-def sacrebleu_command(*arguments: str | Path) -> list[tuple[str, str]]:
-    """(signature with the metric's name, score) of each metric, as sacreBLEU prints them."""
-    command = [sys.executable, "-m", "sacrebleu", *map(str, arguments), "-w", "2"]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    found = json.loads(done.stdout)
-    scores = found if isinstance(found, list) else [found]
+def sacrebleu_scores(folder: Path, texts: list[list[str]], *flags: str) -> list[tuple[str, str]]:
+    """(signature with the metric's name, score) of each metric, as sacreBLEU's command prints them."""
+    scores = json.loads(sacrebleu(folder, texts[:1], texts[1:], *flags, "-w", "2"))
     return [(f"{score['name']}|{score['signature']}", f"{score['score']:.2f}") for score in scores]
-
-
-def ours(hypotheses: Path, references: Sequence[Path], options: MetricOptions) -> list[tuple[str, str]]:
-    texts = [read_text(path).lines for path in (hypotheses, *references)]
-    scores = corpus_scores(texts[0], *texts[1:], options=options)
-    return [(score.signature, f"{score.value:.2f}") for score in scores]
 
 
 ODD = [
@@ -94,11 +70,11 @@ def test_scores_and_signatures_equal_sacrebleus_command_line(
     hypotheses, first, second = noisy_corpus(40)
     texts = [
         lines + odd for lines, odd in zip((hypotheses, first, second, first), (ODD, ODD[::-1], ODD, ODD), strict=True)
-    ]
-    hyp, *references = [write(tmp_path / str(number), lines) for number, lines in enumerate(texts[: count + 1])]
-    expected = sacrebleu_command(*references, "-i", hyp, "-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", *flags)
-    chosen = MetricOptions(("bleu", "chrf++", "ter"), **options)
-    assert ours(hyp, references, chosen) == expected
+    ][: count + 1]
+    expected = sacrebleu_scores(tmp_path, texts, "-m", "bleu", "chrf", "ter", "--chrf-word-order", "2", *flags)
+    read = [read_text(tmp_path / f"{number}.txt").lines for number in (count, *range(count))]
+    scores = corpus_scores(*read, options=MetricOptions(("bleu", "chrf++", "ter"), **options))
+    assert [(score.signature, f"{score.value:.2f}") for score in scores] == expected
 
 
 CHINESE = [

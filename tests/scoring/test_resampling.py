@@ -41,14 +41,16 @@ def test_sums_beyond_those_of_float32_are_rounded_once():
     assert (bootstrap([rows], 20, 5)[0] == expected.astype(np.float32)).all()
 
 
-def test_memory_is_that_of_a_slice():
-    rows = [made_up(50_000, 4)]
+def test_memory_is_that_of_a_slice(monkeypatch):
+    monkeypatch.setattr(report, "_DRAWS", 2**18)
+    monkeypatch.setattr(report, "_COINS", 2**19)
+    rows = [made_up(10_000, 4)]
     tracemalloc.start()
-    bootstrap(rows, 300, 1)  # 120 MB of indices
-    swaps(rows, 3_000, 1)  # 150 MB of coins, 1.2 GB as floats
+    bootstrap(rows, 190, 1)  # 15 MB of indices
+    swaps(rows, 1_900, 1)  # 19 MB of coins, 152 MB as floats
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 120e6
+    assert peak < 15e6
 
 
 def test_the_bounds_leave_out_a_fortieth_on_either_side():

@@ -1,58 +1,31 @@
 """What the tests of the server share: a model for each direction."""
 
-import json
 from pathlib import Path
 
 import pytest
-import torch
+from helpers.random_models import ENGLISH, FRENCH
 from helpers.servers import serving
 
 import nmtalign
-
-SOURCE = ["the", "fox", "sees", "a", "red", "boat", "."]
-TARGET = ["le", "renard", "voit", "un", "bateau", "rouge", "."]
-
-
-def disturb(model) -> None:
-    for parameter in model.parameters():
-        parameter.mul_(2).add_(torch.randn_like(parameter) * 0.3)
-    model.readout.output_bias[0] -= 3  # words rather than none
 
 
 @pytest.fixture(scope="session")
 def english(tmp_path_factory, random_model_directory) -> Path:
     """A random model, English to French."""
-    return random_model_directory(tmp_path_factory.mktemp("english"), SOURCE, TARGET, disturb)
+    return random_model_directory(tmp_path_factory.mktemp("english"))
 
 
 @pytest.fixture(scope="session")
 def french(tmp_path_factory, random_model_directory) -> Path:
     """A random model, French to English."""
-    folder = random_model_directory(tmp_path_factory.mktemp("french"), TARGET, SOURCE, disturb, seed=4)
-    settings = json.loads((folder / "config.json").read_text())
-    settings |= {"source_language": "fr", "target_language": "en"}
-    (folder / "config.json").write_text(json.dumps(settings))
-    return folder
-
-
-@pytest.fixture
-def make_model(tmp_path, random_model_directory):
-    """Makes a random model with other words, languages or settings than `english`."""
-
-    def make(languages=("en", "fr"), source=SOURCE, target=TARGET, seed=5, **settings) -> Path:
-        folder = random_model_directory(tmp_path / "-".join(languages), source, target, disturb, seed=seed, **settings)
-        config = json.loads((folder / "config.json").read_text())
-        config |= dict(zip(("source_language", "target_language"), languages, strict=True))
-        (folder / "config.json").write_text(json.dumps(config))
-        return folder
-
-    return make
+    folder = tmp_path_factory.mktemp("french")
+    return random_model_directory(folder, FRENCH, ENGLISH, seed=4, languages=("fr", "en"))
 
 
 @pytest.fixture(scope="session")
 def blind(tmp_path_factory, random_model_directory) -> Path:
     """A random model without attention."""
-    return random_model_directory(tmp_path_factory.mktemp("blind"), SOURCE, TARGET, disturb, "none")
+    return random_model_directory(tmp_path_factory.mktemp("blind"), attention="none")
 
 
 @pytest.fixture(scope="session")

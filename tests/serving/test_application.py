@@ -6,11 +6,12 @@ import json
 import socket
 import threading
 import time
-from functools import partial
+from functools import cache, partial
 from urllib.parse import urlencode
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.random_models import ENGLISH
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
 import nmtalign
@@ -21,9 +22,7 @@ from nmtalign.errors import ResourceError, UsageError
 from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
-from nmtalign.settings.definition import definitions
 from nmtalign.settings.presets import SYSTEMS
-from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
@@ -44,13 +43,14 @@ def translate(english, tmp_path_factory):
     """The lines that `nmtalign translate` prints."""
     folder = tmp_path_factory.mktemp("expected")
 
-    def run(lines, *options, model=english):
-        text = "".join(f"{line}\n" for line in lines).encode()
-        result = run_nmtalign("translate", "-m", model, "--threads", "1", "-q", *options, cwd=folder, stdin=text)
+    @cache
+    def run(text, model, options):
+        command = "translate", "-m", model, "--threads", "1", "-q", *options
+        result = run_nmtalign(*command, cwd=folder, stdin=text.encode())
         assert result.returncode == 0, result.stderr
         return result.stdout.decode().removesuffix("\n").split("\n")
 
-    return run
+    return lambda lines, *options, model=english: run("".join(f"{line}\n" for line in lines), model, options)
 
 
 # LibreTranslate
@@ -112,9 +112,10 @@ def test_the_language_is_detected(client, translate, french):
     assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
 
 
-def test_each_text_of_a_list_is_detected_by_itself(french, make_model, translate):
+def test_each_text_of_a_list_is_detected_by_itself(french, random_model_directory, translate, tmp_path):
     """Two models translate into English: each text gets the one that knows its words."""
-    german = make_model(("de", "en"), ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."])
+    words = ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."]
+    german = random_model_directory(tmp_path, words, ENGLISH, seed=5, languages=("de", "en"))
     texts = ["le renard voit un bateau", "der fuchs sieht ein boot", "un bateau\nle renard", "", "rotes boot"]
     folders = [french, german, french, french, german]
     with serving(french, german) as client:
@@ -308,20 +309,16 @@ def test_a_wrong_request_gets_one_clear_sentence(client, value, message):
         ),
         ("translate", b"{", "not JSON"),
         ("translate", b'{"q": NaN}', "NaN is no number"),
-        ("translate", b"[" * 100_000, "nested too deeply"),
-        ("translate", b'{"q": ' + b"9" * 5000 + b"}", "too many digits"),
         ("translate", b"caf\xe9", "not UTF-8: byte 0xe9 at position 3"),
         ("translate/json", b"", "the body is empty"),
         ("translate/json", b'{"text": "a"}\nnonsense\n', "line 2: not JSON"),
         ("translate/json", b'{"text": "a"}\n{"texts": "a"}\n', 'line 2: the object has no "text"'),
         ("translate/json", b'[{"text": "a"}, 7]', "entry 2: a number, not an object"),
         ("translate/json", b'{"text": ["a"]}', 'line 1: "text" is a list'),
-        ("translate/json", b'"a"', "line 1: a text, not an object"),
         ("align", b'{"source": "a"}', "line 1: not a pair"),
         ("align", b'{"source": "a", "target": 3}', 'line 1: "target" is a number'),
         ("translate/json?beams=3", b'{"text": "a"}', "unknown setting 'beams'; the nearest known one is 'beam'"),
         ("translate/json?beam=0", b'{"text": "a"}', "request: beam = 0: must be at least 1"),
-        ("translate/json?beam=x", b'{"text": "a"}', "must be a whole number"),
         ("translate/json?beam=101", b'{"text": "a"}', "must be at most 100"),
         ("translate/json?n_best=20", b'{"text": "a"}', "at most as many translations as the beam is wide"),
         ("translate/json?sample=yes", b'{"text": "a"}', "must be true or false"),
@@ -357,7 +354,6 @@ def test_other_host_names_are_refused(client, host):
     assert client.raw("health", Host=host)[0] == 400
 
 
-@pytest.mark.parametrize("path", ["translate", "translate/json", "detect", "align"])
 @pytest.mark.parametrize(
     "headers",
     [
@@ -371,12 +367,13 @@ def test_other_host_names_are_refused(client, host):
     ],
     ids=str,
 )
-def test_pages_of_other_sites_are_refused(client, path, headers):
+def test_pages_of_other_sites_are_refused(client, headers):
     """A browser sends this type of body without asking the server first."""
     body = json.dumps({"q": "a", "text": "a", "source": "en", "target": "fr"}).encode()
-    status, found, received = client.raw(f"{path}?source=en&target=fr", body, "text/plain", **headers)
-    assert (status, list(json.loads(found))) == (403, ["error"])
-    assert "access-control-allow-origin" not in received
+    for path in ("translate", "translate/json", "detect", "align"):
+        status, found, received = client.raw(f"{path}?source=en&target=fr", body, "text/plain", **headers)
+        assert (status, list(json.loads(found))) == (403, ["error"]), path
+        assert "access-control-allow-origin" not in received
 
 
 def test_the_page_of_the_server_and_other_programs_are_accepted(client):
@@ -608,9 +605,8 @@ def test_a_request_that_takes_too_long_is_refused_and_dropped(held):
     ],
     ids=str,
 )
-def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, settings, system):
-    known = definitions(ModelConfig)
-    folder = make_model(**{name: value for name, value in SYSTEMS[system].items() if name in known})
+def test_work_that_nobody_waits_for_ends_at_its_next_step(random_model_directory, tmp_path, method, settings, system):
+    folder = random_model_directory(tmp_path, **SYSTEMS[system])
     model = ServedModel(Translator.load(folder, device="cpu"), AlignConfig())
     line = "the fox sees a boat " * 10
     try:
@@ -627,9 +623,10 @@ def test_work_that_nobody_waits_for_ends_at_its_next_step(make_model, method, se
     assert len(looks) == 6
 
 
-def test_the_worker_is_free_soon_after_a_request_took_too_long(make_model):
+def test_the_worker_is_free_soon_after_a_request_took_too_long(random_model_directory, tmp_path):
     """Another request does not wait for the work of one that got 504."""
-    with serving(make_model(hidden=400, attention_hidden=400), time_limit="2s") as client:
+    folder = random_model_directory(tmp_path, hidden=400, attention_hidden=400)
+    with serving(folder, time_limit="2s") as client:
         assert client.ask("translate", text_request("the fox sees a boat . " * 900))[0] == 504
         assert client.ask("translate", text_request("a"))[0] == 200
 
@@ -651,27 +648,28 @@ def test_the_request_of_a_client_that_has_gone_is_dropped(held):
     assert held.batches == [["first"]]
 
 
-@pytest.mark.parametrize(
-    "sent",
-    [
-        b"",
-        b"POST /translate HT",
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX: ",
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{",
-        b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{",
-        b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HT",
-    ],
-    ids=["nothing", "a part of a line", "a part of the header", "a part of the body", "a chunk", "the next request"],
-)
-def test_a_connection_that_sends_too_slowly_is_closed(english, sent):
-    with serving(english, time_limit="1s") as client:
-        with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+SLOW = {  # what a connection sends, and whether it is answered
+    b"": False,
+    b"POST /translate HT": False,
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nX: ": False,
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100\r\n\r\n{": True,
+    b"POST /translate HTTP/1.1\r\nHost: localhost\r\nTransfer-Encoding: chunked\r\n\r\n5\r\n{": True,
+    b"GET /health HTTP/1.1\r\nHost: localhost\r\n\r\nGET /health HT": False,
+}
+
+
+def test_connections_that_send_too_slowly_are_closed(english):
+    with serving(english, time_limit="1s") as client, contextlib.ExitStack() as stack:
+        address = client.host, client.port
+        connections = [stack.enter_context(socket.create_connection(address, PATIENCE)) for _ in SLOW]
+        for connection, sent in zip(connections, SLOW, strict=True):
             connection.sendall(sent)
+        for connection, (sent, answered) in zip(connections, SLOW.items(), strict=True):
             received = b""
             with contextlib.suppress(ConnectionResetError):
                 while part := connection.recv(10_000):
                     received += part
-        assert (b" 408 " in received) == (b"\r\n\r\n" in sent and b"health" not in sent)
+            assert (b" 408 " in received) == answered, sent
         assert client.ask("health")[0] == 200
 
 

@@ -6,10 +6,7 @@ from helpers.servers import serving
 
 from nmtalign.translating.translator import Translator
 
-pytestmark = [
-    pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [driver.needs_browser, pytest.mark.timeout(900)]
 
 LINE = "the fox sees a red boat ."
 HOSTILE = "<img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
@@ -36,10 +33,6 @@ def translate(browser, client, text):
     browser.until("return !document.getElementById('translate').disabled && document.querySelector('#result .card')")
 
 
-def texts(browser, selector):
-    return browser.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
-
-
 def weights(browser, side):
     words = "return [...document.querySelectorAll(`.words.${arguments[0]} .word`)]"
     return browser.run(f"{words}.map(e => +e.style.getPropertyValue('--w'))", side)
@@ -48,9 +41,9 @@ def weights(browser, side):
 def test_a_text_is_translated_and_a_word_shows_its_weights(browser, client, expected):
     browser.requests()
     translate(browser, client, LINE)
-    assert texts(browser, ".text") == [expected.text]
-    assert texts(browser, ".words.source .word") == list(expected.source_tokens)
-    assert texts(browser, ".words.target .word") == list(expected.tokens)
+    assert browser.texts(".text") == [expected.text]
+    assert browser.texts(".words.source .word") == list(expected.source_tokens)
+    assert browser.texts(".words.target .word") == list(expected.tokens)
     browser.point(".words.target .word", index=1)
     assert weights(browser, "source") == pytest.approx(expected.alignment[1, :-1].tolist(), abs=1e-3)
     browser.point(".words.source .word", index=2)
@@ -75,12 +68,12 @@ def test_the_keyboard_suffices(browser, client, expected):
     assert browser.run("return document.activeElement.textContent") == expected.source_tokens[1]
     browser.press("Down")
     assert browser.run("return document.activeElement.textContent") == expected.tokens[0]
-    assert texts(browser, ".reading")[0].startswith(f"{expected.tokens[0]} reads ")
+    assert browser.texts(".reading")[0].startswith(f"{expected.tokens[0]} reads ")
 
 
 def test_markup_is_text(browser, client):
     translate(browser, client, f"{HOSTILE}\n\n{LINE}")
-    assert len(texts(browser, ".card")) == 3
+    assert len(browser.texts(".card")) == 3
     assert browser.run("return document.title") == "nmtalign"
     assert browser.run("return document.querySelectorAll('#result img, #result script').length") == 0
     assert browser.log() == []
@@ -89,16 +82,16 @@ def test_markup_is_text(browser, client):
 def test_the_other_direction_the_beam_and_an_error(browser, client, french):
     line = "le renard voit un bateau"
     browser.open(client.url)
-    assert texts(browser, "#model option") == ["en → fr", "fr → en"]
+    assert browser.texts("#model option") == ["en → fr", "fr → en"]
     browser.run("document.getElementById('model').value = 'fr-en'; document.getElementById('beam').value = 2")
     browser.run("document.getElementById('text').value = arguments[0]", line)
     browser.point("#translate", click=True)
     browser.until("return document.querySelector('.text')")
-    assert texts(browser, ".text") == [next(Translator.load(french, device="cpu").translate([line], beam=2)).text]
+    assert browser.texts(".text") == [next(Translator.load(french, device="cpu").translate([line], beam=2)).text]
     browser.run("document.getElementById('text').value = 'a\\n'.repeat(1001)")
     browser.point("#translate", click=True)
     browser.until("return document.querySelector('#status.error')")
-    assert texts(browser, "#status") == ["1002 lines: send at most 1000 in one request"]
+    assert browser.texts("#status") == ["1002 lines: send at most 1000 in one request"]
     browser.log()
 
 
@@ -106,10 +99,10 @@ def test_the_other_direction_the_beam_and_an_error(browser, client, french):
 def test_a_model_without_attention_has_only_text(browser, blind, beside, request):
     with serving(blind, *map(request.getfixturevalue, beside)) as client:
         browser.open(client.url)
-        assert texts(browser, "#model option") == ["en → fr"]
+        assert browser.texts("#model option") == ["en → fr"]
         translate(browser, client, LINE)
-        assert len(texts(browser, ".text")) == 1
-        assert texts(browser, ".word") == []
+        assert len(browser.texts(".text")) == 1
+        assert browser.texts(".word") == []
         assert browser.log() == []
 
 

@@ -64,6 +64,8 @@ def test_languages_and_texts_without_spaces():
     assert not any(map(has_no_spaces, ("en", "ko", "vi", "hi", "ar", "")))
     for text in (
         "我喜欢读书。",
+        "彼女は、東京で 古い本を読んだ",
+        "ฉันชอบอ่านหนังสือ ที่บ้านของฉัน",
         "私は本を読むのが好きです。",
         "ฉันชอบอ่านหนังสือ",
         "ຂ້ອຍມັກອ່ານ",
@@ -72,4 +74,6 @@ def test_languages_and_texts_without_spaces():
     ):
         assert is_unspaced([text])
         assert not is_unspaced([f"The sign reads {text[:5]}, which means that somebody likes to read many long books."])
+    segmented = "我 喜欢 红色 的 船 。", "彼女 は 東京 で 古い 本 を 読ん だ", "ฉัน ชอบ อ่าน หนังสือ ที่ บ้าน ของ ฉัน"
+    assert not any(is_unspaced([text]) for text in segmented)
     assert not any(is_unspaced([text]) for text in ("나는 책을 읽는다", "Я люблю читать", "मुझे पढ़ना पसंद है", "", "12 %"))

@@ -78,13 +78,13 @@ def test_a_damaged_archive_is_one_error_with_its_name(tmp_path: Path, pack: Pack
 
 @pytest.mark.parametrize("pack", PACKS[1:])
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, pack: Pack) -> None:
-    path = write(tmp_path / "bomb", pack(bytes(150_000_000)))
+    path = write(tmp_path / "bomb", pack(bytes(80_000_000)))
     tracemalloc.start()
     with pytest.raises(InputError, match="line 1: longer than 4,194,304 bytes"):
         list(read_lines(path))
     peak = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert peak < 25 * LONGEST_LINE
+    assert peak < 15 * LONGEST_LINE
 
 
 def test_a_dictionary_of_gigabytes_is_refused(tmp_path: Path) -> None:
@@ -222,9 +222,6 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
         list(read_lines(tmp_path / "none.en"))
     with pytest.raises(InputError, match="is a folder"):
         list(read_lines(tmp_path))
-    torn = gzip.compress(bytes(range(256)) * 50)[:-40]
-    with pytest.raises(InputError, match=r"torn\.gz: (cannot read on|line)"):
-        list(read_lines(write(tmp_path / "torn.gz", torn)))
 
 
 def test_pairs(tmp_path: Path) -> None:

@@ -73,12 +73,7 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "error", "message"),
     [
-        (
-            "a\tb\tc\n",
-            "",
-            UsageError,
-            "3 columns, and line 1 does not name en and fr; choose two",
-        ),
+        ("a\tb\tc\n", "", UsageError, "3 columns, and line 1 does not name en and fr; choose two"),
         ("a\tb\n", "1,5", UsageError, "columns: .*c has no column 5; it has 2 columns: a, b"),
         ("a\tb\n", "1,x", UsageError, "columns: .*c has no column x"),
         ("only\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),

@@ -1,25 +1,22 @@
-import io
 import json
 from pathlib import Path
 
 import pytest
 import sentencepiece
+from helpers.pieces import learned_pieces
 from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
 from nmtalign.text.tokenizer import BYTE_TOKENS, SentencePieces, SpacedWords, TextBytes, Tokenizers, blanks_to_spaces
 
+LINES = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
+AS_PREP = {"bos_id": -1, "eos_id": -1, "unk_id": 0, "normalization_rule_name": "identity"}
+
 
 @pytest.fixture(scope="module")
 def pieces() -> SentencePieces:
-    model = io.BytesIO()
-    lines = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, model_type="bpe", vocab_size=40, bos_id=-1, eos_id=-1,
-        unk_id=0, normalization_rule_name="identity", minloglevel=2,
-    )  # fmt: skip
-    return SentencePieces(model.getvalue())
+    return learned_pieces(LINES, 40, **AS_PREP)
 
 
 ODD = ["the", " small", "▁", "☃", "\u00a0", "\t", "  ", "\0", "river", "mill☃☃", "\u3000", "e"]
@@ -32,17 +29,11 @@ def test_pieces_found_word_by_word_are_those_of_the_line(pieces: SentencePieces,
     assert pieces.tokenize(line) == plain.encode(blanks_to_spaces(line), out_type=str)
 
 
-@pytest.mark.parametrize("options", [{"model_type": "unigram"}, {"model_type": "bpe", "split_by_whitespace": False}])
+@pytest.mark.parametrize("options", [{"model_type": "unigram"}, {"split_by_whitespace": False}])
 def test_pieces_that_depend_on_the_words_around_are_those_of_the_whole_line(options: dict[str, object]) -> None:
-    model = io.BytesIO()
-    lines = [f"the small river {word} near the old mill" for word in ("runs", "bends", "sleeps", "rises")] * 5
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=38, hard_vocab_limit=False, bos_id=-1, eos_id=-1,
-        unk_id=0, normalization_rule_name="identity", minloglevel=2, **options,
-    )  # fmt: skip
-    pieces = SentencePieces(model.getvalue())
+    pieces = learned_pieces(LINES, 38, **AS_PREP, **options)
     plain = sentencepiece.SentencePieceProcessor(model_proto=pieces.model)
-    for line in ("the river runs", *lines[:4]):
+    for line in ("the river runs", *LINES[:4]):
         assert pieces.tokenize(line) == plain.encode(line, out_type=str)
 
 

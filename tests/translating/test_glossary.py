@@ -187,5 +187,5 @@ def test_equal_lines_and_empty_files_are_accepted(tmp_path: Path) -> None:
 
 
 def test_a_large_glossary(tmp_path: Path) -> None:
-    large = glossary(tmp_path, "".join(f"term{number} of law\tterme{number}\n" for number in range(100_000)))
-    assert targets_of(large, "the term7 of law and the term8 of laws; Term99999 of Law") == ["terme7", "terme99999"]
+    large = glossary(tmp_path, "".join(f"term{number} of law\tterme{number}\n" for number in range(20_000)))
+    assert targets_of(large, "the term7 of law and the term8 of laws; Term19999 of Law") == ["terme7", "terme19999"]

@@ -1,6 +1,5 @@
 """Output formats: text, Moses n-best lists, JSON lines that are always valid."""
 
-import io
 import itertools
 import json
 import math
@@ -8,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.pieces import learned_pieces
 
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import SentencePieces, Tokenizers
@@ -112,15 +112,7 @@ def test_json_is_valid_whatever_it_holds() -> None:
 
 @pytest.fixture(scope="module")
 def pieces() -> SentencePieces:
-    import sentencepiece
-
-    lines = [" ".join(words) for words in itertools.permutations(["cats", "boat", "boats", "sees"], 3)]
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=20, model_type="bpe", minloglevel=9,
-        hard_vocab_limit=False,
-    )  # fmt: skip
-    return SentencePieces(model.getvalue())
+    return learned_pieces(map(" ".join, itertools.permutations(["cats", "boat", "boats", "sees"], 3)), 20)
 
 
 def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:

@@ -18,23 +18,21 @@ from nmtalign.viewing.curves import Curves, curve_figure, draw_curves, panels, r
 SIGNATURE = "BLEU|nrefs:1|tok:13a"
 
 
-def started(update: int = 0, **fields: Any) -> Mapping[str, Any]:
-    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
-    return {"event": "started", **when, "resumed": update > 0, "pairs": 1000, **fields}
+def event(kind: str, update: int, **fields: Any) -> Mapping[str, Any]:
+    return {"event": kind, "update": update, "epoch": update / 100, "seconds": float(update), **fields}
 
 
-def progressed(update: int, loss: float | None = 3.0, **fields: Any) -> Mapping[str, Any]:
-    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
-    numbers = {"loss": loss, "loss_sentence": loss and 10 * loss, "learning_rate": 0.5}
+def started(update: int = 0) -> Mapping[str, Any]:
+    return event("started", update, resumed=update > 0, pairs=1000)
+
+
+def progressed(update: int, loss: float | None = 3.0) -> Mapping[str, Any]:
     speeds = {"source_words_per_second": 400.0, "target_words_per_second": 500.0}
-    return {"event": "progressed", **when, **numbers, **speeds, **fields}
+    return event("progressed", update, loss=loss, loss_sentence=loss and 10 * loss, learning_rate=0.5, **speeds)
 
 
-def validated(
-    update: int, loss: float | None, bleu: float | None, best: bool = True, **fields: Any
-) -> Mapping[str, Any]:
-    when = {"update": update, "epoch": update / 100, "seconds": float(update)}
-    return {"event": "validated", **when, "loss": loss, "bleu": bleu, "signature": SIGNATURE, "best": best, **fields}
+def validated(update: int, loss: float | None, bleu: float | None, best: bool = True) -> Mapping[str, Any]:
+    return event("validated", update, loss=loss, bleu=bleu, signature=SIGNATURE, best=best)
 
 
 def write(folder: Path, events: Sequence[Mapping[str, Any]], end: str = "") -> Path:

@@ -15,10 +15,7 @@ from nmtalign.report.document import DataTable, Document, Figure, Heading, Named
 from nmtalign.report.html_page import to_page
 from nmtalign.viewing.alignment_page import write_page
 
-pytestmark = [
-    pytest.mark.skipif(not (driver.CHROMIUM and driver.DRIVER), reason="needs chromium and chromedriver"),
-    pytest.mark.timeout(900),
-]
+pytestmark = [driver.needs_browser, pytest.mark.timeout(900)]
 
 HOSTILE = "</script><img src=x onerror=\"document.title='hit'\"><script>document.title='hit'</script>"
 SMALL = [  # (sentence, rank, source, target)
@@ -104,10 +101,6 @@ def text(browser, selector):
     return browser.run("return document.querySelector(arguments[0])?.textContent ?? ''", selector)
 
 
-def texts(browser, selector):
-    return browser.run("return [...document.querySelectorAll(arguments[0])].map(e => e.textContent)", selector)
-
-
 def change(browser, selector, value):
     """Gives an input or a select another value, and the focus."""
     script = "const e = document.querySelector(arguments[0]); e.focus(); e.value = arguments[1];"
@@ -166,7 +159,7 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     ]
     assert kinds == [3, 2, 1]
     assert "AER 0.60" in text(browser, ".card .quiet")  # 1 - (1 + 1) / (3 + 2)
-    assert len(texts(browser, "#panes .card")) == 2
+    assert len(browser.texts("#panes .card")) == 2
 
 
 def test_sentences_are_found_ordered_and_stepped_through(browser, small):
@@ -175,7 +168,7 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     def find(query, order="file"):
         change(browser, "#order", order)
         change(browser, "#query", query)
-        return ",".join(texts(browser, "#list b"))
+        return ",".join(browser.texts("#list b"))
 
     assert find("maison") == find("UNE") == "1"
     assert find("la") == "0,1"
@@ -197,31 +190,22 @@ def test_sentences_are_found_ordered_and_stepped_through(browser, small):
     assert "one side has no words" in text(browser, "#panes")
 
 
-def type_into(browser, selector, value):
-    browser.run("const [s, v] = arguments; const e = document.querySelector(s); e.value = v;"
-                "e.dispatchEvent(new Event('input'))", selector, value)  # fmt: skip
-
-
-def log_of(browser):
-    return browser.run("return document.querySelector('#log').value")
-
-
 def test_the_live_page_translates_what_is_typed(browser, live):
     browser.size(1280, 900)
     browser.log()
     browser.requests()
     browser.open(live)
     sentence = "a big red car is in the house the car is red"
-    type_into(browser, "#text", sentence)
+    change(browser, "#text", sentence)
     browser.until("return document.querySelector('#log').value.includes(arguments[0])", f"typed “{sentence}”")
     assert text(browser, "#translation")
-    assert texts(browser, "#weights th[scope=row]") == [*sentence.split(), "</s>"]
-    type_into(browser, "#text", f"the zebra {HOSTILE}")
+    assert browser.texts("#weights th[scope=row]") == [*sentence.split(), "</s>"]
+    change(browser, "#text", f"the zebra {HOSTILE}")
     browser.until("return document.querySelector('#status').textContent.includes('zebra')")
     assert not browser.run("return document.title.includes('hit')")
     browser.until("return document.documentElement.dataset.examples")
-    assert "Long sentence" in texts(browser, "#preset option")
-    change(browser, "#preset", len(texts(browser, "#preset option")) - 2)  # the first option is empty
+    assert "Long sentence" in browser.texts("#preset option")
+    change(browser, "#preset", len(browser.texts("#preset option")) - 2)  # the first option is empty
     browser.until("return document.querySelector('#log').value.includes('example')")
     assert text(browser, "#note") == "The longest of the examples."
     assert HOSTILE in browser.run("return document.querySelector('#text').value")
@@ -248,12 +232,12 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
     for place in range(6):
         for key in ("End", "Home"):
             browser.run("document.querySelectorAll('#weights input')[arguments[0]].focus()", place)
-            entries = log_of(browser).count("translation:")
+            entries = browser.run("return document.querySelector('#log').value").count("translation:")
             browser.press(key)
             browser.until(
                 "return document.querySelector('#log').value.split('translation:').length > arguments[0] + 1", entries
             )
-            weights = [float(number) for number in texts(browser, "#weights td:nth-child(3)")]
+            weights = [float(number) for number in browser.texts("#weights td:nth-child(3)")]
             assert sum(weights) == pytest.approx(1, abs=0.01)
             assert weights[place] == (key == "End")
             changed = changed or text(browser, "#translation") != before
@@ -267,7 +251,7 @@ def test_a_weight_that_is_changed_with_the_keyboard_changes_the_translation(brow
 def test_a_word_is_forced_and_the_search_explains_itself(browser, live):
     browser.size(1280, 900)
     browser.open(live)
-    chosen = texts(browser, "#next button")[3]
+    chosen = browser.texts("#next button")[3]
     browser.run("document.querySelectorAll('#next button')[3].focus()")
     browser.press("Enter")
     browser.until("return document.querySelector('#log').value.includes('forced at step 1')")
@@ -284,22 +268,22 @@ def test_a_word_is_forced_and_the_search_explains_itself(browser, live):
 def test_attention_off_comparison_and_exercises(browser, live):
     browser.size(1280, 900)
     browser.open(live)
-    assert len(texts(browser, "#texts .card")) == 4  # the source, and three decoders
+    assert len(browser.texts("#texts .card")) == 4  # the source, and three decoders
     browser.point("#measure", click=True)
     browser.until("return document.querySelectorAll('#lengths tbody tr').length === 6")
-    type_into(browser, "#second", "the house is red")
+    change(browser, "#second", "the house is red")
     browser.until("return document.querySelectorAll('#pair .card').length === 2")
     assert "Cosine of the annotations" in text(browser, "#alike")
     browser.point("#hide", click=True)
-    assert set(texts(browser, "#weights td:nth-child(3)")) == {"?"}
+    assert set(browser.texts("#weights td:nth-child(3)")) == {"?"}
     browser.point("#check", click=True)
     assert re.match("Right|No", text(browser, "#verdict"))
-    type_into(browser, "#reference", "the house")
+    change(browser, "#reference", "the house")
     browser.until("return document.querySelectorAll('#nats tbody tr').length === 3")
     assert re.match(r"Loss of the model: \d+\.\d+ nats", text(browser, "#loss"))
     change(browser, "#system", 2)
     browser.until("return document.querySelector('#log').value.includes('decoder fixed vector')")
-    assert set(texts(browser, "#weights td:nth-child(3)")) == {"–"}
+    assert set(browser.texts("#weights td:nth-child(3)")) == {"–"}
     assert "no attention" in text(browser, "#map")
 
 
@@ -308,7 +292,7 @@ def test_the_tables_of_a_report_are_sorted_by_their_numbers(browser, report):
     browser.open(report, ready="document.readyState === 'complete'")
     for order, expected in (("descending", "bac"), ("ascending", "abc"), (None, "abc")):
         browser.run("document.querySelector('th:last-child .sort').click()")
-        assert "".join(name[0] for name in texts(browser, "tbody bdi")) == expected
+        assert "".join(name[0] for name in browser.texts("tbody bdi")) == expected
         assert browser.run("return document.querySelector('th:last-child').ariaSort") == order
     assert browser.run("return document.querySelector('thead th .sort').closest('th').cellIndex") == 1
     assert browser.run("const i = document.images[0]; return [i.naturalWidth, i.alt]") == [900, "A figure"]
