@@ -62,6 +62,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
             call()
     with pytest.raises(nmtalign.FormatError, match="no such file or folder"):
         nmtalign.describe(tmp_path / "absent")
+    half = nmtalign.Request("the \udc80 fox", phrases=("le \ud800",))  # as text of files that are not UTF-8
+    assert next(translator.translate([half])).source == "the \ufffd fox"
     alignments, out, replaces = tmp_path / "a.h5", tmp_path / "out", "is also an input"
     for call, message in (
         (lambda: nmtalign.translate_files(model, source, source), replaces),
@@ -70,6 +72,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: nmtalign.symmetrize_files(links, links, links), replaces),
         (lambda: nmtalign.translate_files([], source, out), "an empty list"),
         (lambda: nmtalign.align([], [("the fox", "le renard")]), "an empty list"),
+        (lambda: translator.translate(["<p>the</p>"], markup="html"), "translate_files takes documents"),
+        (lambda: translator.translate(["the"], device="cpu"), "device is chosen when a model is loaded"),
         (lambda: nmtalign.view([]), "there is nothing to draw"),
         (lambda: nmtalign.export(alignments, out, format="xml"), "format = 'xml': give pharaoh, json"),
         (lambda: nmtalign.export(model, out, format="json"), "format = 'json': give ctranslate2"),
