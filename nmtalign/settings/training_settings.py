@@ -1,7 +1,7 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
@@ -35,7 +35,7 @@ def _words(default: int, help: str) -> int:  # noqa: A002
     return setting(default, help, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
-_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
+_ATTENDING, _GLOBAL = tuple(score for score in get_args(Attention) if score != "none"), ("global",)
 _LUONG = ("update-look-generate",)
 _NEEDS: Sequence[Need] = (
     ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),

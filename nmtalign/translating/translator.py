@@ -694,7 +694,7 @@ class BatchLimits:
         folded = 3 * model.hidden + 2 * model.maxout
         encoder = length * (7 * model.hidden * self.itemsize + 4 * annotation * 4)
         # Annotations, keys and folded values; keys and values exist twice while sentences are removed from the batch.
-        keys = model.attention_hidden if model.attention == "additive" else model.hidden
+        keys = model.attention_hidden if model.attention in ("additive", "concat") else model.hidden
         source = length * (annotation + 2 * (keys + folded)) * self.itemsize
         if model.architecture == "transformer":  # keys and values of all layers, twice while rows are selected
             folded = 2 * model.layers * model.embedding
