@@ -53,6 +53,7 @@ _NEEDS: Sequence[Need] = (
         },
     ),
     ("reverse_source", (True,), {"bidirectional": (False,)}),
+    ("norm", ("post",), {"architecture": ("transformer",)}),
     ("readout", ("attentional",), {"attention": _ATTENDING}),
     ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
     (
@@ -177,14 +178,14 @@ class ModelConfig(Settings, section="train"):
             lambda own: own.architecture == "transformer" and own.embedding % own.heads > 0,
         ),
         (
-            "alignment_layer layers",
-            "there is no such layer",
-            lambda own: own.architecture == "transformer" and own.alignment_layer > own.layers,
+            "alignment_layer layers architecture",
+            "there is no such layer of a Transformer",
+            lambda own: own.alignment_layer > own.layers * (own.architecture == "transformer"),
         ),
         (
-            "alignment_head heads",
-            "there is no such head",
-            lambda own: own.architecture == "transformer" and own.alignment_head > own.heads,
+            "alignment_head heads architecture",
+            "there is no such head of a Transformer",
+            lambda own: own.alignment_head > own.heads * (own.architecture == "transformer"),
         ),
     )
 
@@ -243,3 +244,11 @@ class TrainingConfig(Settings, section="train"):
     device: Device = common("auto", DEVICE_HELP, affects="machine")
     precision: Precision = setting("auto", PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True)
+
+    rules = (
+        (
+            "weight_decay optimizer",
+            "only adamw decays weights",
+            lambda own: own.weight_decay > 0 and own.optimizer != "adamw",
+        ),
+    )
