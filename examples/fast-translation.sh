@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Translates a large file fast. The script may be killed at any moment: rerun it and it continues after the last line.
 # Usage: fast-translation.sh MODEL SRC TGT INPUT OUTPUT [options of `nmtalign translate`]
-#   SRC and TGT are texts from which a lexicon is learned. INPUT and OUTPUT may end in .gz.
+#   MODEL reads words. SRC and TGT are texts from which a lexicon is learned. INPUT and OUTPUT may end in .gz.
 set -euo pipefail
 model=$1 src=$2 tgt=$3 input=$4 output=$5
 shift 5

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.files import is_aligner
+from nmtalign.files import check_other, is_aligner
 from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
@@ -244,6 +244,9 @@ def translate_files(
 
     paths, given, saved = _several(inputs), n_best_list or target, save_alignments and Path(save_alignments)
     output = Path(output) if isinstance(output, str) else output
+    for place in (output, saved):
+        if isinstance(place, Path):
+            check_other(place, [*paths, Path(given)] if given else paths)
     with _resolved("translate_files", TranslateConfig, config, settings) as config:
         run: FileTranslation | FileScores
         if config.markup is not None:
@@ -320,6 +323,8 @@ def align_files(
         from nmtalign.alignment.link_files import read_links
 
         loaded = load_models(_several(models), config)
+        if output is not None:
+            check_other(Path(output), [Path(source), Path(target), *([Path(gold)] if gold else [])])
         links = None if gold is None else read_links(Path(gold), "gold", gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
@@ -386,7 +391,7 @@ def view(
     output: StrPath | None = None,
     *,
     live: bool = False,
-    models: Sequence[StrPath] = (),
+    models: StrPath | Sequence[StrPath] = (),
     sentence: str = "",
     gold: StrPath | None = None,
     title: str = "",
@@ -416,8 +421,10 @@ def view(
             from nmtalign.live import write_live_page
 
             texts = [text for _, text in files]
-            write_live_page([Path(model) for model in models], texts, path, title, config.limit, notify)
+            write_live_page(_several(models), texts, path, title, config.limit, notify)
             return ""
+        if not files:
+            raise UsageError("there is nothing to draw; give at least one alignment file or model")
         from nmtalign.viewing.drawing import draw_inputs
 
         return draw_inputs(
@@ -474,7 +481,7 @@ def export(
     output: "StrPath | TextIO",
     *,
     format: "TextFormat | Literal['ctranslate2'] | None" = None,  # noqa: A002
-    average: Iterable[StrPath] = (),
+    average: StrPath | Sequence[StrPath] = (),
     force: bool = False,
     config: ExportConfig | None = None,
     **settings: Any,
@@ -487,6 +494,9 @@ def export(
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
     of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
+    known = [] if Path(path).is_dir() else ["pharaoh", "json", "marian"]
+    if format not in (None, "ctranslate2", *known):
+        raise UsageError(f"{path}: format = {format!r}: give {', '.join(known) or 'ctranslate2'}, or none")
     with _resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":
             from nmtalign.ctranslate2_model import write_ctranslate2
@@ -495,7 +505,7 @@ def export(
             if not isinstance(output, str | Path):
                 raise UsageError(f"{path}: the copy of a model needs a folder")
             write = write_ctranslate2 if format == "ctranslate2" else write_copy
-            export_model(Path(path), Path(output), config.weights, force, [Path(one) for one in average], write)
+            export_model(Path(path), Path(output), config.weights, force, _several(average) if average else (), write)
             return
         from nmtalign.alignment.export_formats import export_alignments
 
@@ -549,12 +559,16 @@ def model_card(model: StrPath, facts: Mapping[str, Any] | None = None) -> str:
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
     """(source, target) as paths; the target is None for one file with both languages."""
-    source, target = texts if isinstance(texts, tuple) else (texts, None)
+    source, target = (texts, None) if isinstance(texts, str | Path) else texts
     return Path(source), None if target is None else Path(target)
 
 
 def _several(paths: StrPath | Sequence[StrPath]) -> tuple[Path, ...]:
-    return (Path(paths),) if isinstance(paths, str | Path) else tuple(map(Path, paths))
+    """One path or several as paths; raises UsageError for none."""
+    several = (Path(paths),) if isinstance(paths, str | Path) else tuple(map(Path, paths))
+    if not several:
+        raise UsageError("an empty list of files or folders is given; give at least one")
+    return several
 
 
 @contextmanager

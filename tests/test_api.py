@@ -62,6 +62,27 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
             call()
     with pytest.raises(nmtalign.FormatError, match="no such file or folder"):
         nmtalign.describe(tmp_path / "absent")
+    half = nmtalign.Request("the \udc80 fox", phrases=("le \ud800",))  # as text of files that are not UTF-8
+    assert next(translator.translate([half])).source == "the \ufffd fox"
+    alignments, out, replaces = tmp_path / "a.h5", tmp_path / "out", "is also an input"
+    for call, message in (
+        (lambda: nmtalign.translate_files(model, source, source), replaces),
+        (lambda: nmtalign.translate_files(model, source, target, target=target), replaces),
+        (lambda: nmtalign.align_files(model, *pair, target), replaces),
+        (lambda: nmtalign.symmetrize_files(links, links, links), replaces),
+        (lambda: nmtalign.translate_files([], source, out), "an empty list"),
+        (lambda: nmtalign.align([], [("the fox", "le renard")]), "an empty list"),
+        (lambda: translator.translate(["<p>the</p>"], markup="html"), "translate_files takes documents"),
+        (lambda: translator.translate(["the"], device="cpu"), "device is chosen when a model is loaded"),
+        (lambda: nmtalign.view([]), "there is nothing to draw"),
+        (lambda: nmtalign.export(alignments, out, format="xml"), "format = 'xml': give pharaoh, json"),
+        (lambda: nmtalign.export(model, out, format="json"), "format = 'json': give ctranslate2"),
+        (lambda: nmtalign.symmetrize_files(links, links, out, backward_order="x"), "one of target-source, source-"),
+    ):
+        with pytest.raises(nmtalign.UsageError, match=message):
+            call()
+    assert (source.read_text()[:12], out.exists()) == ("the fox runs", False)
+    nmtalign.prepare(*pair, tmp_path / "other", languages=("en", "fr"), dev=[*pair], shortlist="9", workers=1)
 
 
 # Prints what a process has of the settings that the library must not change: after the imports, and after each step.

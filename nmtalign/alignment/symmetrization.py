@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from nmtalign.alignment.link_files import is_hdf5, parse_links
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where, normalised_rows
 from nmtalign.errors import InputError, UsageError
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, check_other
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
 from nmtalign.text.lines import read_pairs, shown
 from nmtalign.text.link_counting import SAMPLE, check_alike
@@ -231,6 +231,10 @@ def symmetrize_files(
     InputError, naming file and line, if the lines do not fit.
     """
     counts = DirectionCounts()
+    if backward_order not in get_args(BackwardOrder):
+        raise UsageError(f"the order of the backward links is one of {', '.join(get_args(BackwardOrder))}")
+    if isinstance(output, Path):
+        check_other(output, [forward, backward])
     for path in (forward, backward, output):
         if isinstance(path, Path) and (is_hdf5(path) or path.suffix == ".h5"):
             raise UsageError(

@@ -7,7 +7,7 @@ are those of Luong et al. (2015); linguistic coverage is that of Tu et al. (2016
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
 
@@ -265,7 +265,7 @@ class LocalAttention(Attention):
         return Look(_contexts(factors, memory.values), weights.flatten(0, 1))
 
 
-SCORES: Mapping[str, type[AdditiveAttention | DotAttention]] = {
+SCORES: Mapping[str, Callable[[ModelConfig, int], Attention]] = {
     "additive": AdditiveAttention,
     "concat": AdditiveAttention,  # Luong et al.'s name for it
     "dot": DotAttention,

@@ -103,7 +103,10 @@ def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: i
     if not entries:
         return "no entries"
     if reads_pieces and not pieces:
-        return "a lexicon of complete words, and this model reads subword pieces"
+        return (
+            "a lexicon of complete words, and this model reads subword pieces: first split the texts by its source.spm "
+            "and target.spm, and add --tokenized"
+        )
     if not reads_pieces and 2 * pieces > entries:
         return "a lexicon of subword pieces, and this model reads complete words"
     if 4 * known < swapped:

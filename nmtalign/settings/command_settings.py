@@ -140,7 +140,12 @@ class TranslateConfig(Settings, section="translate"):
     beam: int = common(12, "Width of the beam.", at_least=1)
     search: Search = setting("beam", "beam, or the search of the paper's released code.")
     length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", at_most=50)
-    word_penalty: float = setting(0.0, "Subtracted for each word from the log-probability.", at_least=-1e6, at_most=1e6)
+    word_penalty: float = setting(
+        0.0,
+        "Subtracted for each word from the log-probability; with length_penalty = 1 no translation changes.",
+        at_least=-1e6,
+        at_most=1e6,
+    )
     coverage_penalty: float = setting(0.0, "Penalty for source words with little attention.", at_most=1e6)
     min_length_ratio: float = setting(0.0, "Smallest length, as a multiple of the source length.")
     max_length_ratio: float = setting(

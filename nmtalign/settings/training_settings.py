@@ -1,7 +1,7 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
@@ -35,7 +35,7 @@ def _words(default: int, help: str) -> int:  # noqa: A002
     return setting(default, help, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
-_ATTENDING, _GLOBAL = ("additive", "concat", "dot", "general"), ("global",)
+_ATTENDING, _GLOBAL = tuple(score for score in get_args(Attention) if score != "none"), ("global",)
 _LUONG = ("update-look-generate",)
 _NEEDS: Sequence[Need] = (
     ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
@@ -53,6 +53,7 @@ _NEEDS: Sequence[Need] = (
         },
     ),
     ("reverse_source", (True,), {"bidirectional": (False,)}),
+    ("norm", ("post",), {"architecture": ("transformer",)}),
     ("readout", ("attentional",), {"attention": _ATTENDING}),
     ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
     (
@@ -177,14 +178,14 @@ class ModelConfig(Settings, section="train"):
             lambda own: own.architecture == "transformer" and own.embedding % own.heads > 0,
         ),
         (
-            "alignment_layer layers",
-            "there is no such layer",
-            lambda own: own.architecture == "transformer" and own.alignment_layer > own.layers,
+            "alignment_layer layers architecture",
+            "there is no such layer of a Transformer",
+            lambda own: own.alignment_layer > own.layers * (own.architecture == "transformer"),
         ),
         (
-            "alignment_head heads",
-            "there is no such head",
-            lambda own: own.architecture == "transformer" and own.alignment_head > own.heads,
+            "alignment_head heads architecture",
+            "there is no such head of a Transformer",
+            lambda own: own.alignment_head > own.heads * (own.architecture == "transformer"),
         ),
     )
 
@@ -243,3 +244,11 @@ class TrainingConfig(Settings, section="train"):
     device: Device = common("auto", DEVICE_HELP, affects="machine")
     precision: Precision = setting("auto", PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True)
+
+    rules = (
+        (
+            "weight_decay optimizer",
+            "only adamw decays weights",
+            lambda own: own.weight_decay > 0 and own.optimizer != "adamw",
+        ),
+    )

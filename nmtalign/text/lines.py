@@ -74,6 +74,11 @@ def finite(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def whole_text(text: str) -> str:
+    """The text with U+FFFD for each lone surrogate, which UTF-8 cannot have, but JSON and Python can."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
     """Yields pairs (source line, target line); raises UsageError for anything else."""
     for number, pair in enumerate(pairs, 1):
@@ -84,7 +89,7 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]
         except (TypeError, ValueError):
             wrong = f"pair {number}: {str(pair)[:60]!r} is not a pair of lines; give (source, target)"
             raise UsageError(wrong) from None
-        yield source, target
+        yield whole_text(source), whole_text(target)
 
 
 @contextlib.contextmanager

@@ -19,8 +19,7 @@ def make_optimizer(parameters: Iterable[nn.Parameter], config: TrainingConfig) -
     weights = list(parameters)
     if config.optimizer == "adadelta":
         return Adadelta(weights, config.rho, config.epsilon)
-    decay = config.weight_decay if config.optimizer == "adamw" else 0.0
-    return Adam(weights, config.beta1, config.beta2, config.epsilon, decay)
+    return Adam(weights, config.beta1, config.beta2, config.epsilon, config.weight_decay)
 
 
 class Optimizer(torch.optim.Optimizer):

@@ -120,6 +120,8 @@ class DocumentTranslation(FileTranslation):
             raise UsageError(
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
+        if config.aligner:
+            _aligner(config.aligner)  # a wrong folder is an error before the translation
         with reading(path) as stream:
             data = stream.read()
         try:

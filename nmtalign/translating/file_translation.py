@@ -49,6 +49,7 @@ from nmtalign.text.lines import (
     raw_lines,
     reading,
     shown,
+    whole_text,
 )
 from nmtalign.text.tokenizer import Subwords, Tokenizers, lexicon_file
 from nmtalign.translating.requests import Request
@@ -617,7 +618,7 @@ def checked_text(value: Any, what: str) -> str:
     """Returns a text from JSON with U+FFFD for every surrogate; raises InputError, which begins with `what`."""
     if not isinstance(value, str):
         raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
-    return _SURROGATE.sub("\ufffd", value)
+    return whole_text(value)
 
 
 def _phrases(value: Any, what: str) -> tuple[str, ...]:

@@ -7,7 +7,7 @@ and the translations of the terms of a glossary.
 import unicodedata
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
 from pathlib import Path
@@ -18,6 +18,7 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import count_unspaced, has_no_spaces
+from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
@@ -100,6 +101,8 @@ class RequestReader:
         if not (listed and all(isinstance(text, str) for text in texts)):
             rule = "give text or a Request of texts, its phrases in a list"
             raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; {rule}")
+        if (whole := list(map(whole_text, texts))) != [*texts]:
+            request = replace(request, text=whole[0], prefix=whole[1], phrases=tuple(whole[2:]))
         prefix = self._target.tokenize(request.prefix) if request.prefix else []
         tokens, ids, pieces = list[str](), list[int](), list[Piece]()
         phrases = list[tuple[int, GivenPhrase, bool]]()

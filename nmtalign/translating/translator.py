@@ -74,6 +74,7 @@ Line = TypeVar("Line")
 WINDOW_BATCHES = 10  # the size of a window, in batches; the lines of a window are sorted by length
 _WORD_CHARACTERS = 6
 _LINE_BREAKS = str.maketrans("\r\n", "  ")
+_ONLY_LINES = "a Translator takes lines; nmtalign.translate_files takes documents (markup)"
 _GIVEN = -1  # the id of a word of a prefix or a phrase, which the model did not choose
 _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
 
@@ -205,6 +206,8 @@ class Translator:
         wrong value, and FormatError for a folder that contains no model.
         """
         check_keys("Translator.load", settings, definitions(TranslateConfig))
+        if settings.get("markup"):
+            raise UsageError(_ONLY_LINES)
         layer = "Translator.load", settings
         config = resolve(TranslateConfig, layer)
         with naming(layer):
@@ -230,8 +233,11 @@ class Translator:
         """
         if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
-        translator = self.changed(settings) if settings else self
-        return translator.translate_numbered(lines)
+        if settings.get("markup"):
+            raise UsageError(_ONLY_LINES)
+        if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
+            raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
+        return (self.changed(settings) if settings else self).translate_numbered(lines)
 
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
@@ -688,7 +694,7 @@ class BatchLimits:
         folded = 3 * model.hidden + 2 * model.maxout
         encoder = length * (7 * model.hidden * self.itemsize + 4 * annotation * 4)
         # Annotations, keys and folded values; keys and values exist twice while sentences are removed from the batch.
-        keys = model.attention_hidden if model.attention == "additive" else model.hidden
+        keys = model.attention_hidden if model.attention in ("additive", "concat") else model.hidden
         source = length * (annotation + 2 * (keys + folded)) * self.itemsize
         if model.architecture == "transformer":  # keys and values of all layers, twice while rows are selected
             folded = 2 * model.layers * model.embedding

@@ -10,6 +10,7 @@ from nmtalign.errors import UsageError
 from nmtalign.figures import FORMATS
 from nmtalign.files import LOG
 from nmtalign.settings.command_settings import ViewConfig
+from nmtalign.text.lines import counted
 from nmtalign.viewing.curves import draw_curves, read_curves, render_curves
 
 PAGE = ".html"
@@ -61,7 +62,7 @@ def draw_inputs(
         summary = write_page(files, output, title=title, numbers=numbers, limit=limit, gold=links)
         if not summary.complete:
             notify(f"{files[0][1]}: only {limit} sentences are shown; --limit 0 shows all, --sentence others")
-        notify(f"wrote {output}: {summary.sentences} sentences, {summary.bytes / 1e6:.1f} MB")
+        notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
         return ""
     chosen = chain.from_iterable(numbers) if numbers else [0]
     panels = read_panels(files, chosen, config.rank, links, links=config.hard_links)

@@ -65,6 +65,11 @@ def test_an_aligner_can_place_the_tags(run: Inside, blind_model: Path, inside: I
     assert b"aligner" in done.stderr
 
 
+def test_a_wrong_aligner_is_an_error_before_the_translation(run: Inside, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("nmtalign.translating.translator.Translator.translate_numbered")
+    assert run("--markup", "html", "--set", "aligner=absent").returncode == 4
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

@@ -97,6 +97,7 @@ def test_a_page(folder: Path) -> None:
     assert (done.returncode, done.stdout) == (0, "")
     assert "alignments.h5: only 2 sentences are shown; --limit 0 shows all" in done.stderr
     assert "wrote page.html: 2 sentences, 0.0 MB" in done.stderr
+    assert "wrote one.html: 1 sentence, 0.0 MB" in run(folder, "alignments.h5", "-s", "1", "-o", "one.html").stderr
     assert "<title>A &lt;b&gt;title&lt;/b&gt;</title>" in (folder / "page.html").read_text()
 
 

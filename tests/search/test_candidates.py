@@ -74,7 +74,7 @@ PIECES_OUT = Vocabulary(["</s>", "<unk>", "▁le", "▁renard", "s", "."])
         ("", SOURCE, TARGET, "no entries"),
         ("heron aigrette 1\n", SOURCE, TARGET, "none of its 1 entries has both words in the model's vocabularies"),
         (LEXICON, TARGET, SOURCE, "a lexicon of the other direction"),
-        (LEXICON, PIECES, PIECES_OUT, "a lexicon of complete words, and this model reads subword pieces"),
+        (LEXICON, PIECES, PIECES_OUT, "reads subword pieces: first split the texts by its source.spm and"),
         (
             "▁the ▁le\n▁fox ▁renard\n. . 1\n",
             SOURCE,

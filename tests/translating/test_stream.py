@@ -98,6 +98,12 @@ def test_nothing_gives_nothing(available: bool) -> None:
     assert cut([], available=available) == cut(iter([]), available=available) == []
 
 
+def test_two_names_of_a_score_take_the_same_memory() -> None:
+    configs = (ModelConfig(attention=score, attention_hidden=4000) for score in ("additive", "concat"))
+    limits = [BatchLimits(1, 0, config, 1, 4, 1, 1.0, False) for config in configs]
+    assert limits[0].bytes_of(30) == limits[1].bytes_of(30)
+
+
 def test_searches_that_overlap_leave_pytorch_its_threads() -> None:
     """Independent of which search ends first; the second search has the same number of threads as the first."""
     one_per_batch = BatchLimits(
