@@ -88,7 +88,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
 # Prints what a process has of the settings that the library must not change: after the imports, and after each step.
 STATES = """if True:
     import ctypes, hashlib, json, os, random, signal, sys, warnings
-    import h5py, matplotlib, numpy, sacrebleu, torch  # their own changes are theirs
+    import h5py, matplotlib, numpy, sacrebleu, sympy, torch  # their own changes are theirs
     from pathlib import Path
     libc, mkl = ctypes.CDLL(None), ctypes.CDLL(str(Path(torch.__file__).with_name("lib") / "libtorch_cpu.so"))
     libc.malloc.restype, libc.malloc.argtypes = ctypes.c_void_p, [ctypes.c_size_t]
