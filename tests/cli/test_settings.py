@@ -27,6 +27,7 @@ VALUES: Mapping[str, Any] = {
 }  # fmt: skip
 """Values other than the default, for settings with special rules for their values."""
 _STACK = {"order": "update-look-generate", "readout": "direct", "output_rank": 0}
+_TRANSFORMER = {**_STACK, "architecture": "transformer"}
 NEEDED: Mapping[str, Mapping[str, Any]] = {
     "candidates": {"lexicon": "lexicon.txt"},
     "reverse_source": {"bidirectional": False},
@@ -34,7 +35,7 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "attention_positions": {"attention_kind": "marginal"},
     "layers": _STACK,
     "architecture": _STACK,
-    "shared_embeddings": {**_STACK, "architecture": "transformer"},
+    **dict.fromkeys(("shared_embeddings", "norm", "alignment_layer", "alignment_head"), _TRANSFORMER),
 }
 
 
