@@ -112,6 +112,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     `attributes` are those of the root, and `dtype` is the type in which weights are stored.
     """
 
+    _closed = False
+
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
         self._check_path()
@@ -187,8 +189,9 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             return int(np.count_nonzero(self._datasets["rank"][:] == 0))
 
     def close(self) -> None:
-        """Closes the file."""
+        """Closes the file, which cannot be read afterwards."""
         self._file.close()
+        self._closed = True
 
     def info(self) -> dict[str, Any]:
         """Returns counts of pairs, words, links and cells, the bytes on disk, and the attributes."""
@@ -210,6 +213,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             }
 
     def _damage(self) -> contextlib.AbstractContextManager[None]:
+        if self._closed:
+            raise UsageError(f"{self.path}: this AlignmentFile is closed; read it before, inside the `with`")
         return damage(self.path, "alignment file", "write it again")
 
     def _check_path(self) -> None:

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nmtalign.alignment.alignment_file import AlignmentFile, AlignmentWriter
-from nmtalign.errors import FormatError
+from nmtalign.errors import FormatError, UsageError
 from nmtalign.hdf5 import seal
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
@@ -142,7 +142,7 @@ def test_what_does_not_fit_is_refused(
         add(file, source, ["b"], np.zeros(shape), 0.0, token_log_probs=log_probs)
 
 
-def test_indices_and_slices(tmp_path: Path) -> None:
+def test_indices_and_slices_until_it_is_closed(tmp_path: Path) -> None:
     write(tmp_path / "a.h5", numbered(10))
     with AlignmentFile(str(tmp_path / "a.h5")) as file:
         assert file[-1].sentence_id == 9
@@ -151,6 +151,8 @@ def test_indices_and_slices(tmp_path: Path) -> None:
         for index in (10, -11):
             with pytest.raises(IndexError, match="it has 10"):
                 file[index]
+    with pytest.raises(UsageError, match=r"a\.h5: this AlignmentFile is closed"):
+        file[0]
 
 
 def test_an_empty_file_and_info(tmp_path: Path) -> None:
