@@ -56,7 +56,7 @@ class CorpusChecks:
     def __init__(
         self, texts: Mapping[str, PathPair], config: PrepConfig, languages: tuple[str, str], force: bool
     ) -> None:
-        """Raises UsageError if the names of the training files say that the languages are exchanged."""
+        """Raises UsageError for exchanged languages, by the names of the training files, and for a size of words."""
         self.notes: list[str] = []
         # The file of each side, which is the same file for a TSV or TMX file.
         self._texts = {name: (source, target or source) for name, (source, target) in texts.items()}
@@ -70,14 +70,9 @@ class CorpusChecks:
         self._words_by_default = not self.by_text and all(getattr(config, one.name) == one.default for one in settings)
         if config.vocabulary == "auto":
             self.config = dataclasses.replace(config, vocabulary="unigram" if self.by_text else "word")
-        for name, owners, rule in (
-            ("size", ("bpe", "unigram"), "it is the number of subword pieces (--subwords)"),
-            ("shortlist", ("word", "none"), "it is the number of words; that of subword pieces is --size"),
-        ):
-            value, vocabulary = getattr(config, name), self.config.vocabulary
-            if value != getattr(PrepConfig, name) and vocabulary not in owners and not config.vocabulary_from:
-                raise SettingError(f"{rule}, and the vocabulary is {vocabulary}", **{name: value})
         if config.vocabulary == "auto" and not self.by_text:
+            if config.size:
+                raise SettingError("this is the number of subword pieces; add --subwords", size=config.size)
             self.notes.append("the vocabulary is words, because both languages have spaces between words")
         elif self.by_text and not config.subwords:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")

@@ -86,8 +86,7 @@ ERRORS = """
 2 translate test.en --set max_memory=HUGE => give a size such as 500M or 2G
 2 translate test.en --set max_memory=0.0000001 => --set max_memory=0.0000001: give a size such as 500M or 2G
 2 prep train.en train.fr -o x --shortlist HUGE => give N or N:M (source:target), each at least 3
-2 prep train.en train.fr -o x --size 500 => --size 500: it is the number of subword pieces (--subwords), and the vo
-2 prep train.en train.fr -o x --subwords --shortlist 500 => it is the number of words; that of subword pieces is --size
+2 prep train.en train.fr -o x --size 500 => --size 500: this is the number of subword pieces; add --subwords
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
 2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000
