@@ -322,9 +322,9 @@ def align_files(
         from nmtalign.alignment.aligning import AlignmentRun, load_models
         from nmtalign.alignment.link_files import read_links
 
-        loaded = load_models(_several(models), config)
         if output is not None:
             check_other(Path(output), [Path(source), Path(target), *([Path(gold)] if gold else [])])
+        loaded = load_models(_several(models), config)
         links = None if gold is None else read_links(Path(gold), "gold", gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
@@ -494,9 +494,6 @@ def export(
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
     of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
-    known = [] if Path(path).is_dir() else ["pharaoh", "json", "marian"]
-    if format not in (None, "ctranslate2", *known):
-        raise UsageError(f"{path}: format = {format!r}: give {', '.join(known) or 'ctranslate2'}, or none")
     with _resolved("export", ExportConfig, config, settings) as config:
         if Path(path).is_dir() or format == "ctranslate2":
             from nmtalign.ctranslate2_model import write_ctranslate2
@@ -504,6 +501,8 @@ def export(
 
             if not isinstance(output, str | Path):
                 raise UsageError(f"{path}: the copy of a model needs a folder")
+            if format not in (None, "ctranslate2"):
+                raise UsageError(f"{path}: format = {format!r}: give ctranslate2, or none")
             write = write_ctranslate2 if format == "ctranslate2" else write_copy
             export_model(Path(path), Path(output), config.weights, force, _several(average) if average else (), write)
             return

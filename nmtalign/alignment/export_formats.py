@@ -9,13 +9,14 @@ import json
 import math
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal, TextIO
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import AlignmentRecord, format_links
+from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.text.lines import escaped_breaks
 
@@ -29,8 +30,10 @@ def export_alignments(
 ) -> None:
     """Writes the lines of `text_lines` to a stream or, atomically, to a file; .gz compresses it.
 
-    Raises FormatError for a damaged alignment file, UsageError if the output is the input.
+    Raises FormatError for a damaged alignment file, UsageError for an unknown format and if the output is the input.
     """
+    if form not in (None, *get_args(TextFormat)):
+        raise UsageError(f"{path}: format = {form!r}: give {', '.join(get_args(TextFormat))}, or none")
     if isinstance(output, Path):
         check_other(output, [path])
     opened = atomic_text(output) if isinstance(output, Path) else contextlib.nullcontext(output)

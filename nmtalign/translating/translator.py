@@ -233,11 +233,13 @@ class Translator:
         """
         if isinstance(lines, str | Request):
             raise UsageError("translate takes lines, and this is one text: give a list of lines, such as [text]")
+        if not settings:
+            return self.translate_numbered(lines)
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
         if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
             raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
-        return (self.changed(settings) if settings else self).translate_numbered(lines)
+        return self.changed(settings).translate_numbered(lines)
 
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
