@@ -13,6 +13,7 @@ import torch
 from helpers.command_line import run_nmtalign
 from helpers.random_models import ENGLISH, FRENCH, disturb
 
+from nmtalign.cli import common
 from nmtalign.core import numerics
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
@@ -43,6 +44,14 @@ def pytest_runtest_setup(item):
     """Tests that need a GPU are skipped without one."""
     if item.get_closest_marker("gpu") and not torch.cuda.is_available():
         pytest.skip("needs a CUDA device")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_watch():
+    """Commands in this process start no thread that looks at the load: it would call what a test puts in its place."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(common, "_start_watch", lambda: None)
+        yield
 
 
 @pytest.fixture(autouse=True)
