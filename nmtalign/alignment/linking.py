@@ -319,7 +319,7 @@ def _read_record(path: Path) -> dict[str, Any]:
         numbers = [found["pairs"], found["learned_from"] - 1, *found["seconds"].values()]
         if whole and all(isinstance(name, str) for name in found["names"]) and min(numbers) >= 0:
             return found
-    except (OSError, ValueError, KeyError, TypeError):
+    except (AttributeError, OSError, ValueError, KeyError, TypeError):
         pass
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
 

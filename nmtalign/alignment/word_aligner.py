@@ -367,10 +367,11 @@ class WordAligner:
         sizes = len(window.words[0]), len(window.words[1])
         batches, keys = make_batches(sides, sizes, np.flatnonzero([not pair.empty() for pair in pairs]))
         cells = self._counts.find(window.words, *np.divmod(keys, max(sizes[1], 1)))
-        with np.errstate(all="ignore"):  # only a stranger's file has numbers that overflow
+        with np.errstate(all="ignore"):  # only a stranger's file has numbers that overflow or are negative
             tables = self._counts.tables(cells, window.words)
             for table, ids in zip(tables, cells[:2], strict=True):
-                if not (table.counts[:-1] <= _MOST * table.totals[ids]).all():
+                counts = table.counts[:-1]
+                if not ((counts >= 0) & (counts <= _MOST * table.totals[ids])).all():
                     raise _damaged(self.weights_file)
         return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
 

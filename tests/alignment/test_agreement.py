@@ -262,6 +262,7 @@ def test_a_strangers_file_is_refused_or_harmless(
         {"keys": tensors["keys"].astype(np.int32)},
         {"counts": tensors["counts"][1:]},
         {"counts": tensors["counts"] + np.float32(1e6)},
+        {"counts": tensors["counts"] - np.float32(1e6)},
         {"counts": tensors["counts"] + np.float32(np.nan)},
         {"stem_counts": tensors["stem_counts"] + 1e300},
         {"jumps": tensors["jumps"][:, 1:]},

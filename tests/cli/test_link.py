@@ -282,6 +282,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
             b"[]",
             kept[record].replace(b'"learned_from": 41', b'"learned_from": 0'),
             kept[record].replace(b'"1"', b"{"),
+            kept[record].replace(b'"seconds": {', b'"seconds": 1, "other": {'),
         ],
     }
     for path, damaged in ((path, damaged) for path, all_damaged in changes.items() for damaged in all_damaged):
