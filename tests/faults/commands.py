@@ -272,9 +272,7 @@ def commands(workspace: Workspace) -> list[Command]:
         "new.h5",
     )
     score = "score -q out.fr -r test.fr -s test.en --metrics bleu --html page.html"
-    reproduce = (
-        "reproduce -q --config workspace.toml --scale tiny --set updates=6 --models RNNencdec-50,RNNsearch-50 --jobs 2"
-    )
+    reproduce = "reproduce -q --config workspace.toml --scale tiny --words 100 --models RNNencdec-50 --seeds 2 --jobs 2"
     make = partial(Command, workspace=workspace)
     train = partial(make, inputs=("data", "train.align"), outputs=("trained",), grows=True)
     return [
@@ -293,9 +291,9 @@ def commands(workspace: Workspace) -> list[Command]:
         make("score --html", score, ("test.en", "test.fr", "out.fr"), ("page.html",), prints=True),
         make(
             "reproduce",
-            f"{reproduce} --beam 1 --device cpu --no-text -o report",
+            f"{reproduce} -o report",
             (*texts, "test.align", "workspace.toml"),
-            ("report/scores.csv", "report/settings.json"),
+            ("report/scores", "report/settings", "report/figures"),
         ),
         make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),
         make("export model", "export model -o slim --weights int8", ("model",), ("slim",)),

@@ -6,11 +6,14 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import cast
 
 import pytest
 from faults.campaign import Part, run_part
-from faults.processes import Ended
+from faults.commands import commands
+from faults.processes import Ended, Workspace
 from helpers.command_line import CODE, command
+from helpers.commands import run
 
 # The campaigns run in a fork of the server, which has imported all that they import, and fork the commands.
 CAMPAIGNS = f"""
@@ -32,6 +35,14 @@ def test_a_campaign_is_survived(names: str, tmp_path: Path) -> None:
     result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True, errors="replace")
     assert result.returncode == 0, result.stdout + result.stderr
     assert all(f"| {name}: " in result.stdout for name in names.split())
+
+
+def test_a_campaign_has_the_options_of_today(tmp_path: Path) -> None:
+    """The quick campaigns try only some of the commands."""
+    (tmp_path / "workspace.toml").touch()
+    for one in commands(cast(Workspace, None)):
+        done = run(tmp_path, *one.line.split(), "--show-settings")
+        assert done.returncode == 0, done.stderr
 
 
 def _mistaken(chance: random.Random) -> str:
