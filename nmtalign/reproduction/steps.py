@@ -102,7 +102,9 @@ class Reproduction:
         self._notify, self._silent = notify, silent or settings.jobs > 1
         self._running: set[subprocess.Popen[str]] = set()
         self._halted, self._lock, self._count, self._total = "", threading.Lock(), 0, 0
-        if folder.is_dir() and any(folder.iterdir()) and not (folder / "settings/corpus.toml").is_file():
+        # A process that was killed may have left only the folder of the settings, which are written first.
+        foreign = any(path.name != "settings" for path in folder.iterdir()) if folder.is_dir() else False
+        if foreign and not (folder / "settings/corpus.toml").is_file():
             raise UsageError(f"{folder}: has files that are not of nmtalign reproduce; give another folder with -o")
         origin, scoring = workspace.section("score")
         if "bleu" not in (metrics := str(scoring.get("metrics") or "bleu")) and metrics != "all":
@@ -143,14 +145,15 @@ class Reproduction:
         What needs the file of a command that fails is left out. Raises Halted after `stop`, and NmtalignError if no
         model could be trained.
         """
-        for name in ("settings", "scores", "figures", "work/models", "work/translations", "work/alignments"):
+        make_folder(self.folder / "settings")
+        self._write_settings("corpus")
+        for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):
             make_folder(self.folder / name)
         (self.folder / "work/.gitignore").write_text("*\n", encoding="utf-8")
         reads = [*self._texts, *([self.workspace.data / CORPUS_FILE] if self._is_prepared else [])]
         prepare = Step("nmtalign prep --force --config settings/corpus.toml", f"{_CORPUS}/{CORPUS_FILE}", reads=reads)
         models = [self._model(one, seed, prepare) for seed in self.seeds for one in self.experiments]
         self._total = 1 + sum(len(model.steps) for model in models) + len([*self._evaluation(models)])
-        self._write_settings("corpus")
         if not self._is_prepared and not self._do(prepare):
             raise NmtalignError(f"the corpus could not be prepared: {self.failures[prepare.makes]}")
         corpus = Corpus.open(self.workspace.data if self._is_prepared else self.folder / _CORPUS)

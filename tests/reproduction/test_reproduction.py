@@ -91,6 +91,14 @@ def made(tmp_path_factory):
     return reproduction
 
 
+def test_a_folder_of_other_files_is_refused_but_not_one_that_a_killed_run_has_begun(workspace):
+    (workspace / "reproduction/settings").mkdir(parents=True)
+    make(workspace)
+    (workspace / "reproduction/letter.txt").touch()
+    with pytest.raises(UsageError, match=r"files that are not of nmtalign reproduce"):
+        make(workspace)
+
+
 def test_the_report_has_the_papers_tables_and_figures(made):
     text = (made.folder / "report.md").read_text(encoding="utf-8")
     one = rows_of(text, "| model | BLEU |")
