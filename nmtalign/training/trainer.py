@@ -16,7 +16,6 @@ from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
 from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import folder_lock, sha256_of
 from nmtalign.model_directory import BEST, LAST
@@ -28,6 +27,7 @@ from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, 
 from nmtalign.training.checkpoints import Checkpoint, Position
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import CPU_ROWS, ROWS, pad_to_bucket
+from nmtalign.training.guide import Guide, read_guide
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
