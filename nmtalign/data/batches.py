@@ -1,11 +1,12 @@
 """Minibatches: pairs are ordered, cut into batches, padded, and prefetched by a thread."""
 
 import dataclasses
-import itertools
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from queue import SimpleQueue
+from functools import partial
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -61,7 +62,7 @@ def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -
         window = order[start : start + span]
         window = window[np.lexsort((target[window], source[window], longest[window]))]
         starts = _cut(longest[window], policy)
-        batches = [window[first:end] for first, end in itertools.pairwise([*starts, len(window)])]
+        batches = [window[first:end] for first, end in pairwise([*starts, len(window)])]
         turns = generator.permutation(len(batches)) if policy.shuffle == "epoch" else range(len(batches))
         plan += [batches[turn] for turn in turns]
     return plan
@@ -90,42 +91,27 @@ def load_batches(
     taken, or when the iterator is closed or deleted before. An error is raised in the place of its batch.
     """
 
-    device = torch.cuda.current_device() if pin else None
-    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()  # None is the end
-    room, stopped = threading.Semaphore(AHEAD), threading.Event()
+    def read(indices: Indices) -> Batch:
+        source, source_mask, source_words = _gather(pairs.source, indices)
+        target, target_mask, target_words = _gather(pairs.target, indices)
+        words = source_words, target_words
+        batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
+        for add in additions:
+            batch = add(batch)
+        return batch.pinned() if pin else batch
 
-    def read() -> None:
+    # Each thread has its own device; pinning would initialise device 0.
+    start = partial(torch.cuda.set_device, torch.cuda.current_device()) if pin else None
+    rest = iter(plan)
+    with ThreadPoolExecutor(1, "prefetch", start) as pool:
+        coming = deque(pool.submit(read, indices) for indices in islice(rest, AHEAD))
         try:
-            if device is not None:
-                torch.cuda.set_device(device)  # each thread has its own; pinning would initialise device 0
-            for indices in plan:
-                room.acquire()
-                if stopped.is_set():
-                    return
-                source, source_mask, source_words = _gather(pairs.source, indices)
-                target, target_mask, target_words = _gather(pairs.target, indices)
-                words = source_words, target_words
-                batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
-                for add in additions:
-                    batch = add(batch)
-                ready.put(batch.pinned() if pin else batch)
-            ready.put(None)
-        except BaseException as error:
-            ready.put(error)
-
-    # A daemon, so that a process that ends within an epoch does not wait for it.
-    thread = threading.Thread(target=read, name="prefetch", daemon=True)
-    thread.start()
-    try:
-        while (batch := ready.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            room.release()
-            yield batch
-    finally:
-        stopped.set()
-        room.release()
-        thread.join()
+            while coming:
+                batch = coming.popleft().result()
+                coming.extend(pool.submit(read, indices) for indices in islice(rest, 1))
+                yield batch
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def _gather(side: SplitSide, indices: Indices) -> tuple[Tensor, Tensor, int]:

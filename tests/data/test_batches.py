@@ -140,7 +140,7 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
 
 
 def prefetching():
-    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
 class Watched(Sequence):
@@ -205,7 +205,7 @@ def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.shape) or tensor)
     plan = [np.array([1, 2]), np.array([3])]
     assert [batch.sentences for batch in load_batches(flat_corpus(10), plan, pin=True)] == [2, 1]
-    assert seen == [(3, "prefetch")]
+    assert seen == [(3, "prefetch_0")]
     assert len(pinned) == 2 * 4
 
 
