@@ -4,7 +4,6 @@ import dataclasses
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice, pairwise
 
@@ -16,26 +15,10 @@ from torch import Tensor
 from nmtalign.core.model import Batch, Indices
 from nmtalign.data.corpus import CORPUS_FILE, Corpus, Split, SplitSide
 from nmtalign.errors import FormatError
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 AHEAD = 8  # batches that are prefetched
-
-
-@dataclass(frozen=True)
-class BatchPolicy:
-    """How an epoch is cut into batches.
-
-    A window of pairs is sorted by length and cut into batches; a window of the article has 20 minibatches (appendix
-    B.2). `unit` "sentences": `size` pairs per batch; "tokens": at most `size` padded tokens on the longer side.
-    `shuffle` "once": one shuffle, the same order in every epoch, the batches of a window in order of length (the
-    article); "epoch": in every epoch a new shuffle of the pairs, and of the batches of a window.
-    """
-
-    size: int
-    unit: str = "sentences"
-    window: int = 20
-    shuffle: str = "epoch"
-    seed: int = 0
 
 
 def eligible(pairs: Split, max_length: int) -> Indices:
@@ -47,37 +30,43 @@ def eligible(pairs: Split, max_length: int) -> Indices:
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
-def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -> list[Indices]:
-    """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments."""
-    generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
+def plan_epoch(pairs: Split, chosen: Indices, config: TrainingConfig, epoch: int) -> list[Indices]:
+    """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments.
+
+    A window of pairs is sorted by length and cut into batches; a window of the article has 20 minibatches (appendix
+    B.2). `batch_unit` "sentences": `batch_size` pairs per batch; "tokens": at most `batch_size` padded tokens on the
+    longer side. `shuffle` "once": one shuffle, the same order in every epoch, the batches of a window in order of
+    length (the article); "epoch": in every epoch a new shuffle of the pairs, and of the batches of a window.
+    """
+    generator = np.random.default_rng([config.seed, epoch if config.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
     source, target = pairs.source.lengths, pairs.target.lengths
     longest = np.maximum(source, target) + 1
-    pairs_per_batch = policy.size
-    if policy.unit == "tokens":
-        pairs_per_batch = max(1, int(policy.size / float(longest[chosen].mean())))
-    span = pairs_per_batch * max(1, policy.window)
+    pairs_per_batch = config.batch_size
+    if config.batch_unit == "tokens":
+        pairs_per_batch = max(1, int(config.batch_size / float(longest[chosen].mean())))
+    span = pairs_per_batch * max(1, config.window)
     plan: list[Indices] = []
     for start in range(0, len(order), span):
         window = order[start : start + span]
         window = window[np.lexsort((target[window], source[window], longest[window]))]
-        starts = _cut(longest[window], policy)
+        starts = _cut(longest[window], config)
         batches = [window[first:end] for first, end in pairwise([*starts, len(window)])]
-        turns = generator.permutation(len(batches)) if policy.shuffle == "epoch" else range(len(batches))
+        turns = generator.permutation(len(batches)) if config.shuffle == "epoch" else range(len(batches))
         plan += [batches[turn] for turn in turns]
     return plan
 
 
-def _cut(longest: Indices, policy: BatchPolicy) -> list[int]:
+def _cut(longest: Indices, config: TrainingConfig) -> list[int]:
     """Where the batches of a window start; its pairs have these lengths, in rising order."""
-    if policy.unit == "sentences":
-        return list(range(0, len(longest), policy.size))
+    if config.batch_unit == "sentences":
+        return list(range(0, len(longest), config.batch_size))
     starts, start = [], 0
     while start < len(longest):
         starts.append(start)
-        part = longest[start : start + max(1, policy.size // int(longest[start]))]
+        part = longest[start : start + max(1, config.batch_size // int(longest[start]))]
         padded = part * np.arange(1, len(part) + 1)
-        start += max(1, int(np.searchsorted(padded, policy.size, side="right")))
+        start += max(1, int(np.searchsorted(padded, config.batch_size, side="right")))
     return starts
 
 

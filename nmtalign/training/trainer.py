@@ -14,7 +14,7 @@ from torch import Tensor
 
 from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
-from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import folder_lock, sha256_of
@@ -113,9 +113,7 @@ class TrainingSetup:
 
     def plan(self, epoch: int) -> Sequence[Indices]:
         """The minibatches of an epoch; this takes seconds for millions of pairs."""
-        config = self.config
-        policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
-        return plan_epoch(self.pairs, self.chosen, policy, epoch)
+        return plan_epoch(self.pairs, self.chosen, self.config, epoch)
 
     def groups(self, plan: Sequence[Indices]) -> Iterator[Sequence[Indices]]:
         """The minibatches of each update; the last group has the rest."""

@@ -6,11 +6,12 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
-from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.guide import read_guide
 
 # Lines 1 (blank), 3 (too long) and 4 (said before) are dropped where duplicates are.
@@ -81,7 +82,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
     corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, **settings)
     train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
-    plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
+    plan = plan_epoch(train, eligible(train, 0), TrainingConfig(batch_size=7, shuffle="epoch", seed=0), 0)
     seen = 0
     for batch in load_batches(train, plan, additions=[guide]):
         for row, index in enumerate(batch.indices):
