@@ -10,9 +10,8 @@ from itertools import islice, pairwise
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from nmtalign.core.model import Batch, Indices
+from nmtalign.core.model import Batch, Indices, make_source
 from nmtalign.data.corpus import CORPUS_FILE, Corpus, Split, SplitSide
 from nmtalign.errors import FormatError
 from nmtalign.settings.training_settings import TrainingConfig
@@ -81,9 +80,11 @@ def load_batches(
     """
 
     def read(indices: Indices) -> Batch:
-        source, source_mask, source_words = _gather(pairs.source, indices)
-        target, target_mask, target_words = _gather(pairs.target, indices)
-        words = source_words, target_words
+        (source, source_mask), (target, target_mask) = (
+            make_source([side.ids[first:end] for first, end in side.offsets[indices[:, None] + (0, 1)].tolist()])
+            for side in (pairs.source, pairs.target)
+        )
+        words = int(source_mask.sum()), int(target_mask.sum())
         batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
         for add in additions:
             batch = add(batch)
@@ -101,19 +102,6 @@ def load_batches(
                 yield batch
         finally:
             pool.shutdown(cancel_futures=True)
-
-
-def _gather(side: SplitSide, indices: Indices) -> tuple[Tensor, Tensor, int]:
-    """(ids (B, T), mask (B, T), real tokens) of the sentences of one side."""
-    starts = side.offsets[indices]
-    lengths = side.offsets[indices + 1] - starts
-    places = np.arange(int(lengths.max(initial=0)) + 1)
-    # Every row is read to the width of the batch; the tokens of the following sentences are set to 0.
-    padded = np.zeros((len(indices), len(places)), np.int64)
-    if len(side.ids):
-        np.multiply(side.ids.take(starts[:, None] + places, mode="clip"), places < lengths[:, None], out=padded)
-    mask = places <= lengths[:, None]
-    return torch.from_numpy(padded), torch.from_numpy(mask), int(lengths.sum()) + len(indices)
 
 
 class CopyIds:
