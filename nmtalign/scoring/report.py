@@ -12,19 +12,16 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import TER
 
+from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.lines import finite
-
-if TYPE_CHECKING:
-    from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.known_words import UnknownRates
 
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
 Mark = Literal["winner", "tie", ""]
@@ -138,6 +135,15 @@ class SystemReport:
 
 
 @dataclass(frozen=True)
+class UnknownRates:
+    """The share of words that are not in the vocabulary, from 0 to 1."""
+
+    source: float
+    reference: float
+    systems: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Report:
     """All figures of all systems; the first one is the baseline that the others are tested against."""
 
@@ -146,8 +152,8 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
-    unknown: "UnknownRates | None" = None
-    differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
+    unknown: UnknownRates | None = None
+    differences: tuple[Difference, ...] = ()  # of the first two systems, the most different sentences first
 
 
 def make_report(
