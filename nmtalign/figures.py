@@ -49,12 +49,13 @@ def need_matplotlib(without: str = "") -> None:
 
 
 @contextlib.contextmanager
-def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
+def usual_settings(texts: Iterable[str], kind: str, without: str = "") -> Iterator[list[str]]:
     """Sets matplotlib to its defaults, ignoring the user's matplotlibrc, with fonts for the letters of the texts.
 
     Yields warnings, one sentence each: letters without a font on this machine, which are drawn as boxes. (An SVG
-    contains text; the program that shows it chooses the fonts.)
+    contains text; the program that shows it chooses the fonts.) Raises the error of `need_matplotlib`.
     """
+    need_matplotlib(without)
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():

@@ -8,7 +8,6 @@ import contextlib
 import filecmp
 import hashlib
 import json
-import math
 import mmap
 import os
 import shutil
@@ -394,7 +393,7 @@ _DIGEST_PREFIX = b'{"__metadata__":{"nmtalign":"{\\"sha256\\":\\"'  # the beginn
 BLANK_DIGEST = b"0" * 64
 DIGEST_PLACE = 8 + len(_DIGEST_PREFIX)  # the offset of the digest in the file
 SCALE = ".scale"  # ends the name of the scales of an int8 matrix
-_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "bfloat16": "BF16", "int64": "I64", "int32": "I32"}
+_TYPES = {"float64": "F64", "float32": "F32", "float16": "F16", "int64": "I64", "int32": "I32"}
 _TYPES |= {"int16": "I16", "int8": "I8", "uint8": "U8", "bool": "BOOL"}
 
 
@@ -468,22 +467,23 @@ def load_tensors(path: Path) -> tuple[dict[str, "Tensor"], dict[str, str]]:
 
     Writing to a tensor does not change the file. Raises FormatError for a foreign or damaged file.
     """
-    with _opened(path, "pt") as (stream, file, metadata):
-        _check_bytes(path, stream)
-        tensors: dict[str, Tensor] = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
+    import torch
+
+    arrays, metadata = map_arrays(path, mmap.ACCESS_COPY)
+    tensors = {name: torch.from_numpy(array) for name, array in arrays.items()}
     if metadata.get("weights") == "int8":
         _multiply_scales(path, tensors)
     return tensors, metadata
 
 
-def map_arrays(path: Path) -> tuple[dict[str, "NDArray[Any]"], dict[str, str]]:
-    """As `load_tensors`, but returns read-only arrays without importing PyTorch; their values are read when used."""
+def map_arrays(path: Path, access: int = mmap.ACCESS_READ) -> tuple[dict[str, "NDArray[Any]"], dict[str, str]]:
+    """As `load_tensors`, but returns arrays, which are read-only, and imports no PyTorch."""
     import numpy as np
 
-    types = {code: np.dtype(name) for name, code in _TYPES.items() if name != "bfloat16"}
-    with _opened(path) as (stream, _, metadata):
+    types = {code: np.dtype(name) for name, code in _TYPES.items()}
+    with _opened(path) as (stream, metadata):
         _check_bytes(path, stream)
-        data = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
+        data = mmap.mmap(stream.fileno(), 0, access=access)
         start = 8 + int.from_bytes(data[:8], "little")
         arrays = {
             name: np.ndarray(own["shape"], types[own["dtype"]], data, start + own["data_offsets"][0])
@@ -508,7 +508,7 @@ def _multiply_scales(path: Path, tensors: dict[str, "Tensor"]) -> None:
 
 def read_metadata(path: Path) -> dict[str, str]:
     """Returns the metadata of a file without reading its tensors; raises FormatError if it is foreign or cut off."""
-    with _opened(path) as (_, _, metadata):
+    with _opened(path) as (_, metadata):
         return metadata
 
 
@@ -517,17 +517,14 @@ def check_tensors(path: Path) -> tuple[dict[str, str], int]:
 
     Raises FormatError, which describes the damage.
     """
-    with _opened(path) as (stream, file, metadata):
-        _check_bytes(path, stream)
-        shapes = {name: file.get_slice(name).get_shape() for name in file.keys()}  # noqa: SIM118 - it is no mapping
-    if metadata.get("weights") == "int8":
-        shapes = {name: shape for name, shape in shapes.items() if name.removesuffix(SCALE) not in {*shapes} - {name}}
-    return metadata, sum(map(math.prod, shapes.values()))
+    arrays, metadata = map_arrays(path)
+    scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
+    return metadata, sum(array.size for name, array in arrays.items() if name not in scales)
 
 
 @contextlib.contextmanager
-def _opened(path: Path, framework: str = "np") -> Iterator[tuple[FileIO, Any, dict[str, str]]]:
-    """Opens a file as a stream of bytes and with the safetensors library; also yields its metadata.
+def _opened(path: Path) -> Iterator[tuple[FileIO, dict[str, str]]]:
+    """Opens a file as a stream of bytes, whose header the safetensors library checks; also yields its metadata.
 
     The library opens a file only by name. It gets the name of the open stream, so that it reads the bytes that were
     checked even if the file is replaced. (Windows, which has no such names, does not replace an open file.) Raises
@@ -536,8 +533,8 @@ def _opened(path: Path, framework: str = "np") -> Iterator[tuple[FileIO, Any, di
     try:
         with open_regular(path) as stream:
             name = Path(f"/dev/fd/{stream.fileno()}")
-            with safe_open(name if name.exists() else path, framework) as file:
-                yield stream, file, _metadata(path, file.metadata())
+            with safe_open(name if name.exists() else path, "np") as file:
+                yield stream, _metadata(path, file.metadata())
     except OSError as error:
         raise FormatError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (SafetensorError, KeyError, TypeError, ValueError, RuntimeError) as error:

@@ -24,7 +24,7 @@ TENSORS = {
     "turned": torch.arange(12.0).reshape(3, 4).t(),
     "scalar": torch.tensor(3.5, dtype=torch.float64),
     "empty": torch.zeros(0, 4),
-    "half": torch.tensor([1.5, -2.0, 3.0], dtype=torch.bfloat16),
+    "half": torch.tensor([1.5, -2.0, 3.0], dtype=torch.float16),
     "flags": torch.tensor([True, False, True]),
     "counts": torch.tensor([2**40, -1]),
     "bytes": torch.arange(7, dtype=torch.uint8),

@@ -1,40 +1,23 @@
 """Minibatches: pairs are ordered, cut into batches, padded, and prefetched by a thread."""
 
 import dataclasses
-import itertools
-import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from queue import SimpleQueue
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from itertools import islice, pairwise
 
 import numpy as np
 import numpy.typing as npt
 import torch
-from torch import Tensor
 
-from nmtalign.core.model import Batch, Indices
+from nmtalign.core.model import Batch, Indices, make_source
 from nmtalign.data.corpus import CORPUS_FILE, Corpus, Split, SplitSide
 from nmtalign.errors import FormatError
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import EOS_ID, UNK_ID
 
 AHEAD = 8  # batches that are prefetched
-
-
-@dataclass(frozen=True)
-class BatchPolicy:
-    """How an epoch is cut into batches.
-
-    A window of pairs is sorted by length and cut into batches; a window of the article has 20 minibatches (appendix
-    B.2). `unit` "sentences": `size` pairs per batch; "tokens": at most `size` padded tokens on the longer side.
-    `shuffle` "once": one shuffle, the same order in every epoch, the batches of a window in order of length (the
-    article); "epoch": in every epoch a new shuffle of the pairs, and of the batches of a window.
-    """
-
-    size: int
-    unit: str = "sentences"
-    window: int = 20
-    shuffle: str = "epoch"
-    seed: int = 0
 
 
 def eligible(pairs: Split, max_length: int) -> Indices:
@@ -46,37 +29,43 @@ def eligible(pairs: Split, max_length: int) -> Indices:
     return np.flatnonzero(keep).astype(np.int32 if len(keep) < 1 << 31 else np.int64)
 
 
-def plan_epoch(pairs: Split, chosen: Indices, policy: BatchPolicy, epoch: int) -> list[Indices]:
-    """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments."""
-    generator = np.random.default_rng([policy.seed, epoch if policy.shuffle == "epoch" else 0])
+def plan_epoch(pairs: Split, chosen: Indices, config: TrainingConfig, epoch: int) -> list[Indices]:
+    """The batches of an epoch (0, 1, ...), each as the indices of its pairs; it depends only on the arguments.
+
+    A window of pairs is sorted by length and cut into batches; a window of the article has 20 minibatches (appendix
+    B.2). `batch_unit` "sentences": `batch_size` pairs per batch; "tokens": at most `batch_size` padded tokens on the
+    longer side. `shuffle` "once": one shuffle, the same order in every epoch, the batches of a window in order of
+    length (the article); "epoch": in every epoch a new shuffle of the pairs, and of the batches of a window.
+    """
+    generator = np.random.default_rng([config.seed, epoch if config.shuffle == "epoch" else 0])
     order = generator.permutation(chosen)
     source, target = pairs.source.lengths, pairs.target.lengths
     longest = np.maximum(source, target) + 1
-    pairs_per_batch = policy.size
-    if policy.unit == "tokens":
-        pairs_per_batch = max(1, int(policy.size / float(longest[chosen].mean())))
-    span = pairs_per_batch * max(1, policy.window)
+    pairs_per_batch = config.batch_size
+    if config.batch_unit == "tokens":
+        pairs_per_batch = max(1, int(config.batch_size / float(longest[chosen].mean())))
+    span = pairs_per_batch * max(1, config.window)
     plan: list[Indices] = []
     for start in range(0, len(order), span):
         window = order[start : start + span]
         window = window[np.lexsort((target[window], source[window], longest[window]))]
-        starts = _cut(longest[window], policy)
-        batches = [window[first:end] for first, end in itertools.pairwise([*starts, len(window)])]
-        turns = generator.permutation(len(batches)) if policy.shuffle == "epoch" else range(len(batches))
+        starts = _cut(longest[window], config)
+        batches = [window[first:end] for first, end in pairwise([*starts, len(window)])]
+        turns = generator.permutation(len(batches)) if config.shuffle == "epoch" else range(len(batches))
         plan += [batches[turn] for turn in turns]
     return plan
 
 
-def _cut(longest: Indices, policy: BatchPolicy) -> list[int]:
+def _cut(longest: Indices, config: TrainingConfig) -> list[int]:
     """Where the batches of a window start; its pairs have these lengths, in rising order."""
-    if policy.unit == "sentences":
-        return list(range(0, len(longest), policy.size))
+    if config.batch_unit == "sentences":
+        return list(range(0, len(longest), config.batch_size))
     starts, start = [], 0
     while start < len(longest):
         starts.append(start)
-        part = longest[start : start + max(1, policy.size // int(longest[start]))]
+        part = longest[start : start + max(1, config.batch_size // int(longest[start]))]
         padded = part * np.arange(1, len(part) + 1)
-        start += max(1, int(np.searchsorted(padded, policy.size, side="right")))
+        start += max(1, int(np.searchsorted(padded, config.batch_size, side="right")))
     return starts
 
 
@@ -90,55 +79,29 @@ def load_batches(
     taken, or when the iterator is closed or deleted before. An error is raised in the place of its batch.
     """
 
-    device = torch.cuda.current_device() if pin else None
-    ready: SimpleQueue[Batch | BaseException | None] = SimpleQueue()  # None is the end
-    room, stopped = threading.Semaphore(AHEAD), threading.Event()
+    def read(indices: Indices) -> Batch:
+        (source, source_mask), (target, target_mask) = (
+            make_source([side.ids[first:end] for first, end in side.offsets[indices[:, None] + (0, 1)].tolist()])
+            for side in (pairs.source, pairs.target)
+        )
+        words = int(source_mask.sum()), int(target_mask.sum())
+        batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
+        for add in additions:
+            batch = add(batch)
+        return batch.pinned() if pin else batch
 
-    def read() -> None:
+    # Each thread has its own device; pinning would initialise device 0.
+    start = partial(torch.cuda.set_device, torch.cuda.current_device()) if pin else None
+    rest = iter(plan)
+    with ThreadPoolExecutor(1, "prefetch", start) as pool:
+        coming = deque(pool.submit(read, indices) for indices in islice(rest, AHEAD))
         try:
-            if device is not None:
-                torch.cuda.set_device(device)  # each thread has its own; pinning would initialise device 0
-            for indices in plan:
-                room.acquire()
-                if stopped.is_set():
-                    return
-                source, source_mask, source_words = _gather(pairs.source, indices)
-                target, target_mask, target_words = _gather(pairs.target, indices)
-                words = source_words, target_words
-                batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
-                for add in additions:
-                    batch = add(batch)
-                ready.put(batch.pinned() if pin else batch)
-            ready.put(None)
-        except BaseException as error:
-            ready.put(error)
-
-    # A daemon, so that a process that ends within an epoch does not wait for it.
-    thread = threading.Thread(target=read, name="prefetch", daemon=True)
-    thread.start()
-    try:
-        while (batch := ready.get()) is not None:
-            if isinstance(batch, BaseException):
-                raise batch
-            room.release()
-            yield batch
-    finally:
-        stopped.set()
-        room.release()
-        thread.join()
-
-
-def _gather(side: SplitSide, indices: Indices) -> tuple[Tensor, Tensor, int]:
-    """(ids (B, T), mask (B, T), real tokens) of the sentences of one side."""
-    starts = side.offsets[indices]
-    lengths = side.offsets[indices + 1] - starts
-    places = np.arange(int(lengths.max(initial=0)) + 1)
-    # Every row is read to the width of the batch; the tokens of the following sentences are set to 0.
-    padded = np.zeros((len(indices), len(places)), np.int64)
-    if len(side.ids):
-        np.multiply(side.ids.take(starts[:, None] + places, mode="clip"), places < lengths[:, None], out=padded)
-    mask = places <= lengths[:, None]
-    return torch.from_numpy(padded), torch.from_numpy(mask), int(lengths.sum()) + len(indices)
+            while coming:
+                batch = coming.popleft().result()
+                coming.extend(pool.submit(read, indices) for indices in islice(rest, 1))
+                yield batch
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 class CopyIds:

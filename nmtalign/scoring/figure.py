@@ -22,16 +22,14 @@ def draw_by_length(report: Report, path: Path) -> list[str]:
 
     Raises UsageError for a name without a known ending, and if matplotlib is missing.
     """
-    kind = figures.check_figure_name(path)
-    figures.need_matplotlib()
-    with figures.usual_settings((system.name for system in report.systems), kind) as notes:
+    names = (system.name for system in report.systems)
+    with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
         figures.save(length_figure(report), path)
     return notes
 
 
 def length_svg(report: Report) -> str:
     """The figure as an `<svg>` element for a page of HTML; raises the errors of `draw_by_length`."""
-    figures.need_matplotlib()
     with figures.usual_settings((), "svg"):
         return figures.svg_for_page(length_figure(report), f"{report.metrics[0]} by sentence length")
 

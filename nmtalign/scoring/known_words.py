@@ -1,7 +1,6 @@
 """Unknown words: the sentences without one (the second column of the article's Table 1), and how often they occur."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -10,21 +9,12 @@ from nmtalign.errors import FormatError
 from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
 from nmtalign.model_directory import check_files, read_settings
 from nmtalign.scoring.metrics import Lines
-from nmtalign.scoring.report import Mask
+from nmtalign.scoring.report import Mask, UnknownRates
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
 
 SideWords = tuple[Tokenizer, Vocabulary]
 KnownWords = tuple[SideWords, SideWords]
 """The tokenisers and vocabularies of source and target, of a model or a prepared corpus."""
-
-
-@dataclass(frozen=True)
-class UnknownRates:
-    """The share of words that are not in the vocabulary, from 0 to 1."""
-
-    source: float
-    reference: float
-    systems: Mapping[str, float]
 
 
 def read_words(folder: Path) -> KnownWords:

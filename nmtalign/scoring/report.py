@@ -12,22 +12,18 @@ import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 from sacrebleu.metrics import TER
 
+from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.lines import finite
 
-if TYPE_CHECKING:
-    from nmtalign.scoring.differences import Difference
-    from nmtalign.scoring.known_words import UnknownRates
-
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
-Side = Literal["source", "reference"]
 Mark = Literal["winner", "tie", ""]
 Test = Literal["bs", "ar"]  # paired bootstrap, paired approximate randomisation
 Scores = NDArray[np.floating[Any]]  # (samples,) or (trials,)
@@ -59,20 +55,10 @@ class Bucket:
         return inside if self.high is None else inside & (lengths <= self.high)
 
 
-@dataclass(frozen=True)
-class Cut:
-    """All sentences, divided by length."""
-
-    title: str  # `by words of the source`
-    parts: tuple[tuple[str, Mask], ...]  # label and sentences of each bucket, in order
-
-
-def by_length(lines: Lines, buckets: Sequence[Bucket], side: Side = "source") -> Cut:
-    """Divides the sentences by their number of words, separated by white space (not tokenised)."""
+def by_length(lines: Lines, buckets: Sequence[Bucket]) -> dict[str, Mask]:
+    """The sentences of each bucket by its label; words are separated by white space (not tokenised)."""
     lengths = np.array([len(line.split()) for line in lines], np.int64)
-    cumulative = ", cumulative" if buckets[-1].low == 0 else ""
-    parts = tuple((bucket.label, bucket.members(lengths)) for bucket in buckets)
-    return Cut(f"by words of the {side}{cumulative}", parts)
+    return {bucket.label: bucket.members(lengths) for bucket in buckets}
 
 
 def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
@@ -149,6 +135,15 @@ class SystemReport:
 
 
 @dataclass(frozen=True)
+class UnknownRates:
+    """The share of words that are not in the vocabulary, from 0 to 1."""
+
+    source: float
+    reference: float
+    systems: Mapping[str, float]
+
+
+@dataclass(frozen=True)
 class Report:
     """All figures of all systems; the first one is the baseline that the others are tested against."""
 
@@ -157,20 +152,20 @@ class Report:
     systems: tuple[SystemReport, ...]
     resampling: Resampling | None = None  # None without intervals and p-values
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
-    unknown: "UnknownRates | None" = None
-    differences: tuple["Difference", ...] = ()  # of the first two systems, the most different sentences first
+    unknown: UnknownRates | None = None
+    differences: tuple[Difference, ...] = ()  # of the first two systems, the most different sentences first
 
 
 def make_report(
     names: Sequence[str],
     tables: Sequence[Sequence[Statistics]],
     *,
-    cut: Cut | None = None,
+    parts: Mapping[str, Mask] | None = None,
     known: Mask | None = None,
     resampling: Resampling | None = None,
     advance: Callable[[float], None] | None = None,
 ) -> Report:
-    """Scores every system on all sentences and on every part of `cut`, and again on only its `known` (N,) ones.
+    """Scores every system on all sentences and on every one of `parts`, and again on only its `known` (N,) ones.
 
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` figures have intervals
     and, if there are two systems or more, p-values. `advance` is called with shares of the work done, which sum to 1.
@@ -178,12 +173,12 @@ def make_report(
     drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
     drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
-    cuts = cut.parts if cut else ()
-    share = 1 / (len(subsets) * (1 + len(cuts)))
+    parts = parts or {}
+    share = 1 / (len(subsets) * (1 + len(parts)))
 
     def sections(subset: Mask) -> list[Section]:
         """The section of each system; lines without a word are a part only if there are any."""
-        inside = [("all", subset), *((label, mask & subset) for label, mask in cuts)]
+        inside = [("all", subset), *((label, mask & subset) for label, mask in parts.items())]
         rows = []
         for label, mask in inside:
             if label != Bucket(0, 0).label or np.any(mask):
@@ -199,13 +194,7 @@ def make_report(
         signatures = {one.name: one.signed(samples, trials, drawn.seed) for one in tables[0]}
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
-    return Report(
-        tuple(signatures),
-        signatures,
-        tuple(systems),
-        drawn,
-        cut.title if cut else "",
-    )
+    return Report(tuple(signatures), signatures, tuple(systems), drawn)
 
 
 def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:

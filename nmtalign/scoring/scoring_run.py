@@ -202,19 +202,20 @@ def run_scoring(
     if resampling and any(one.lines for one in tables[0]):
         notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
         resampling = None
-    cut = None
+    parts, title = None, ""
     if settings.by_length:
-        side = source.lines if source and settings.length_of == "source" else against[0]
-        cut = by_length(side, buckets, settings.length_of)
+        parts = by_length(source.lines if source and settings.length_of == "source" else against[0], buckets)
+        title = f"by words of the {settings.length_of}{', cumulative' if settings.cumulative else ''}"
     with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
             tables,
-            cut=cut,
+            parts=parts,
             known=without_unknown_words(words, source.lines, against) if words and source else None,
             resampling=resampling,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
+    report = dataclasses.replace(report, lengths=title)
     if words and source:
         report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, named))
     if settings.differences and several:

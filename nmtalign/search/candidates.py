@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import chain, islice
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
@@ -10,8 +10,6 @@ from numpy.typing import NDArray
 
 from nmtalign.errors import FormatError
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Vocabulary, read_entries
-
-_BLOCK = 1 << 16  # entries that are looked up together
 
 
 @dataclass(frozen=True)
@@ -53,18 +51,15 @@ class CandidateLists:
         Raises FormatError with file and line for a damaged file, and with the file for a lexicon of the other
         direction, of words where the model uses subword pieces, or without any word of the vocabularies.
         """
-        lines, found = read_entries(path), [np.zeros((0, 2), np.int64)]
-        entries = known = swapped = pieces = 0
-        while block := list(islice(lines, _BLOCK)):
-            sources, targets, _ = zip(*block, strict=True)
-            found.append(_known_pairs(source, sources, target, targets))
-            entries, known = entries + len(block), known + len(found[-1])
-            if 2 * len(found[-1]) < len(block):
-                swapped += len(_known_pairs(target, sources, source, targets))
-            pieces += sum(word.startswith(WORD_START) for word in sources)
-        if fault := _fault(source, entries, known, swapped, pieces):
+        pairs, entries, swapped, pieces = list[tuple[int, int]](), 0, 0, 0
+        for entries, (left, right, _) in enumerate(read_entries(path), 1):  # noqa: B007
+            if left in source and right in target:
+                pairs += zip(source.encode([left]), target.encode([right]), strict=True)
+            swapped += left in target and right in source
+            pieces += left.startswith(WORD_START)
+        if fault := _fault(source, entries, len(pairs), swapped, pieces):
             raise FormatError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
-        return cls(np.concatenate(found), len(source), len(target), frequent)
+        return cls(np.array(pairs), len(source), len(target), frequent)
 
     def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:
         """The candidates of a batch, given the source ids of its sentences."""
@@ -82,15 +77,6 @@ class CandidateLists:
         allowed[:, : self._always] = True
         allowed[np.repeat(np.repeat(np.arange(len(lengths)), lengths), counts), columns[found]] = True
         return Candidates(words, allowed)
-
-
-def _known_pairs(
-    source: Vocabulary, sources: Sequence[str], target: Vocabulary, targets: Sequence[str]
-) -> NDArray[np.int64]:
-    """The ids (N, 2) of the pairs whose two words are in the vocabularies."""
-    left, right = (np.fromiter(ids, np.int64, len(sources)) for ids in (source.encode(sources), target.encode(targets)))
-    known = (left > UNK_ID) & (right > UNK_ID)
-    return np.stack((left[known], right[known]), axis=1)
 
 
 def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: int) -> str:

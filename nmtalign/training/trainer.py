@@ -14,9 +14,8 @@ from torch import Tensor
 
 from nmtalign.core.model import Batch, Indices, TranslationModel
 from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
-from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.guide import Guide, read_guide
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import folder_lock, sha256_of
 from nmtalign.model_directory import BEST, LAST
@@ -28,6 +27,7 @@ from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, 
 from nmtalign.training.checkpoints import Checkpoint, Position
 from nmtalign.training.distributed import World
 from nmtalign.training.graphs import CPU_ROWS, ROWS, pad_to_bucket
+from nmtalign.training.guide import Guide, read_guide
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.updates import Updater, seed_dropout
 from nmtalign.training.validation import Validator
@@ -113,9 +113,7 @@ class TrainingSetup:
 
     def plan(self, epoch: int) -> Sequence[Indices]:
         """The minibatches of an epoch; this takes seconds for millions of pairs."""
-        config = self.config
-        policy = BatchPolicy(config.batch_size, config.batch_unit, config.window, config.shuffle, config.seed)
-        return plan_epoch(self.pairs, self.chosen, policy, epoch)
+        return plan_epoch(self.pairs, self.chosen, self.config, epoch)
 
     def groups(self, plan: Sequence[Indices]) -> Iterator[Sequence[Indices]]:
         """The minibatches of each update; the last group has the rest."""

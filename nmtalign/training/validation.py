@@ -3,7 +3,7 @@
 import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 
@@ -13,7 +13,7 @@ import torch
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Indices, TranslationModel, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
-from nmtalign.data.batches import BatchPolicy, CopyIds, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus, Split
 from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
@@ -145,8 +145,8 @@ class Validator:
         """(negative log-likelihood, target words, sentences) of this process' part of the dev set."""
         nll, words, sentences, dev = 0.0, 0, 0, self._dev
         own = self._world.share(_by_length(dev, eligible(dev, 0)))
-        policy = BatchPolicy(self._config.batch_size, self._config.batch_unit, 1000, "once")
-        plan = plan_epoch(dev, own, policy, 0) if len(own) else []
+        config = replace(self._config, window=1000, shuffle="once", seed=0)
+        plan = plan_epoch(dev, own, config, 0) if len(own) else []
         additions = [CopyIds(self._corpus, dev)] if self._model.config.copy else []
         for batch in self.in_step(load_batches(dev, plan, additions=additions), len(plan)):
             loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)

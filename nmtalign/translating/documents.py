@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import cast
@@ -10,10 +9,10 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.aligning import Models, align, load_models
+from nmtalign.alignment.aligning import align
 from nmtalign.alignment.placement import TagSpan, place
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, UsageError
-from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import reading, shown
 from nmtalign.text.markup import MarkedText, read_markup, units_of
 from nmtalign.text.tokenizer import WORD_START
@@ -93,14 +92,9 @@ def _overlap(tokens: Sequence[str], units: Sequence[Unit]) -> NDArray[np.float64
 def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> Iterator[NDArray[np.float32] | None]:
     """The weights of a word aligner for the words of each pair; None for a pair that is too long for it."""
     lines = [(_words(segment.text), _words(translation.text)) for segment, translation in pairs]
-    for (source, target), record in zip(lines, align(_aligner(aligner), lines), strict=True):
+    for (source, target), record in zip(lines, align(load_aligner(Path(aligner)), lines), strict=True):
         fits = (len(record.source), len(record.target)) == (source.count(" ") + 1, target.count(" ") + 1)
         yield record.weights[:-1, :-1] if fits else None
-
-
-@lru_cache(1)
-def _aligner(folder: str) -> Models:
-    return load_models([Path(folder)], AlignConfig())
 
 
 def _words(text: str) -> str:
@@ -121,7 +115,7 @@ class DocumentTranslation(FileTranslation):
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
         if config.aligner:
-            _aligner(config.aligner)  # a wrong folder is an error before the translation
+            load_aligner(Path(config.aligner))  # a wrong folder is an error before the translation
         with reading(path) as stream:
             data = stream.read()
         try:

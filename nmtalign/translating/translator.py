@@ -22,7 +22,8 @@ from dataclasses import dataclass
 from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Generic, Self, TypeVar, cast
+from threading import Event
+from typing import Any, Self, TypeVar, cast
 
 import numpy as np
 import psutil
@@ -569,9 +570,18 @@ def windows(
     An error of the iterable is raised here, after the lines before it.
     """
     parts = itertools.chain(() if isinstance(lines, Sequence) else _PARTS, itertools.repeat(1))
-    iterator, reader = iter(lines), None
-    if not (available or isinstance(lines, Sequence)):
-        reader = _LineReader(iterator, min(count, _READ_AHEAD))
+    iterator, waits = iter(lines), not (available or isinstance(lines, Sequence))
+    ready, closed = queue.Queue[tuple[T | None, Exception | None]](min(count, _READ_AHEAD)), Event()
+    if waits:  # in a daemon thread, since it may wait for its next line forever
+        arguments = iterator, ready, closed
+        threading.Thread(target=_read_ahead, args=arguments, name="nmtalign-input", daemon=True).start()
+
+    def take(patience: float | None) -> T:
+        line, error = ready.get(timeout=patience)
+        if error is not None:
+            raise error
+        return cast(T, line)
+
     error: Exception | None = None
     try:
         for part in parts:
@@ -579,7 +589,7 @@ def windows(
             try:
                 while len(window) < -(-count // part) and total < -(-characters // part):
                     patience = max(0, min(_PATIENCE, deadline - time.monotonic())) if window else None
-                    window.append(reader.take(patience) if reader else next(iterator))
+                    window.append(take(patience) if waits else next(iterator))
                     total += size(window[-1])
                     deadline = min(deadline, time.monotonic() + _LIMIT)
             except queue.Empty:
@@ -593,45 +603,23 @@ def windows(
             if error is not None:
                 raise error
     finally:
-        if reader is not None:
-            reader.close()
-
-
-class _LineReader(Generic[T]):
-    """Reads lines in a separate thread, at most `count` lines ahead of the thread that takes them.
-
-    It is a daemon thread, since it may wait for its next line forever.
-    """
-
-    def __init__(self, lines: Iterator[T], count: int) -> None:
-        self._queue: queue.Queue[Any] = queue.Queue(count)  # (line, None), and (None, error) at the end
-        self._closed = False
-        threading.Thread(target=self._read, args=(lines,), name="nmtalign-input", daemon=True).start()
-
-    def take(self, patience: float | None) -> T:
-        """The next line; raises queue.Empty after this number of seconds, and the error that ended the reading."""
-        line, error = self._queue.get(timeout=patience)
-        if error is not None:
-            raise error
-        return line  # type: ignore[no-any-return]
-
-    def close(self) -> None:
-        """Takes no more lines, so that the reading ends."""
-        self._closed = True
-        with contextlib.suppress(queue.Empty):
+        closed.set()
+        with contextlib.suppress(queue.Empty):  # the thread may wait for room
             while True:
-                self._queue.get_nowait()
+                ready.get_nowait()
 
-    def _read(self, lines: Iterator[T]) -> None:
-        error: Exception = StopIteration()
-        try:
-            for line in lines:
-                self._queue.put((line, None))
-                if self._closed:
-                    return
-        except Exception as failure:
-            error = failure
-        self._queue.put((None, error))
+
+def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, Exception | None]]", closed: Event) -> None:
+    """Puts (line, None) into a queue for each line, and (None, error) at the end; ends early once `closed` is set."""
+    error: Exception = StopIteration()
+    try:
+        for line in lines:
+            ready.put((line, None))
+            if closed.is_set():
+                return
+    except Exception as failure:
+        error = failure
+    ready.put((None, error))
 
 
 # Batches: which pieces are searched together, and the threads that search several batches at the same time.

@@ -184,9 +184,8 @@ def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis
 
     Raises UsageError for a name without a known ending, and where matplotlib is missing.
     """
-    kind = figures.check_figure_name(path)
-    figures.need_matplotlib("without -o the curves are drawn in the terminal")
-    with figures.usual_settings(names, kind) as notes:
+    without = "without -o the curves are drawn in the terminal"
+    with figures.usual_settings(names, figures.check_figure_name(path), without) as notes:
         figures.save(curve_figure(curves, names, axis), path)
     return notes
 

@@ -21,7 +21,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.link_files import GoldLinks, LinkFile, check_gold
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
-from nmtalign.figures import check_figure_name, need_matplotlib, save, usual_settings
+from nmtalign.figures import check_figure_name, save, usual_settings
 from nmtalign.text.text_table import cut
 from nmtalign.text.tokenizer import EOS, letters_of
 
@@ -139,9 +139,9 @@ def draw(panels: Sequence[Panel], path: Path, *, across: int | None = None, end:
     pair without words, and if matplotlib is missing.
     """
     kind = check_figure_name(path)
-    need_matplotlib("without -o the picture is drawn in the terminal")
     words = {word for panel in panels for side in panel.labels(end=end)[:2] for word in side}
-    with usual_settings([*words, *(panel.caption for panel in panels)], kind) as notes:
+    texts, without = [*words, *(panel.caption for panel in panels)], "without -o the picture is drawn in the terminal"
+    with usual_settings(texts, kind, without) as notes:
         figure = make_figure(panels, across=across, end=end)
         first, sides = figure.axes[0], figure.get_size_inches()
         cell = first.get_position().width * sides[0] / first.images[0].get_array().shape[1]  # inches

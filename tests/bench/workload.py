@@ -2,14 +2,14 @@
 
 import dataclasses
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from nmtalign.core.model import Batch, Indices, make_batch
-from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
+from nmtalign.data.batches import eligible, plan_epoch
 from nmtalign.data.corpus import Split
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.definition import resolve
@@ -128,12 +128,12 @@ def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None,
     plan = plan_epoch(train, chosen, policy, 0)
     picked = np.unique(np.linspace(0, len(plan) - 1, count + 2).round().astype(int)[1:-1])
     batches = [make_batch([train.pair(int(index)) for index in plan[number]], plan[number]) for number in picked]
-    unit = f"{policy.size} {policy.unit}"
+    unit = f"{policy.batch_size} {policy.batch_unit}"
     origin = f"{len(batches)} of the {len(plan)} batches of {folder} ({unit}, windows of {policy.window})"
     return Workload(size, batches, origin, useful_work(train, plan))
 
 
-def policy_of(training: TrainingConfig, sentences: int | None, seed: int) -> BatchPolicy:
-    """Returns the batch policy of a training, or one with `sentences` sentences per batch."""
+def policy_of(training: TrainingConfig, sentences: int | None, seed: int) -> TrainingConfig:
+    """Returns a training with this seed, with `sentences` sentences per batch if they are given."""
     size, unit = (sentences, "sentences") if sentences else (training.batch_size, training.batch_unit)
-    return BatchPolicy(size, unit, training.window, training.shuffle, seed)
+    return replace(training, batch_size=size, batch_unit=unit, seed=seed)

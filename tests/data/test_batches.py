@@ -12,8 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.core.model import make_batch, make_source
-from nmtalign.data.batches import AHEAD, BatchPolicy, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import AHEAD, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split, SplitSide
+from nmtalign.settings.training_settings import TrainingConfig
 
 
 @dataclass
@@ -33,9 +34,9 @@ def corpus(count, seed=0, longest=60):
 
 
 policies = st.builds(
-    BatchPolicy,
-    size=st.integers(1, 400),
-    unit=st.sampled_from(["sentences", "tokens"]),
+    TrainingConfig,
+    batch_size=st.integers(1, 400),
+    batch_unit=st.sampled_from(["sentences", "tokens"]),
     window=st.integers(1, 25),
     shuffle=st.sampled_from(["once", "epoch"]),
     seed=st.integers(0, 3),
@@ -52,10 +53,10 @@ def test_every_eligible_pair_is_in_exactly_one_batch(count, policy, epoch):
     assert sorted(np.concatenate(plan).tolist()) == chosen.tolist()
     longest = np.maximum(pairs.source.lengths, pairs.target.lengths) + 1
     for batch in plan:
-        if policy.unit == "sentences":
-            assert len(batch) <= policy.size
+        if policy.batch_unit == "sentences":
+            assert len(batch) <= policy.batch_size
         else:
-            assert len(batch) == 1 or len(batch) * longest[batch].max() <= policy.size
+            assert len(batch) == 1 or len(batch) * longest[batch].max() <= policy.batch_size
 
 
 def test_pairs_with_a_long_or_an_empty_side_are_not_eligible():
@@ -67,7 +68,7 @@ def test_pairs_with_a_long_or_an_empty_side_are_not_eligible():
 def test_the_papers_policy_reads_windows_of_one_shuffle_in_order():
     pairs = corpus(1000)
     chosen = eligible(pairs, 0)
-    policy = BatchPolicy(10, "sentences", 20, "once", seed=4)
+    policy = TrainingConfig(batch_size=10, seed=4)
     first, again = plan_epoch(pairs, chosen, policy, 0), plan_epoch(pairs, chosen, policy, 7)
     assert all((one == other).all() for one, other in zip(first, again, strict=True))
     order = np.random.default_rng([4, 0]).permutation(chosen)
@@ -100,15 +101,18 @@ def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
 
 
 @pytest.mark.parametrize(
-    ("policy", "epoch", "count", "first"),
+    ("settings", "epoch", "count", "first"),
     [
-        (BatchPolicy(5, "sentences", 20, "once", seed=1234), 0, 29, [[146, 15, 159, 74, 118], [191, 139, 23, 9, 88]]),
-        (BatchPolicy(400, "tokens", 3, seed=7), 2, 18, [[26, 89, 119], [127, 21, 152, 130, 196, 131, 14, 24]]),
+        ({"batch_size": 5}, 0, 29, [[146, 15, 159, 74, 118], [191, 139, 23, 9, 88]]),
+        (
+            {"batch_size": 400, "batch_unit": "tokens", "window": 3, "shuffle": "epoch", "seed": 7},
+            *(2, 18, [[26, 89, 119], [127, 21, 152, 130, 196, 131, 14, 24]]),
+        ),
     ],
 )
-def test_a_resumed_training_gets_the_batches_of_earlier_versions(policy, epoch, count, first):
+def test_a_resumed_training_gets_the_batches_of_earlier_versions(settings, epoch, count, first):
     pairs = corpus(200, seed=5)
-    plan = plan_epoch(pairs, eligible(pairs, 50), policy, epoch)
+    plan = plan_epoch(pairs, eligible(pairs, 50), TrainingConfig(**settings), epoch)
     assert len(plan) == count
     assert [batch.tolist() for batch in plan[:2]] == first
 
@@ -140,7 +144,7 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
 
 
 def prefetching():
-    return [thread for thread in threading.enumerate() if thread.name == "prefetch"]
+    return [thread for thread in threading.enumerate() if thread.name.startswith("prefetch")]
 
 
 class Watched(Sequence):
@@ -205,7 +209,7 @@ def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.shape) or tensor)
     plan = [np.array([1, 2]), np.array([3])]
     assert [batch.sentences for batch in load_batches(flat_corpus(10), plan, pin=True)] == [2, 1]
-    assert seen == [(3, "prefetch")]
+    assert seen == [(3, "prefetch_0")]
     assert len(pinned) == 2 * 4
 
 

@@ -10,9 +10,8 @@ from helpers.pages import PageReader
 from nmtalign.report.document import to_text
 from nmtalign.report.html_page import to_page
 from nmtalign.scoring.differences import Difference, SystemText, split_segments
-from nmtalign.scoring.known_words import UnknownRates
 from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
-from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport
+from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport, UnknownRates
 from nmtalign.scoring.score_document import bar, figure, score_document
 
 PLAIN = Part("all", 4, {"BLEU": Estimate(12.345678901), "TER": Estimate(80.0)}, 0.9)

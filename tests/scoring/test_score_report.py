@@ -26,7 +26,7 @@ def values(part):
 
 def test_every_bucket_scores_as_its_own_corpus():
     lengths, buckets = np.array([len(line.split()) for line in SOURCES]), parse_buckets("1,2,4,10")
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], cut=by_length(SOURCES, buckets))
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], parts=by_length(SOURCES, buckets))
     parts = report.systems[0].everything.lengths
     found = [(part.label, part.sentences) for part in parts]
     assert found == [("0", 1), ("1", 1), ("2", 2), ("3-4", 1), ("5-10", 1), (">10", 0)]
@@ -40,17 +40,17 @@ def test_every_bucket_scores_as_its_own_corpus():
 
 
 def test_the_row_of_empty_lines_is_there_only_if_there_are_any():
-    cut = by_length(["b", ""], parse_buckets("5"))
+    parts = by_length(["b", ""], parse_buckets("5"))
     table = measure(["a", "b"], [["a", "b"]])
-    report = make_report(["a"], [table], cut=cut, known=np.array([True, False]))
+    report = make_report(["a"], [table], parts=parts, known=np.array([True, False]))
     assert [part.label for part in report.systems[0].everything.lengths] == ["0", "1-5", ">5"]
     assert [part.label for part in report.systems[0].no_unk.lengths] == ["1-5", ">5"]
 
 
 def test_the_known_subset_has_figures_of_its_own():
     known = np.array([True, False, True, False, True, False])
-    cut = by_length(SOURCES, parse_buckets("2"))
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], cut=cut, known=known)
+    parts = by_length(SOURCES, parse_buckets("2"))
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], parts=parts, known=known)
     section = report.systems[0].no_unk
     lines = [side[::2] for side in (HYPOTHESES, REFERENCES)]
     assert values(section.whole) == [score.value for score in corpus_scores(*lines)]
@@ -58,13 +58,13 @@ def test_the_known_subset_has_figures_of_its_own():
 
 
 def test_the_last_cumulative_part_is_the_whole():
-    cut = by_length(SOURCES, parse_buckets("1,3", cumulative=True))
+    parts = by_length(SOURCES, parse_buckets("1,3", cumulative=True))
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
-    report = make_report("ab", tables, cut=cut, resampling=replace(QUICK, tests=("bs", "ar")))
+    report = make_report("ab", tables, parts=parts, resampling=replace(QUICK, tests=("bs", "ar")))
     for system in report.systems:
-        parts = system.everything.lengths
-        assert [(part.label, part.sentences) for part in parts] == [("<=1", 2), ("<=3", 5), ("all", 6)]
-        assert parts[-1] == system.everything.whole
+        found = system.everything.lengths
+        assert [(part.label, part.sentences) for part in found] == [("<=1", 2), ("<=3", 5), ("all", 6)]
+        assert found[-1] == system.everything.whole
 
 
 def test_intervals_can_be_left_out():

@@ -91,13 +91,13 @@ def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, 
 @pytest.mark.parametrize("test", ["bs", "ar"])
 def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     known = np.arange(len(texts.source)) % 3 > 0
-    cut = by_length(texts.source, parse_buckets("8,12"))
+    parts = by_length(texts.source, parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
     report = make_report(
-        "abc", tables, cut=cut, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
+        "abc", tables, parts=parts, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
     )
-    chosen = np.flatnonzero(dict(cut.parts)["9-12"] & known)
+    chosen = np.flatnonzero(parts["9-12"] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]

@@ -17,12 +17,13 @@ import torch
 from helpers import trainings_together as several
 from helpers.command_line import CODE, command, script_in_its_place, sets
 
-from nmtalign.data.batches import BatchPolicy, eligible, plan_epoch
+from nmtalign.data.batches import eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import load_tensors
 from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 
 ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
@@ -171,7 +172,7 @@ def test_all_skip_the_same_updates_and_end_alike_where_the_loss_is_not_finite(co
 
 def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal):
     train = reversal.splits["train"]
-    plan = plan_epoch(train, eligible(train, 0), BatchPolicy(41, "tokens"), 0)
+    plan = plan_epoch(train, eligible(train, 0), TrainingConfig(batch_size=41, batch_unit="tokens"), 0)
     worlds = [World(torch.device("cpu"), rank, 3) for rank in range(3)]
     for indices in plan:
         parts = [world.share(indices) for world in worlds]

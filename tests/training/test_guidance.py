@@ -12,13 +12,13 @@ from helpers.recording import Again
 
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.data.batches import load_batches
-from nmtalign.data.guide import read_guide
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
+from nmtalign.training.guide import read_guide
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.trainer import Trainer
 from nmtalign.training.updates import BatchLoss, Updater, add_gradient, guidance

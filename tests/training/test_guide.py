@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 from helpers.raw_links import write_raw_links
 
-from nmtalign.data.batches import BatchPolicy, eligible, load_batches, plan_epoch
+from nmtalign.data.batches import eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
-from nmtalign.data.guide import read_guide
 from nmtalign.data.prepare import prepare
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import PrepConfig
+from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.training.guide import read_guide
 
 # Lines 1 (blank), 3 (too long) and 4 (said before) are dropped where duplicates are.
 PAIRS = [
@@ -81,7 +82,7 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
     corpus, path = prepared(tmp_path, pairs, lines, vocabulary=vocabulary, **settings)
     train, guide = corpus.splits["train"], read_guide(path, corpus)
     assert len(train) < sum(min(size) > 0 for size in sizes)  # some are dropped for their length
-    plan = plan_epoch(train, eligible(train, 0), BatchPolicy(7), 0)
+    plan = plan_epoch(train, eligible(train, 0), TrainingConfig(batch_size=7, shuffle="epoch", seed=0), 0)
     seen = 0
     for batch in load_batches(train, plan, additions=[guide]):
         for row, index in enumerate(batch.indices):
@@ -98,18 +99,18 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
     assert seen > 50
 
 
-def test_forms_of_one_file_give_the_same_links(tmp_path, monkeypatch):
-    monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 1)
+def test_forms_of_one_file_give_the_same_links(tmp_path):
     corpus, path = prepared(tmp_path)
     plain, text = read_guide(path, corpus), path.read_bytes()
-    packed, scored = tmp_path / "links.gz", tmp_path / "scored"
+    packed, scored, possible = (tmp_path / name for name in ("links.gz", "scored", "possible"))
     packed.write_bytes(gzip.compress(text))
     scored.write_bytes(b"".join(line + b"\t" + b"0.5 " * line.count(b"-") + b"\r\n" for line in text.splitlines()))
+    possible.write_bytes(text.replace(b"-", b"p"))
     path.write_bytes(text.removesuffix(b"\n"))
-    for other in (packed, scored, path):
+    for other in (packed, scored, possible, path):
         guide = read_guide(other, corpus)
         assert cells(guided(corpus, guide, [2, 0, 1])) == cells(guided(corpus, plain, [2, 0, 1]))
-        assert (guide.hash == plain.hash) == (other != scored)
+        assert (guide.hash == plain.hash) == (other not in (scored, possible))
 
 
 @pytest.fixture(scope="module", params=[{}, {"vocabulary": "bpe", "size": "30"}])
@@ -122,7 +123,7 @@ def words_and_pieces(request, tmp_path_factory):
     ("line", "links", "message"),
     [
         (5, "0-0 1-", "line 6: '1-' is not a link; write source-target"),
-        (1, "0p0", "line 2: '0p0' is not a link"),
+        (1, "0", "line 2: '0' is not a link"),
         (2, "0-0 2-1", "line 3: 2-1 is outside the pair, which has 2 source and 3 target words"),
         (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),
     ],

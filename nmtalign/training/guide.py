@@ -1,0 +1,147 @@
+"""Given links between the words of training pairs, and the attention weights of a batch that they mark.
+
+The file has one line of links in Pharaoh format for each line of the training text. Memory contains the links of the
+pairs in the corpus: 2 bytes per link if no sentence has more than 256 words, and 8 bytes per pair. Links that count the
+words between spaces of the raw text become links between the tokens of the corpus (`nmtalign.text.link_counting`).
+"""
+
+import dataclasses
+import hashlib
+import re
+from array import array
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain, islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import torch
+
+from nmtalign.alignment.link_files import parse_links
+from nmtalign.alignment.links import Link
+from nmtalign.core.model import Batch
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import InputError
+from nmtalign.text.lines import raw_lines, shown
+from nmtalign.text.link_counting import SAMPLE, SplitLine, SplitPair, converted_note, counts_words, token_links
+from nmtalign.text.tokenizer import WORD_START, MosesWords, Subwords
+
+Numbers = npt.NDArray[np.int64]
+Begins = npt.NDArray[np.bool_] | None
+_SCORES = re.compile(rb"\t[0-9. ]*(?=\r?\n?$)")  # the second column of `nmtalign link --scores`
+
+
+@dataclass(frozen=True, eq=False)
+class Guide:
+    """The links of every training pair; a call with a batch returns the batch with its `guide`.
+
+    A link between two words links all their pieces.
+    """
+
+    links: npt.NDArray[np.unsignedinteger[Any]]  # (L, 2) source and target words
+    offsets: Numbers  # (N + 1,) the links of pair i are links[offsets[i]:offsets[i + 1]]
+    begins: tuple[Begins, Begins]  # (K,) of each side, which ids begin a word; None = all of them
+    hash: str  # the SHA-256 of the text of the links
+    note: str = ""  # for the user
+
+    def __call__(self, batch: Batch) -> Batch:
+        """Returns the batch with its linked weights (B, Ty, Tx) and the number of target tokens that have a link."""
+        starts = self.offsets[batch.indices]
+        counts = self.offsets[batch.indices + 1] - starts
+        rows = np.repeat(np.arange(len(counts)), counts)
+        links = self.links[np.arange(len(rows)) + np.repeat(starts - (np.cumsum(counts) - counts), counts)]
+        (sentences, length), width = batch.target.shape, batch.source.shape[1]
+        cells = np.zeros((sentences, length, width), dtype=np.bool_)
+        cells[rows, links[:, 1], links[:, 0]] = True
+        source_begins, target_begins = self.begins
+        if source_begins is not None and target_begins is not None:
+            source = _word_of_token(batch.source.numpy(), batch.source_mask.numpy(), source_begins)
+            target = _word_of_token(batch.target.numpy(), batch.target_mask.numpy(), target_begins)
+            cells = cells[np.arange(sentences)[:, None, None], target[:, :, None], source[:, None, :]]
+        return dataclasses.replace(batch, guide=torch.from_numpy(cells), linked=int(cells.any(-1).sum()))
+
+
+def _word_of_token(ids: Numbers, mask: npt.NDArray[np.bool_], begins: npt.NDArray[np.bool_]) -> Numbers:
+    """(B, T) the word of each piece, from 0; -1, a place without a word, at `</s>` and padding."""
+    marks = begins[ids]
+    marks[:, 0] = True
+    words = np.cumsum(marks, axis=1) - 1
+    words[:, :-1][~mask[:, 1:]] = -1
+    words[:, -1] = -1
+    return words
+
+
+def read_guide(path: Path, corpus: Corpus) -> Guide:
+    """Reads a file of links (plain or compressed) for the training pairs of a corpus.
+
+    Raises InputError, which names file and line, for text that is not a link, for a link outside its pair, and for a
+    file whose number of lines is not that of the training text.
+    """
+    train = corpus.splits["train"]
+    begins: tuple[Begins, Begins] = None, None
+    if isinstance(corpus.tokenizers.source, Subwords):
+        words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
+        source, target = (np.array([word.startswith(WORD_START) for word in side]) for side in words)
+        begins = source, target
+    digest = hashlib.sha256()
+    pairs = _read(path, corpus, begins, digest)
+    head = list(islice(pairs, SAMPLE))
+    judged = ((links, _split_pair(corpus, index)) for index, links in enumerate(head))
+    convert = corpus.tokenizers.kind == MosesWords.kind and counts_words(judged)
+    longest = int(max(train.source.lengths.max(), train.target.lengths.max()))
+    kept = array("B" if longest <= 1 << 8 else "H" if longest <= 1 << 16 else "I")
+    offsets = np.zeros(len(train) + 1, dtype=np.int64)
+    for index, links in enumerate(chain(head, pairs)):
+        own = token_links(links, _split_pair(corpus, index)) if convert else links
+        kept.extend(chain.from_iterable(own))
+        offsets[index + 1] = len(own)
+    np.cumsum(offsets, out=offsets)
+    note = converted_note(shown(path)) if convert else ""
+    return Guide(np.frombuffer(kept, kept.typecode).reshape(-1, 2), offsets, begins, digest.hexdigest(), note)
+
+
+def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any) -> Iterator[frozenset[Link]]:
+    """Yields the links of each training pair in the order of the corpus, and adds the text of all links to a digest."""
+    train, index, number = corpus.splits["train"], 0, 0
+    for number, raw in enumerate(raw_lines(path), 1):
+        line = _SCORES.sub(b"", raw).removesuffix(b"\n")
+        digest.update(line + b"\n")
+        where = f"{shown(path)}: line {number}"
+        links = parse_links(line.decode(errors="replace"), where).possible
+        if index == len(train) or train.lines[index] != number - 1:
+            continue  # the corpus has no pair of this line
+        lengths = list(map(_word_count, train.pair(index), begins))
+        for i, j in links:
+            if i >= lengths[0] or j >= lengths[1]:
+                raise InputError(
+                    f"{where}: {i}-{j} is outside the pair, which has {lengths[0]} source and {lengths[1]} target "
+                    "words; count from 0 the words that `nmtalign align --pharaoh` counts, source first"
+                )
+        yield links
+        index += 1
+    if number != train.text_lines:
+        raise InputError(
+            f"{shown(path)}: has {number:,} lines, but the training text of {corpus.folder} had {train.text_lines:,}; "
+            "give one line of links for each of its lines"
+        )
+
+
+def _word_count(ids: npt.NDArray[Any], begins: Begins) -> int:
+    """The number of words of a training sentence, which is not empty; its first token always begins a word."""
+    return len(ids) if begins is None else 1 + int(np.count_nonzero(begins[ids[1:]]))
+
+
+def _split_pair(corpus: Corpus, index: int) -> SplitPair:
+    """The tokens of a training pair with the words between spaces that consist of them.
+
+    The corpus does not contain its text, which is detokenised.
+    """
+    source, target = corpus.splits["train"].pair(index)
+    words = corpus.source_vocabulary.decode(source), corpus.target_vocabulary.decode(target)
+    tokenizers = corpus.tokenizers
+    return (
+        SplitLine.of(tokenizers.source.detokenize(words[0]), words[0]),
+        SplitLine.of(tokenizers.target.detokenize(words[1]), words[1]),
+    )
