@@ -14,6 +14,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, select
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
+    WIDE_ENDS,
     TextFit,
     exchanged,
     has_no_spaces,
@@ -30,7 +31,7 @@ from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph
 _PARAGRAPHS = 0.2  # a larger share of such lines is reported; of real sentences measured: at most 0.06
-_SENTENCE_END = re.compile(r"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[。！？](?=.)")
+_SENTENCE_END = re.compile(rf"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[{WIDE_ENDS}](?=.)")
 _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usual: short sentences are repeated
 _MANY_UNKNOWN = 0.005  # with a larger share of unknown words in the training text, subwords are worth a try
 _FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translations of other text"}

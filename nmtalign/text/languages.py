@@ -65,6 +65,10 @@ _LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, 
 # Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
 UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3041-\u312f\u3400-\u9fff\U00020000-\U0003ffff"
 _UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
+# Marks that end a sentence wherever they are: of Chinese and Japanese, Indic languages, Arabic, Urdu, Armenian,
+# Amharic, Burmese and Khmer. The other marks end one only at the end of a word.
+WIDE_ENDS = "。！？｡।॥؟۔։።፧။។"
+SENTENCE_ENDS = f".!?…{WIDE_ENDS}"
 
 
 def language_code(name: str) -> str:

@@ -10,6 +10,7 @@ from typing import Self
 import regex
 
 from nmtalign.errors import InputError
+from nmtalign.text.languages import SENTENCE_ENDS
 from nmtalign.text.lines import read_lines, shown
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han. Katakana alone, most often a loanword.
@@ -38,7 +39,6 @@ _SPELLINGS = str.maketrans(
         **{mark: unicodedata.normalize("NFKC", mark) for mark in "ﬀﬁﬂﬃﬄﬅﬆ"},
     }
 )
-_SENTENCE_ENDS = frozenset(".!?…。\uff01\uff1f")
 _Words = tuple[str, ...]
 
 # A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
@@ -204,7 +204,7 @@ class GivenPhrase:
                 return found
             while end and not text[end - 1].isalnum():
                 end -= 1
-            marks = _SENTENCE_ENDS.intersection(text[end : match.start()])
+            marks = set(SENTENCE_ENDS).intersection(text[end : match.start()])
             starts = not end or marks
             sure = not end or marks - {"."} or text[max(0, end - 4) : end].isalpha()  # not an abbreviation
             return self.capital if starts and (_is_capital(found) or (capitals and sure)) else self.text

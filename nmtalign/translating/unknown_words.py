@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nmtalign.text.languages import SENTENCE_ENDS
 from nmtalign.text.tokenizer import UNK_ID, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
 
 _UNKNOWN_SHARE = 0.3  # share of the largest weight: an unknown source word with this weight is preferred to known ones
 _UNUSED_SHARE = 0.1  # and an unused source word with this weight is preferred to used ones
-_SENTENCE_ENDS = frozenset(".?!…")
 _VOWELS = frozenset("aàâäeéèêëiîïoôöuùûüœæ")
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "se": "s'", "que": "qu'"}
 _FULL = {"l'": "le", "d'": "de", "n'": "ne", "s'": "se", "qu'": "que"}
@@ -118,7 +118,7 @@ def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether the token is the first word of its sentence."""
     for before in range(place - 1, -1, -1):
         token = tokens[before]
-        if token[-1:] in _SENTENCE_ENDS and not is_word_or_number(token):
+        if token[-1] in SENTENCE_ENDS and not is_word_or_number(token):
             return True
         if is_word_or_number(token):
             return False
