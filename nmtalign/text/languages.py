@@ -50,6 +50,7 @@ _NAMES = {
     for code, *names in map(str.split, _TABLE.split(";"))
 }
 _UNSPACED = frozenset(("zh", "ja", "th", "lo", "km", "my", "yue", "wuu", "lzh", "bo", "dz"))
+_DOTLESS_I = ("tr", "az")  # i and ı are different letters
 _WELL_FORMED = re.compile(r"([a-z]{2,})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE)
 # The script of Chinese in a region; the last two are codes of Windows.
 _CHINESE = dict.fromkeys(("cn", "sg", "my", "chs"), "hans") | dict.fromkeys(("tw", "hk", "mo", "cht"), "hant")
@@ -165,6 +166,21 @@ def languages_in(path: Path) -> tuple[str, str]:
 def main_language(name: str) -> str:
     """The code of a language without its region and script: `zh` for `zh-TW`, `zho_Hant` and `Chinese`."""
     return _subtags(name)[0]
+
+
+def lower_case(text: str, language: str) -> str:
+    """The text in lower case; the Turkish I becomes ı, and İ becomes i."""
+    return (text.replace("I", "ı").replace("İ", "i") if main_language(language) in _DOTLESS_I else text).lower()
+
+
+def upper_case(text: str, language: str) -> str:
+    """The text in capitals; the Turkish i becomes İ."""
+    return (text.replace("i", "İ") if main_language(language) in _DOTLESS_I else text).upper()
+
+
+def capitalised(text: str, language: str) -> str:
+    """The text with a capital if it begins with a letter that has one at the start of a sentence; in Georgian none."""
+    return ("İ" if text[:1] == "i" and main_language(language) in _DOTLESS_I else text[:1].title()) + text[1:]
 
 
 def has_no_spaces(language: str) -> bool:

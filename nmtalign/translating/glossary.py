@@ -10,7 +10,7 @@ from typing import Self
 import regex
 
 from nmtalign.errors import InputError
-from nmtalign.text.languages import SENTENCE_ENDS
+from nmtalign.text.languages import SENTENCE_ENDS, capitalised
 from nmtalign.text.lines import read_lines, shown
 
 # Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han. Katakana alone, most often a loanword.
@@ -179,11 +179,10 @@ class GivenPhrase:
         """
         text = text.strip()
         first = text.split(maxsplit=1)[0] if text else ""
-        upper = "İ" if text[:1] == "i" and language in ("tr", "az") else text[:1].upper()
+        upper = capitalised(text, language)
         plain = all(one.isalpha() or one in f"-{_APOSTROPHES}" or unicodedata.category(one)[0] == "M" for one in first)
-        capital = upper + text[1:] if plain and first == first.lower() and len(upper) == 1 else text
-        alone = text[:1].upper() + text[1:] not in others
-        return cls(text, capital, _pattern(text, spaced, alone))
+        capital = upper if plain and first == first.lower() and len(upper) == len(text) else text
+        return cls(text, capital, _pattern(text, spaced, upper not in others))
 
     def found_in(self, text: str) -> Self:
         """The same, and its pattern also finds this form of it, in which a tokeniser has changed characters."""
