@@ -20,6 +20,7 @@ from sacrebleu.metrics import TER
 
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.languages import word_count
 from nmtalign.text.lines import finite
 
 if TYPE_CHECKING:
@@ -68,8 +69,8 @@ class Cut:
 
 
 def by_length(lines: Lines, buckets: Sequence[Bucket], side: Side = "source") -> Cut:
-    """Divides the sentences by their number of words, separated by white space (not tokenised)."""
-    lengths = np.array([len(line.split()) for line in lines], np.int64)
+    """Divides the sentences by their number of words (`word_count`), which are not tokenised."""
+    lengths = np.array(list(map(word_count, lines)), np.int64)
     cumulative = ", cumulative" if buckets[-1].low == 0 else ""
     parts = tuple((bucket.label, bucket.members(lengths)) for bucket in buckets)
     return Cut(f"by words of the {side}{cumulative}", parts)

@@ -189,8 +189,8 @@ def has_no_spaces(language: str) -> bool:
 
 
 def word_count(line: str) -> int:
-    """The number of words between spaces; two letters of scripts without spaces count as a word, too."""
-    return len(line.split()) + count_unspaced(line) // 2
+    """The number of words between spaces, but of text without spaces half the number of its letters."""
+    return max(len(line.split()), count_unspaced(line) // 2)
 
 
 def count_unspaced(text: str) -> int:
