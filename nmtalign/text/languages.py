@@ -419,7 +419,7 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
         if is_unspaced(lines):
             notify(
                 f"warning: {shown(name)}: has no spaces between words, so links join whole lines; split it into words "
-                "with a segmenter first, or into characters, for example with sed 's/./& /g'"
+                r"with a segmenter first, or into letters, for example with perl -CSD -pe 's/\X(?=.)/$& /g'"
             )
 
 
