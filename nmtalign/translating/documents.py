@@ -1,9 +1,9 @@
 """Translating documents with markup: their segments are translated, and links place the tags in the translations."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
 from functools import lru_cache
-from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -14,6 +14,7 @@ from nmtalign.alignment.aligning import Models, align, load_models
 from nmtalign.alignment.placement import TagSpan, place
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.text.languages import count_unspaced
 from nmtalign.text.lines import reading, shown
 from nmtalign.text.markup import MarkedText, read_markup, units_of
 from nmtalign.text.tokenizer import WORD_START
@@ -65,7 +66,14 @@ def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.
     units = units_of(text)
     if weights is None or len(weights) != len(units):
         weights = unit_weights(translation, segment.units, units)
-    glued = [False, *(start == stop for (_, stop), (start, _) in pairwise(units))]
+    # Without spaces, a line ends before a letter that begins a token.
+    parts = _overlap(translation.tokens, units) > 0.5
+    inside = (parts[1:] & parts[:-1]).any(1)
+    glued = [False]
+    for (_, stop), (start, _), within in zip(units, units[1:], inside.tolist(), strict=False):
+        opening = unicodedata.category(text[stop - 1]) in ("Ps", "Pi")
+        free = text[start].isalnum() and count_unspaced(text[stop - 1 : start + 1]) and not (within or opening)
+        glued.append(start == stop and not free)
     marks = zip(segment.spans(), segment.marks, strict=True)
     spans = [TagSpan(first, stop, mark.parent, mark.line) for (first, stop), mark in marks]
     return segment.put_back(text, place(spans, weights, glued))
