@@ -26,6 +26,7 @@ from nmtalign.data.pipeline import CHUNK, Pairs, blocks_of
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import main_language
+from nmtalign.text.lines import BLANK
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
 NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
@@ -239,7 +240,7 @@ class Screening:
         for block in itertools.chain(sample, blocks):
             numbered = list(enumerate(block, self.pairs))
             self.pairs += len(block)
-            numbered = self._without("empty", numbered, [bool(a.strip() and b.strip()) for _, (a, b) in numbered])
+            numbered = self._without("empty", numbered, [not any(map(BLANK.fullmatch, pair)) for _, pair in numbered])
             if self._config.drop_duplicates:
                 # No line contains `\n`, so it separates the two sides.
                 texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]

@@ -164,7 +164,7 @@ def watched(loaded: LoadedModel, watch: Callable[[torch.Tensor], None], **settin
 
 
 def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
-    known, blank, unknown = found_by(loaded, ["the fox .", " ", "a hedgehog </s> <unk>"], n_best=2)
+    known, blank, unknown = found_by(loaded, ["the fox .", " \u200b\ufeff", "a hedgehog </s> <unk>"], n_best=2)
     assert known.source_tokens == ("the", "fox", ".")
     assert (known.source_unknown, unknown.source_unknown, blank.source_unknown) == (0, 3, 0)
     assert len(known.n_best) == 2
