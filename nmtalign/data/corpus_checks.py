@@ -196,7 +196,7 @@ class CorpusChecks:
         """Notes that the lines of a training text are paragraphs, or that words were taken out of it."""
         train = summary.splits["train"]
         for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
-            if (removed := sum(UNK in line for line in lines)) > _MANY_UNKNOWN * len(lines):
+            if (removed := sum(UNK in line.lower() for line in lines)) > _MANY_UNKNOWN * len(lines):
                 self.notes.append(
                     f"warning: {shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word, "
                     "which no model can translate: prepare the original text"

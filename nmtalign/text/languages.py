@@ -230,17 +230,15 @@ _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough
 
 # What another program leaves in a text: a pattern, and the share of the lines that must have it.
 SPACED_MARKS = "spaces before punctuation"
-_ESCAPES = "escapes of Moses or XML"
+_ESCAPES, _TAGS = "escapes of Moses or XML", "HTML tags"
 _TRACES = {
     _ESCAPES: (re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
     "pieces of words": (
         re.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
         0.03,
     ),
-    "unknown words": (re.compile(r"<unk>", re.IGNORECASE), 0.03),
-    "HTML tags": (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
+    _TAGS: (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
 }
-_OF_TRAINING = ("unknown words", "HTML tags")  # a model may have to translate them
 _IN_VOCABULARY = frozenset(("apos", "quot", "&apos;", "&quot;", "@", "@@", "@-@"))
 # French writes spaces before ? ! : ; but no language does before these marks.
 _SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
@@ -250,11 +248,11 @@ Traces = Mapping[str, str]  # the name of each trace: the name with examples, su
 
 
 def traces(lines: Iterable[str], markup: bool = False) -> Traces:
-    """What shows that a text is not raw; with `markup` also <unk> and HTML tags."""
+    """What shows that a text is not raw; with `markup` also HTML tags, which a model may have to translate."""
     texts = [line for line in lines if line and not line.isspace()]
     found = {}
     for name, (pattern, share) in _TRACES.items():
-        having = [line for line in texts if pattern.search(line)] if markup or name not in _OF_TRAINING else []
+        having = [line for line in texts if pattern.search(line)] if markup or name != _TAGS else []
         if len(having) >= max(_FEWEST, share * len(texts)):
             examples = Counter(match[0] for line in having[:100] for match in pattern.finditer(line))
             two = " ".join(one for one, _ in examples.most_common(2) if len(one) <= 25)

@@ -68,9 +68,9 @@ def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.
         weights = unit_weights(translation, segment.units, units)
     # Without spaces, a line ends before a letter that begins a token.
     parts = _overlap(translation.tokens, units) > 0.5
-    inside = (parts[1:] & parts[:-1]).any(1)
+    inside: list[bool] = np.any(parts[1:] & parts[:-1], axis=1).tolist()
     glued = [False]
-    for (_, stop), (start, _), within in zip(units, units[1:], inside.tolist(), strict=False):
+    for (_, stop), (start, _), within in zip(units, units[1:], inside, strict=False):
         opening = unicodedata.category(text[stop - 1]) in ("Ps", "Pi")
         free = text[start].isalnum() and count_unspaced(text[stop - 1 : start + 1]) and not (within or opening)
         glued.append(start == stop and not free)
