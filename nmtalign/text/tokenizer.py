@@ -42,7 +42,7 @@ from nmtalign.files import (
     read_regular,
 )
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.lines import read_lines
+from nmtalign.text.lines import BLANK, read_lines
 
 Tokens = tuple[str, ...]
 SPACES = ("", " ", "\u00a0", "\u202f")
@@ -909,8 +909,8 @@ class Vocabulary:
         return len(words), sum(word not in self._ids for word in words)
 
     def known_tokens(self, line: str, tokenize: Callable[[str], list[str]]) -> list[str]:
-        """The tokens of a line, composed or decomposed (NFC or NFD) if fewer of them are unknown then."""
-        tokens = tokenize(line)
+        """The tokens of a line, composed or decomposed (NFC or NFD) if fewer are unknown then; none of a blank line."""
+        tokens = [] if BLANK.fullmatch(line) else tokenize(line)
         if line.isascii() or all(map(self._ids.__contains__, tokens)):
             return tokens
         forms = (tokenize(unicodedata.normalize(form, line)) for form in ("NFC", "NFD"))

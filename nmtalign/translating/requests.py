@@ -18,7 +18,7 @@ from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
-from nmtalign.text.lines import BLANK, whole_text
+from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
@@ -132,7 +132,7 @@ class RequestReader:
             tokens = self._loaded.source_vocabulary.known_tokens(sentence, self._source.tokenize)
             terms = self._glossary.targets(sentence) if self._glossary else []
             if len(tokens) <= limit:
-                if tokens and not BLANK.fullmatch(sentence):
+                if tokens:
                     yield number, sentence, tokens, [target for _, target in terms]
                 continue
             start = 0
