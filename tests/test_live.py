@@ -20,7 +20,7 @@ from nmtalign.live import packed, write_live_page
 from nmtalign.model_directory import SCALE, int8_rows, load_model
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.tokenizer import MosesWords, SentencePieces, Tokenizers
+from nmtalign.text.tokenizer import MosesWords, SentencePieces, SpacedWords, TextBytes, Tokenizers
 
 needs_node = pytest.mark.skipif(NODE is None, reason="needs node")
 ENGLISH = ["the", "red", "car", "house", "is", "big", "a", "small", ".", ",", "'s", "Euro"]
@@ -130,8 +130,8 @@ def compare(page, loaded, number, lines):
 def test_tokens_and_ids_equal_those_of_python(random_model_directory, tmp_path):
     for language in ("en", "fr", "de"):
         check_tokens(random_model_directory, tmp_path / language, Tokenizers.moses(language, "fr"))
-    for name in ("spaced", "of_bytes"):
-        check_tokens(random_model_directory, tmp_path / name, getattr(Tokenizers, name)("en", "fr"))
+    for both in (SpacedWords(), TextBytes()):
+        check_tokens(random_model_directory, tmp_path / both.kind, Tokenizers(both, both, "en", "fr"))
 
 
 @needs_node

@@ -14,6 +14,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, select
 from nmtalign.text.languages import (
     MOST_UNKNOWN,
+    WIDE_ENDS,
     TextFit,
     exchanged,
     has_no_spaces,
@@ -30,7 +31,7 @@ from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph
 _PARAGRAPHS = 0.2  # a larger share of such lines is reported; of real sentences measured: at most 0.06
-_SENTENCE_END = re.compile(r"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[。！？](?=.)")
+_SENTENCE_END = re.compile(rf"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[{WIDE_ENDS}](?=.)")
 _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usual: short sentences are repeated
 _MANY_UNKNOWN = 0.005  # with a larger share of unknown words in the training text, subwords are worth a try
 _FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translations of other text"}
@@ -73,7 +74,7 @@ class CorpusChecks:
         if config.vocabulary == "auto" and not self.by_text:
             if config.size:
                 raise SettingError("this is the number of subword pieces; add --subwords", size=config.size)
-            self.notes.append("the vocabulary is words, because both languages have spaces between words")
+            self.notes.append("the vocabulary is words, because neither language is known to be written without spaces")
         elif self.by_text and not config.subwords:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))
@@ -195,7 +196,7 @@ class CorpusChecks:
         """Notes that the lines of a training text are paragraphs, or that words were taken out of it."""
         train = summary.splits["train"]
         for path, lines in zip(self._texts["train"], zip(*self._samples["train"], strict=True), strict=True):
-            if (removed := sum(UNK in line for line in lines)) > _MANY_UNKNOWN * len(lines):
+            if (removed := sum(UNK in line.lower() for line in lines)) > _MANY_UNKNOWN * len(lines):
                 self.notes.append(
                     f"warning: {shown(path)}: {removed / len(lines):.0%} of the lines have {UNK} in place of a word, "
                     "which no model can translate: prepare the original text"

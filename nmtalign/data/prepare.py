@@ -39,6 +39,7 @@ from nmtalign.text.tokenizer import (
     Counts,
     SentencePieces,
     Subwords,
+    TextBytes,
     Tokenizers,
     Vocabulary,
     blanks_to_spaces,
@@ -225,7 +226,7 @@ class _Preparation:
             case "none":
                 return Tokenizers.spaced(*self.languages), blocks
             case "bytes":
-                return Tokenizers.of_bytes(*self.languages), blocks
+                return Tokenizers(TextBytes(), TextBytes(), *self.languages), blocks
         spooled = RawText(self.work, "train").write(blocks)
         if not screening.lines:
             raise self._nothing_kept(screening)

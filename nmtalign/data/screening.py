@@ -25,6 +25,8 @@ from nmtalign.data.corpus import SIDES
 from nmtalign.data.pipeline import CHUNK, Pairs, blocks_of
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.languages import main_language
+from nmtalign.text.lines import BLANK
 
 NO_TRANSLATION, IN_OTHER_SETS = "no translation", "in dev or test"
 NEAR_DUPLICATE, SET_ASIDE = "near-duplicate", "set aside"
@@ -78,8 +80,11 @@ _LETTERS = _BareLetters()
 
 
 def bare(line: str) -> str:
-    """A line without case, digits, punctuation and blanks: two lines with the same letters are near-duplicates."""
-    return line.casefold().translate(_LETTERS)
+    """A line without case, digits, punctuation and blanks: two lines with the same letters are near-duplicates.
+
+    Composed and decomposed letters (NFC and NFD) are the same.
+    """
+    return unicodedata.normalize("NFC", line.casefold()).translate(_LETTERS)
 
 
 class Cleaner:
@@ -113,8 +118,7 @@ def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
 
     They are those of the text if the language is not in the table, or is written differently here.
     """
-    code = re.split("[-_]", language.lower())[0]
-    known = frozenset(script for script, codes in _SCRIPTS.items() if code in codes)
+    known = frozenset(script for script, codes in _SCRIPTS.items() if main_language(language) in codes)
     counts = Counter(map(_script_of, bare("".join(lines))))
     del counts[""]
     if not counts or sum(counts[script] for script in known) >= counts.total() / 2:
@@ -236,7 +240,7 @@ class Screening:
         for block in itertools.chain(sample, blocks):
             numbered = list(enumerate(block, self.pairs))
             self.pairs += len(block)
-            numbered = self._without("empty", numbered, [bool(a.strip() and b.strip()) for _, (a, b) in numbered])
+            numbered = self._without("empty", numbered, [not any(map(BLANK.fullmatch, pair)) for _, pair in numbered])
             if self._config.drop_duplicates:
                 # No line contains `\n`, so it separates the two sides.
                 texts = [f"{source.strip()}\n{target.strip()}" for _, (source, target) in numbered]

@@ -21,6 +21,7 @@ from sacrebleu.metrics import TER
 from nmtalign.scoring.differences import Difference
 from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
+from nmtalign.text.languages import word_count
 from nmtalign.text.lines import finite
 
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
@@ -56,8 +57,8 @@ class Bucket:
 
 
 def by_length(lines: Lines, buckets: Sequence[Bucket]) -> dict[str, Mask]:
-    """The sentences of each bucket by its label; words are separated by white space (not tokenised)."""
-    lengths = np.array([len(line.split()) for line in lines], np.int64)
+    """The sentences of each bucket by its label; words are not tokenised (`word_count`)."""
+    lengths = np.array(list(map(word_count, lines)), np.int64)
     return {bucket.label: bucket.members(lengths) for bucket in buckets}
 
 

@@ -109,13 +109,9 @@ def _metric(report: Report, metric: str, parts: Sequence[Part]) -> Columns:
     cells = (figure(one.value, signature) + signs.get(one.mark, "") for one in scores)
     columns: Columns = [[metric + signs.get("", ""), *cells]]
     if drawn and drawn.intervals:
-        columns.append(["±", *(figure(_half_width(one), signature) for one in scores)])
+        halves = (None if one.low is None or one.high is None else (one.high - one.low) / 2 for one in scores)
+        columns.append(["±", *(figure(half, signature) for half in halves)])
     return columns + _p_values(scores)
-
-
-def _half_width(estimate: Estimate) -> float | None:
-    """Half of the interval, if there is one."""
-    return None if estimate.low is None or estimate.high is None else 0.5 * (estimate.high - estimate.low)
 
 
 def _p_values(scores: Sequence[Estimate]) -> Columns:

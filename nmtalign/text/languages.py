@@ -50,6 +50,7 @@ _NAMES = {
     for code, *names in map(str.split, _TABLE.split(";"))
 }
 _UNSPACED = frozenset(("zh", "ja", "th", "lo", "km", "my", "yue", "wuu", "lzh", "bo", "dz"))
+_DOTLESS_I = ("tr", "az")  # i and ı are different letters
 _WELL_FORMED = re.compile(r"([a-z]{2,})(?:[-_][a-z0-9]{1,8})*", re.IGNORECASE)
 # The script of Chinese in a region; the last two are codes of Windows.
 _CHINESE = dict.fromkeys(("cn", "sg", "my", "chs"), "hans") | dict.fromkeys(("tw", "hk", "mo", "cht"), "hant")
@@ -63,8 +64,14 @@ _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
 _LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, that segmented texts do not have
 # Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
-UNSPACED = "\u0e00-\u109f\u1780-\u17ff\u3041-\u312f\u3400-\u9fff\U00020000-\U0003ffff"
+UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u312f\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
 _UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
+# Marks that end a sentence wherever they are: of Chinese and Japanese, Indic languages, Arabic, Urdu, Armenian,
+# Amharic, Burmese and Khmer. The other marks end one only at the end of a word.
+WIDE_ENDS = "。！？｡।॥؟۔։።፧။។"
+SENTENCE_ENDS = f".!?…{WIDE_ENDS}"
 
 
 def language_code(name: str) -> str:
@@ -163,14 +170,29 @@ def main_language(name: str) -> str:
     return _subtags(name)[0]
 
 
+def lower_case(text: str, language: str) -> str:
+    """The text in lower case; the Turkish I becomes ı, and İ becomes i."""
+    return (text.replace("I", "ı").replace("İ", "i") if main_language(language) in _DOTLESS_I else text).lower()
+
+
+def upper_case(text: str, language: str) -> str:
+    """The text in capitals; the Turkish i becomes İ."""
+    return (text.replace("i", "İ") if main_language(language) in _DOTLESS_I else text).upper()
+
+
+def capitalised(text: str, language: str) -> str:
+    """The text with a capital if it begins with a letter that has one at the start of a sentence; in Georgian none."""
+    return ("İ" if text[:1] == "i" and main_language(language) in _DOTLESS_I else text[:1].title()) + text[1:]
+
+
 def has_no_spaces(language: str) -> bool:
     """Whether a language is written without spaces between words: Chinese, Japanese, Thai, Lao, Khmer, Burmese."""
     return main_language(language) in _UNSPACED
 
 
 def word_count(line: str) -> int:
-    """The number of words between spaces; two letters of scripts without spaces count as a word, too."""
-    return len(line.split()) + count_unspaced(line) // 2
+    """The number of words between spaces, but of text without spaces half the number of its letters."""
+    return max(len(line.split()), count_unspaced(line) // 2)
 
 
 def count_unspaced(text: str) -> int:
@@ -208,17 +230,15 @@ _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough
 
 # What another program leaves in a text: a pattern, and the share of the lines that must have it.
 SPACED_MARKS = "spaces before punctuation"
-_ESCAPES = "escapes of Moses or XML"
+_ESCAPES, _TAGS = "escapes of Moses or XML", "HTML tags"
 _TRACES = {
     _ESCAPES: (re.compile(r"&(?:[A-Za-z]{2,8}|#[0-9]{1,5}|#x[0-9A-Fa-f]{1,5});|(?<=\w\s)@[-/]@(?=\s\w)"), 0.03),
     "pieces of words": (
         re.compile(r"\w{1,20}@@(?=\s|$)|(?<!\S)▁\w{0,20}|\w{0,20}￭\w{0,20}|(?<=\w\s)##[^\W_]{1,20}"),
         0.03,
     ),
-    "unknown words": (re.compile(r"<unk>", re.IGNORECASE), 0.03),
-    "HTML tags": (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
+    _TAGS: (re.compile(r"</?(?:[abiup]|br|div|span|em|strong|li|img)\b[^<>]*>"), 0.05),
 }
-_OF_TRAINING = ("unknown words", "HTML tags")  # a model may have to translate them
 _IN_VOCABULARY = frozenset(("apos", "quot", "&apos;", "&quot;", "@", "@@", "@-@"))
 # French writes spaces before ? ! : ; but no language does before these marks.
 _SPACED, _JOINED = re.compile(r"(?<=\w)\s[.,。，、](?=\s|$)"), re.compile(r"\w[.,。，、](?=\s|$)")
@@ -228,11 +248,11 @@ Traces = Mapping[str, str]  # the name of each trace: the name with examples, su
 
 
 def traces(lines: Iterable[str], markup: bool = False) -> Traces:
-    """What shows that a text is not raw; with `markup` also <unk> and HTML tags."""
+    """What shows that a text is not raw; with `markup` also HTML tags, which a model may have to translate."""
     texts = [line for line in lines if line and not line.isspace()]
     found = {}
     for name, (pattern, share) in _TRACES.items():
-        having = [line for line in texts if pattern.search(line)] if markup or name not in _OF_TRAINING else []
+        having = [line for line in texts if pattern.search(line)] if markup or name != _TAGS else []
         if len(having) >= max(_FEWEST, share * len(texts)):
             examples = Counter(match[0] for line in having[:100] for match in pattern.finditer(line))
             two = " ".join(one for one, _ in examples.most_common(2) if len(one) <= 25)
@@ -399,7 +419,7 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
         if is_unspaced(lines):
             notify(
                 f"warning: {shown(name)}: has no spaces between words, so links join whole lines; split it into words "
-                "with a segmenter first, or into characters, for example with sed 's/./& /g'"
+                r"with a segmenter first, or into letters, for example with perl -CSD -pe 's/\X(?=.)/$& /g'"
             )
 
 

@@ -28,6 +28,8 @@ from nmtalign.files import kind_of
 STDIN = STDOUT = Path("-")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
 BOM = b"\xef\xbb\xbf"
+# A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
+BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
 _BUFFER = 1 << 20  # bytes
 _UNMARKED_UTF16 = re.compile(rb"([^\0]\0){2}|(\0[^\0]){2}")
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB

@@ -22,7 +22,7 @@ import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
-from nmtalign.text.languages import UNSPACED
+from nmtalign.text.languages import SENTENCE_ENDS, UNSPACED
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import is_word
 
@@ -52,10 +52,10 @@ _UNIT = regex.compile(
     r"\p{M}*",
     regex.IGNORECASE,
 )
-_CHUNK = re.compile(r".{1,2000}(?:(?<=[.!?。！？])\s+|\Z)|.{1,2000}\s|.{1,2000}", re.DOTALL)
+_CHUNK = re.compile(rf".{{1,2000}}(?:(?<=[{SENTENCE_ENDS}])\s+|\Z)|.{{1,2000}}\s|.{{1,2000}}", re.DOTALL)
 _SOFT = "\ue000"  # before the end of a line inside a cue
 _CLOSING = ".,;:!?)]}…。，"
-_SENTENCE_END = re.compile(r"[.!?…。！？♪][\"'”’»)\]]*$")
+_SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")

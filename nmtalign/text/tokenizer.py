@@ -42,7 +42,7 @@ from nmtalign.files import (
     read_regular,
 )
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.lines import read_lines
+from nmtalign.text.lines import BLANK, read_lines
 
 Tokens = tuple[str, ...]
 SPACES = ("", " ", "\u00a0", "\u202f")
@@ -791,11 +791,6 @@ class Tokenizers:
         """Words between blanks on both sides."""
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
-    @classmethod
-    def of_bytes(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
-        """Bytes on both sides."""
-        return cls(TextBytes(), TextBytes(), source_language, target_language)
-
     def most_tokens(self, max_length: int) -> int:
         """The most tokens of a side that a setting `max_length` allows: 10 bytes count as one token. 0 = no limit."""
         return max_length * (_BYTES_PER_TOKEN if isinstance(self.source, TextBytes) else 1)
@@ -844,10 +839,9 @@ class Tokenizers:
             raise FormatError(f"{path}: not the settings of a tokeniser") from None
         if kind == MosesWords.kind:
             return cls.moses(*languages, spacing)
-        if kind == SpacedWords.kind:
-            return cls.spaced(*languages)
-        if kind == TextBytes.kind:
-            return cls.of_bytes(*languages)
+        if kind in (SpacedWords.kind, TextBytes.kind):
+            both = TextBytes() if kind == TextBytes.kind else SpacedWords()
+            return cls(both, both, *languages)
         if kind == SentencePieces.kind:
             source, target = (SentencePieces.load(folder / name) for name in MODEL_FILES)
             return cls(source, target, *languages)
@@ -915,8 +909,8 @@ class Vocabulary:
         return len(words), sum(word not in self._ids for word in words)
 
     def known_tokens(self, line: str, tokenize: Callable[[str], list[str]]) -> list[str]:
-        """The tokens of a line, composed or decomposed (NFC or NFD) if fewer of them are unknown then."""
-        tokens = tokenize(line)
+        """The tokens of a line, composed or decomposed (NFC or NFD) if fewer are unknown then; none of a blank line."""
+        tokens = [] if BLANK.fullmatch(line) else tokenize(line)
         if line.isascii() or all(map(self._ids.__contains__, tokens)):
             return tokens
         forms = (tokenize(unicodedata.normalize(form, line)) for form in ("NFC", "NFD"))

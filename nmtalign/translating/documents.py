@@ -1,8 +1,8 @@
 """Translating documents with markup: their segments are translated, and links place the tags in the translations."""
 
 import re
+import unicodedata
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from pathlib import Path
 from typing import cast
 
@@ -13,6 +13,7 @@ from nmtalign.alignment.aligning import align
 from nmtalign.alignment.placement import TagSpan, place
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, UsageError
+from nmtalign.text.languages import count_unspaced
 from nmtalign.text.lines import reading, shown
 from nmtalign.text.markup import MarkedText, read_markup, units_of
 from nmtalign.text.tokenizer import WORD_START
@@ -64,7 +65,14 @@ def put_back(segment: MarkedText, translation: Translation, weights: NDArray[np.
     units = units_of(text)
     if weights is None or len(weights) != len(units):
         weights = unit_weights(translation, segment.units, units)
-    glued = [False, *(start == stop for (_, stop), (start, _) in pairwise(units))]
+    # Without spaces, a line ends before a letter that begins a token.
+    parts = _overlap(translation.tokens, units) > 0.5
+    inside: list[bool] = np.any(parts[1:] & parts[:-1], axis=1).tolist()
+    glued = [False]
+    for (_, stop), (start, _), within in zip(units, units[1:], inside, strict=False):
+        opening = unicodedata.category(text[stop - 1]) in ("Ps", "Pi")
+        free = text[start].isalnum() and count_unspaced(text[stop - 1 : start + 1]) and not (within or opening)
+        glued.append(start == stop and not free)
     marks = zip(segment.spans(), segment.marks, strict=True)
     spans = [TagSpan(first, stop, mark.parent, mark.line) for (first, stop), mark in marks]
     return segment.put_back(text, place(spans, weights, glued))

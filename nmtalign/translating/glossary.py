@@ -10,21 +10,17 @@ from typing import Self
 import regex
 
 from nmtalign.errors import InputError
+from nmtalign.text.languages import SENTENCE_ENDS, UNSPACED, capitalised
 from nmtalign.text.lines import read_lines, shown
 
-# Characters of scripts without spaces: Thai, Lao, Burmese, Khmer, kana, Han. Katakana alone, most often a loanword.
-_NO_SPACES = (
-    "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f"
-    "\U00020000-\U0003ffff"
-)
-_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"
+_KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"  # most often a loanword, with no space around it
 # Thai and Lao vowels, and small kana, are letters in Unicode, but belong to the letter before them or behind them.
 _BEHIND = "\u0e30\u0e32\u0e33\u0e45\u0eb0\u0eb2\u0eb3\u0ebd\u3041\u3043\u3045\u3047\u3049\u3063\u3083\u3085\u3087\u30fc"
 _AHEAD = "\u0e40-\u0e44\u0ec0-\u0ec4"
 _STACKERS = "\u17d2\u1039"  # Khmer and Burmese signs that write the next letter below
 _MARKS = r"\p{M}\u200c\u200d"  # with the joiners; they belong to the letter before them
 _IN_WORDS = r"\p{L}\p{N}_"
-_LETTER = rf"[[{_IN_WORDS}]--[{_NO_SPACES}]]"  # or a digit
+_LETTER = rf"[[{_IN_WORDS}]--[{UNSPACED}]]"  # or a digit
 _is_letter = regex.compile(f"(?V1){_LETTER}").match
 _HANGUL = regex.compile("[\u1100-\u11ff\uac00-\ud7a3]")  # particles follow a Korean word without a space
 # Inside a word: hyphens, AT&T, a@b.org, Node.js, U.S, 10,000.
@@ -38,12 +34,11 @@ _SPELLINGS = str.maketrans(
         **{mark: unicodedata.normalize("NFKC", mark) for mark in "ﬀﬁﬂﬃﬄﬅﬆ"},
     }
 )
-_SENTENCE_ENDS = frozenset(".!?…。\uff01\uff1f")
 _Words = tuple[str, ...]
 
 # A word is an address, a run of letters, digits and their marks, a syllable of a script without spaces, or a mark.
 _WORD = rf"{_LETTER}+(?:[{_MARKS}]+{_LETTER}*)*"
-_SYLLABLE = rf"[{_AHEAD}]?[{_NO_SPACES}](?:[{_STACKERS}][{_IN_WORDS}]|[{_MARKS}{_BEHIND}])*"
+_SYLLABLE = rf"[{_AHEAD}]?[{UNSPACED}](?:[{_STACKERS}][{_IN_WORDS}]|[{_MARKS}{_BEHIND}])*"
 _ADDRESS = rf"[A-Za-z][{_IN_WORDS}.+\-]*://[!-~]*[A-Za-z\d/]"
 _WORDS = regex.compile(
     rf"(?V1){_ADDRESS}|[{_KATAKANA}]+|{_SYLLABLE}"
@@ -179,11 +174,10 @@ class GivenPhrase:
         """
         text = text.strip()
         first = text.split(maxsplit=1)[0] if text else ""
-        upper = "İ" if text[:1] == "i" and language in ("tr", "az") else text[:1].upper()
+        upper = capitalised(text, language)
         plain = all(one.isalpha() or one in f"-{_APOSTROPHES}" or unicodedata.category(one)[0] == "M" for one in first)
-        capital = upper + text[1:] if plain and first == first.lower() and len(upper) == 1 else text
-        alone = text[:1].upper() + text[1:] not in others
-        return cls(text, capital, _pattern(text, spaced, alone))
+        capital = upper if plain and first == first.lower() and len(upper) == len(text) else text
+        return cls(text, capital, _pattern(text, spaced, upper not in others))
 
     def found_in(self, text: str) -> Self:
         """The same, and its pattern also finds this form of it, in which a tokeniser has changed characters."""
@@ -204,7 +198,7 @@ class GivenPhrase:
                 return found
             while end and not text[end - 1].isalnum():
                 end -= 1
-            marks = _SENTENCE_ENDS.intersection(text[end : match.start()])
+            marks = set(SENTENCE_ENDS).intersection(text[end : match.start()])
             starts = not end or marks
             sure = not end or marks - {"."} or text[max(0, end - 4) : end].isalpha()  # not an abbreviation
             return self.capital if starts and (_is_capital(found) or (capitals and sure)) else self.text
@@ -228,7 +222,7 @@ def _pattern(text: str, spaced: bool, any_case: bool) -> regex.Pattern[str]:
     before, behind = "", rf"(?![{_MARKS}])"
     if _is_letter(text):
         before = rf"(?<!{_LETTER})(?<![{_MARKS}])"
-    elif regex.match(rf"[{_NO_SPACES}]", text):
+    elif regex.match(rf"[{UNSPACED}]", text):
         before = rf"(?<![{_AHEAD}{_STACKERS}])"
         behind = rf"(?![{_MARKS}{_BEHIND}])"
     if _is_letter(last) and not _HANGUL.match(last):

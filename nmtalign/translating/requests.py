@@ -17,7 +17,7 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.languages import count_unspaced, has_no_spaces
+from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
 from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
@@ -28,8 +28,8 @@ _UNKNOWN = "\ufffd"  # the text of an unknown word, which no phrase contains
 _BYTES = {token: bytes([byte]).decode("utf-8", "surrogateescape") for byte, token in enumerate(BYTE_TOKENS)}
 _BYTES[WORD_START] = " "
 _ENDS_OF_WORDS = frozenset(".!?;")  # these marks end a sentence only at the end of a word: not in 3.5
-_WIDE_MARKS = ("…", "。", "\uff01", "\uff1f")
-_WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark in _WIDE_MARKS))  # three bytes each
+_WIDE_MARKS = ("…", *WIDE_ENDS)
+_WIDE_ENDS = (*_WIDE_MARKS, *("".join(TextBytes().tokenize(mark)[1:]) for mark in _WIDE_MARKS))  # two or three bytes
 
 
 @dataclass(frozen=True)

@@ -434,9 +434,9 @@ class Translator:
             return tokens
         for place in self._reader.places(line, tokens):
             ids[place] = _GIVEN
-        tokenizer = self.loaded.tokenizers.source
-        names = tokenizer.words(line.tokens)
-        words = [names[word] for word in tokenizer.word_index(line.tokens)]
+        tokenizers = self.loaded.tokenizers
+        names = tokenizers.source.words(line.tokens)
+        words = [names[word] for word in tokenizers.source.word_index(line.tokens)]
         copies, word_start = words, ""
         if self._subwords:
             # Only the unknown piece of a word is copied; its other pieces have their own places in the translation.
@@ -444,8 +444,11 @@ class Translator:
             known = (number != UNK_ID for number in line.ids)
             copies = [word_start + w if k else t for w, k, t in zip(words, known, line.tokens, strict=True)]
         unknown = {place for place, number in enumerate(line.ids) if number == UNK_ID}
-        language = self.loaded.tokenizers.target_language if self.loaded.tokenizers.kind == "moses" else ""
-        return replace_unknowns(ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, language)
+        languages = tokenizers.source_language, tokenizers.target_language
+        elide = tokenizers.kind == "moses" and languages[1] == "fr"
+        return replace_unknowns(
+            ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, languages, elide
+        )
 
 
 @lru_cache(4)

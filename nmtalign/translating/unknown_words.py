@@ -12,13 +12,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from nmtalign.text.languages import SENTENCE_ENDS, capitalised, lower_case, upper_case
 from nmtalign.text.tokenizer import UNK_ID, is_word_or_number, read_entries
 
 Weights = npt.NDArray[np.float32]
 
 _UNKNOWN_SHARE = 0.3  # share of the largest weight: an unknown source word with this weight is preferred to known ones
 _UNUSED_SHARE = 0.1  # and an unused source word with this weight is preferred to used ones
-_SENTENCE_ENDS = frozenset(".?!…")
 _VOWELS = frozenset("aàâäeéèêëiîïoôöuùûüœæ")
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "ne": "n'", "se": "s'", "que": "qu'"}
 _FULL = {"l'": "le", "d'": "de", "n'": "ne", "s'": "se", "qu'": "que"}
@@ -45,7 +45,8 @@ def replace_unknowns(
     lexicon: Mapping[str, str],
     word_start: str = "",
     unknown: Collection[int] = (),
-    language: str = "",
+    languages: tuple[str, str] = ("", ""),
+    elide: bool = False,
 ) -> list[str]:
     """Replaces each unknown target token by a translation or a copy of the source token that it is aligned with.
 
@@ -56,7 +57,7 @@ def replace_unknowns(
     tokens that replace nothing yet are preferred to others, and those in `unknown` to known ones, unless their weights
     are far smaller.
     A translation takes the case of the source word, at the start of a sentence that of the source sentence. With
-    `language` "fr" an article or a similar word before a replaced word is elided, or restored, as necessary.
+    `elide` a French article or a similar word before a replaced word is elided, or restored, as necessary.
     """
     replaced, used = list(tokens), set[int]()
     if not copies:
@@ -68,11 +69,11 @@ def replace_unknowns(
             continue
         place = _place(first, row_weights, copies, used, unknown)
         used.add(place)
-        translation = _translation(words, place, lexicon)
+        translation = _translation(words, place, lexicon, languages)
         word = copies[place] if translation is None else word_start + translation
         starts = capital and word.islower() and _starts_sentence(replaced, row)
-        replaced[row] = _capitalised(word) if starts else word
-        if language == "fr" and row and ids[row - 1] >= 0:  # given words stay as they are
+        replaced[row] = _capitalised(word, languages[1]) if starts else word
+        if elide and row and ids[row - 1] >= 0:  # given words stay as they are
             replaced[row - 1] = _elided(replaced[row - 1], replaced[row])
     return replaced
 
@@ -99,26 +100,28 @@ def _place(first: int, weights: Weights, tokens: Sequence[str], used: Collection
     return best
 
 
-def _translation(words: Sequence[str], place: int, lexicon: Mapping[str, str]) -> str | None:
+def _translation(
+    words: Sequence[str], place: int, lexicon: Mapping[str, str], languages: tuple[str, str]
+) -> str | None:
     """The lexicon's translation of a word, or of its other case; the latter takes the case of the word."""
-    word = words[place]
-    lower = lexicon.get(word.lower())
+    word, (source, target) = words[place], languages
+    lower = lexicon.get(lower_case(word, source))
     if lower is not None and _is_capitalised(word) and _starts_sentence(words, place):
         return lower  # it is capitalised only because it begins the sentence
     if word in lexicon:
         return lexicon[word]
     if lower is None:
-        return lexicon.get(_capitalised(word))
+        return lexicon.get(_capitalised(word, source))
     if word.isupper() and len(word) > 1:
-        return lower.upper()
-    return _capitalised(lower) if word[0].isupper() else lower
+        return upper_case(lower, target)
+    return _capitalised(lower, target) if word[0].isupper() else lower
 
 
 def _starts_sentence(tokens: Sequence[str], place: int) -> bool:
     """Whether the token is the first word of its sentence."""
     for before in range(place - 1, -1, -1):
         token = tokens[before]
-        if token[-1:] in _SENTENCE_ENDS and not is_word_or_number(token):
+        if token[-1] in SENTENCE_ENDS and not is_word_or_number(token):
             return True
         if is_word_or_number(token):
             return False
@@ -130,10 +133,10 @@ def _is_capitalised(word: str) -> bool:
     return word[:1].isupper() and (len(word) == 1 or not word.isupper())
 
 
-def _capitalised(word: str) -> str:
+def _capitalised(word: str, language: str) -> str:
     """Capitalises the first letter of a word, which may follow a mark of subword pieces."""
     first = next((place for place, character in enumerate(word) if character.isalpha()), 0)
-    return word[:first] + word[first : first + 1].upper() + word[first + 1 :]
+    return word[:first] + capitalised(word[first:], language)
 
 
 def _elided(before: str, word: str) -> str:
@@ -142,4 +145,4 @@ def _elided(before: str, word: str) -> str:
     form = forms.get(before.lower()) if word[:1].isalpha() and word[0] not in "hH" else None
     if form is None:
         return before
-    return _capitalised(form) if before[0].isupper() else form
+    return _capitalised(form, "fr") if before[0].isupper() else form

@@ -1,5 +1,8 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
+import os
+import shlex
+import shutil
 import signal
 import subprocess
 import sys
@@ -333,6 +336,10 @@ def test_a_text_without_spaces_between_words_is_warned_of_once(tmp_path: Path, l
     assert [note.partition(";")[0] for note in notes] == [
         f"warning: {tmp_path / 'a'}: has no spaces between words, so links join whole lines"
     ] * warned
+    if warned and shutil.which("perl"):  # the command that the warning gives, in any locale; letters keep their marks
+        command, text = shlex.split(notes[0].rpartition("with ")[2]), "我喜\nที่นี่\n".encode()
+        made = subprocess.run(command, input=text, capture_output=True, env={"LC_ALL": "C", "PATH": os.environ["PATH"]})
+        assert made.stdout.decode() == "我 喜\nที่ นี่\n"
 
 
 MISTAKES = [

@@ -37,7 +37,7 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert rows["train", "source"][2:5] == ["en", "210", "36"]
     assert rows["test", "target"][2] == "fr"
     chosen, few, end = done.stderr.splitlines()
-    assert "the vocabulary is words, because both languages have spaces between words" in chosen
+    assert "the vocabulary is words, because neither language is known to be written without spaces" in chosen
     assert few == "nmtalign: 30 training pairs are few for a translation model: it can only repeat them"
     assert end == "nmtalign: the corpus is in my data; next: nmtalign train my data"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]

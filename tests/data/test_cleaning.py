@@ -28,7 +28,11 @@ NOISE = {
         ("A\x07 cat.", "Un chat."),
     ],
     "no letters": [("1990", "1990"), ("- ...", "Un point.")],
-    "copy": [("Introduction to the work", "Introduction to the work."), ("ACME 12", "Acme")],
+    "copy": [
+        ("Introduction to the work", "Introduction to the work."),
+        ("ACME 12", "Acme"),
+        ("É tu", unicodedata.normalize("NFD", "É tu")),
+    ],
     "wrong script": [("Привет, как дела?", "Bonjour, comment ça va ?"), ("How are you?", "Τι κάνεις σήμερα;")],
     "markup": [("<a href='x.html'><b>go</b></a>", "<a href='x.html'><b>va</b></a>"), ("www.a.org", "Le site")],
     "length ratio": [("Yes.", "Oui, et c'est pourquoi nous avons décidé de partir demain matin très tôt.")],
@@ -126,7 +130,9 @@ def test_sets_that_are_set_aside_share_no_sentence_with_the_training_text(tmp_pa
 
 
 def test_near_duplicates_of_sets_that_are_set_aside_are_dropped_with_clean(tmp_path: Path) -> None:
-    pairs = [pair for source, target in GOOD for pair in ((source, target), (source.upper() + " 1", target + " !"))]
+    good = [(source, target.replace("est", "était")) for source, target in GOOD]
+    others = [(source.upper() + " 1", unicodedata.normalize("NFD", target) + " !") for source, target in good]
+    pairs = [pair for both in zip(good, others, strict=True) for pair in both]
     counts = cleaned(tmp_path, pairs, dev_lines=10)
     assert (counts["near-duplicate"], counts["set aside"], counts["in dev or test"]) == (100, 10, 0)
 

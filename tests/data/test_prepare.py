@@ -150,14 +150,16 @@ def test_the_number_of_processes_changes_nothing(tmp_path: Path, monkeypatch: py
 @pytest.mark.parametrize("vocabulary", ["bpe", "unigram"])
 def test_subwords(tmp_path: Path, vocabulary: str) -> None:
     pairs = many_pairs(300)
-    texts = write_pairs(tmp_path, "train", [*pairs, ("", "x"), ("one\rtwo\u2028three", "un")])
+    texts = write_pairs(
+        tmp_path, "train", [*pairs, ("", "x"), ("x", "\u200b\u3000\x00"), ("one\rtwo\u2028three", "un")]
+    )
     config = PrepConfig(vocabulary=vocabulary, size="100:120", max_length=20)  # type: ignore[arg-type]
     dev = write_pairs(tmp_path, "dev", [("a ☃ b", "é")])
     summary = prepare(texts, tmp_path / "data", config, LANGUAGES, dev)
     corpus = Corpus.open(tmp_path / "data")
     assert (len(corpus.source_vocabulary), len(corpus.target_vocabulary)) == (100, 120)
     split = corpus.splits["train"]
-    assert summary.splits["train"].dropped["empty"] == 1
+    assert summary.splits["train"].dropped["empty"] == 2
     assert summary.splits["train"].dropped["too long"] > 0
     assert max(split.source.lengths.max(), split.target.lengths.max()) <= 20
     tokenizer = corpus.tokenizers.source

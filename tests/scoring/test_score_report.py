@@ -47,6 +47,13 @@ def test_the_row_of_empty_lines_is_there_only_if_there_are_any():
     assert [part.label for part in report.systems[0].no_unk.lengths] == ["1-5", ">5"]
 
 
+def test_two_letters_of_text_without_spaces_count_as_a_word():
+    lines = ["老师在学校里读一本书。", "老师 读 书 。", "ครูอ่านหนังสือในโรงเรียน", "a b c", "猫"]
+    parts = by_length(lines, parse_buckets("1,4,5"))
+    members = {label: [lines[place][0] for place in np.flatnonzero(mask)] for label, mask in parts.items()}
+    assert members == {"0": [], "1": ["猫"], "2-4": ["老", "a"], "5": ["老"], ">5": ["ค"]}
+
+
 def test_the_known_subset_has_figures_of_its_own():
     known = np.array([True, False, True, False, True, False])
     parts = by_length(SOURCES, parse_buckets("2"))

@@ -111,15 +111,15 @@ def test_tokens_of_bytes_are_readable() -> None:
     assert TextBytes().detokenize(["▁", "a", "▁Zoé", "<unk>"]) == "a Zoé<unk>"
     assert len({*BYTE_TOKENS}) == 256
     assert not any(not token.isprintable() or " " in token for token in BYTE_TOKENS)
-    assert (Tokenizers.of_bytes().most_tokens(7), Tokenizers.spaced().most_tokens(7)) == (70, 7)
-    assert Tokenizers.of_bytes().most_tokens(0) == 0
+    assert (Tokenizers(TextBytes(), TextBytes()).most_tokens(7), Tokenizers.spaced().most_tokens(7)) == (70, 7)
+    assert Tokenizers(TextBytes(), TextBytes()).most_tokens(0) == 0
 
 
 def test_tokenizers_are_saved_and_loaded(tmp_path: Path, pieces: SentencePieces) -> None:
     for name, tokenizers in (
         ("moses", Tokenizers.moses("en", "fr")),
         ("spaced", Tokenizers.spaced("en", "fr")),
-        ("bytes", Tokenizers.of_bytes("en", "fr")),
+        ("bytes", Tokenizers(TextBytes(), TextBytes(), "en", "fr")),
         ("sentencepiece", Tokenizers(pieces, pieces, "en", "fr")),
     ):
         folder = tmp_path / name

@@ -10,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
 
-from nmtalign.text.markup import units_of
-from nmtalign.translating.documents import unit_weights
+from nmtalign.text.markup import read_markup, units_of
+from nmtalign.translating.documents import put_back, unit_weights
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation
 
@@ -111,3 +111,23 @@ def test_bytes_become_words():
     best = Alternative("éa b", tokens, 0.0, 0.0, (0.0,), np.eye(7, 4, dtype=np.float32))
     found = Translation(Request("x y z"), ("▁x", "▁y", "▁z"), 0, (best,))
     assert unit_weights(found, units_of("x y z"), units_of("éa b")).shape == (2, 3)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "found"),
+    [
+        (("▁医生", "读", "书", "。"), "医生读\n书。"),  # not before the full stop, where the words behind are linked
+        (("▁医生", "读书", "。"), "医生\n读书。"),
+        (("▁医", "生", "「", "书", "」"), "医\n生「书」"),
+        (("▁医生", "read", "."), "医生\nread."),
+    ],
+)
+def test_a_line_of_text_without_spaces_ends_before_a_token_that_begins_with_a_letter(tokens, found):
+    (segment,) = (one for one in read_markup(b"00:01.000 --> 00:02.000\nx y z\nw\n", "vtt") if not isinstance(one, str))
+    weights = np.full((len(tokens) + 1, 5), 0.1, np.float32)
+    weights[: len(tokens) - 1, 2] = weights[len(tokens) - 1, 3] = 0.6
+    text = "".join(tokens).removeprefix("▁")
+    translation = Translation(
+        Request("x y z w"), ("x", "y", "z", "w"), 0, (Alternative(text, tokens, 0, 0, (), weights),)
+    )
+    assert put_back(segment, translation) == found

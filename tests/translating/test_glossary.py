@@ -152,6 +152,7 @@ def test_capitals_of_a_phrase() -> None:
     assert phrase("chat").written("chat. Un chat", capitals=True, kept=0) == "Chat. Un chat"
     assert phrase("chat").written("Chat, Chat", capitals=False, kept=5) == "Chat, chat"
     assert phrase("istanbul", language="tr").written("istanbul.", capitals=True, kept=0) == "İstanbul."
+    assert phrase("კატა", language="ka").written("კატა.", capitals=True, kept=0) == "კატა."
     assert phrase("https://a.org").written("https://a.org", capitals=True, kept=0) == "https://a.org"
     assert phrase("M. chat").written("M. Chat", capitals=True, kept=0) == "M. Chat"
     assert not phrase("renard", "Renard").pattern.search("Renard")  # each of both must occur

@@ -26,6 +26,8 @@ def test_a_piece_ends_at_the_end_of_a_sentence_or_of_a_word() -> None:
     tokens = ["a", "b", ".", "c", "d", "e", "f", ".", "g", "h", "i", "j", "k"]
     assert [" ".join(tokens[piece]) for piece in cut(tokens, range(13), 5)] == ["a b .", "c d e f .", "g h i j k"]
     assert [" ".join(tokens[piece]) for piece in cut(tokens, range(13), 7)] == ["a b . c d e f", ". g h i j k"]
+    for end in "।؟۔։።":
+        assert cut(["है", end, "वह", "क्या", "हाँ"], range(5), 3) == [slice(0, 2), slice(2, 5)]
     pieces = ["▁a", "▁bb", "b", "b", "▁c"]
     assert cut(pieces, [0, 1, 1, 1, 2], 4) == [slice(0, 4), slice(4, 5)]
     assert cut(pieces, [0, 1, 1, 1, 2], 3) == [slice(0, 3), slice(3, 5)]  # one word is longer than half a piece
@@ -43,6 +45,7 @@ def test_a_piece_does_not_begin_with_a_mark() -> None:
         ("He has 3.5. It ok x", 16, ["He has 3.5.", "It ok x"]),
         ("He does 3.5 too", 12, ["He does 3.5", "too"]),
         ("你好。再见吗", 13, ["你好。", "再见吗"]),
+        ("نعم؟ لا لا", 14, ["نعم؟", "لا لا"]),
         ("你好再见吗", 8, ["你好", "再见", "吗"]),
         ("😀😀😀", 6, ["😀", "😀", "😀"]),
         ("abe\u0301io", 5, ["ab", "e\u0301io"]),

@@ -11,7 +11,7 @@ from nmtalign import Translator
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs
 
-LINES = ["the fox sees a boat .", "", "a heron", "a a a a red red red", "\t ", "fox", "the fox ."]
+LINES = ["the fox sees a boat .", "", "a heron", "a a a a red red red", "\t\u200b ", "fox", "the fox ."]
 PAIRS = [
     ("the fox", "le renard"),
     ("", ""),
@@ -19,7 +19,7 @@ PAIRS = [
     ("", "le renard"),
     ("a heron", "un héron"),
     ("fox", ""),
-    (" \t", "  "),
+    (" \t\ufeff", "\u200b "),
     ("boat", "bateau"),
 ]
 

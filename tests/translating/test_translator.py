@@ -23,7 +23,7 @@ from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, Tokenizers, Vocabulary
+from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, TextBytes, Tokenizers, Vocabulary
 from nmtalign.translating.requests import Request
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translation, Translator
@@ -164,7 +164,7 @@ def watched(loaded: LoadedModel, watch: Callable[[torch.Tensor], None], **settin
 
 
 def test_what_it_tells_of_a_line(loaded: LoadedModel) -> None:
-    known, blank, unknown = found_by(loaded, ["the fox .", " ", "a hedgehog </s> <unk>"], n_best=2)
+    known, blank, unknown = found_by(loaded, ["the fox .", " \u200b\ufeff", "a hedgehog </s> <unk>"], n_best=2)
     assert known.source_tokens == ("the", "fox", ".")
     assert (known.source_unknown, unknown.source_unknown, blank.source_unknown) == (0, 3, 0)
     assert len(known.n_best) == 2
@@ -281,7 +281,7 @@ def test_the_glossary_follows_the_sentences(loaded: LoadedModel, tmp_path: Path)
     assert pieces.text == " ".join(part.text for part in found_by(loaded, ["sees a a the", "fox sees"], glossary=terms))
 
 
-@pytest.mark.parametrize("made", [Tokenizers.moses("en", "fr"), Tokenizers.of_bytes("en", "fr")])
+@pytest.mark.parametrize("made", [Tokenizers.moses("en", "fr"), Tokenizers(TextBytes(), TextBytes(), "en", "fr")])
 def test_terms_of_long_lines_are_found_in_their_text(made: Tokenizers, tmp_path: Path) -> None:
     """Not in the detokenised text of a piece, which is "AT & T" by the rules of Moses."""
     known = [*BYTE_TOKENS] if made.kind == "bytes" else WORDS
@@ -415,7 +415,7 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
     of_kind = {
         "spaced": lambda: make_loaded(Tokenizers.spaced("en", "fr"), words),
         "moses": lambda: make_loaded(Tokenizers.moses("en", "fr"), words),
-        "bytes": lambda: make_loaded(Tokenizers.of_bytes("en", "fr"), [*BYTE_TOKENS]),
+        "bytes": lambda: make_loaded(Tokenizers(TextBytes(), TextBytes(), "en", "fr"), [*BYTE_TOKENS]),
         "subwords": lambda: subwords,
     }
     made = of_kind[kind]()

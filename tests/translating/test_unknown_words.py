@@ -26,13 +26,17 @@ def rows(*places: int, width: int) -> npt.NDArray[np.float32]:
     return weights
 
 
-def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str], language: str = "") -> str:
+def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str], languages: str = "en de") -> str:
     """Unknown target words "_", each aligned with the place given for it."""
     words, tokens = source.split(), target.replace("_", "<unk>").split()
     ids = [UNK_ID if word == "<unk>" else 5 for word in tokens]
     left = iter(places)
     weights = rows(*(next(left) if number == UNK_ID else 0 for number in ids), width=len(words))
-    return " ".join(replace_unknowns(ids, tokens, weights, words, words, lexicon, language=language))
+    first, second = languages.split()
+    elide = second == "fr"
+    return " ".join(
+        replace_unknowns(ids, tokens, weights, words, words, lexicon, languages=(first, second), elide=elide)
+    )
 
 
 def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
@@ -84,6 +88,22 @@ def test_case_is_kept(source: str, target: str, places: list[int], result: str) 
 
 
 @pytest.mark.parametrize(
+    ("languages", "source", "target", "result"),
+    [
+        ("en tr", "Cows sleep", "_ uyuyor", "İnekler uyuyor"),
+        ("en tr", "COWS SLEEP", "_ UYUYOR", "İNEKLER UYUYOR"),
+        ("en ka", "Cows sleep", "_ სძინავს", "ძროხებს სძინავს"),  # Georgian has capitals only in words of capitals
+        ("tr de", "Irmak geniş", "_ breit", "Fluss breit"),
+        ("tr de", "İNEK GENİŞ", "_ BREIT", "KUH BREIT"),
+        ("de en", "Irmak breit", "_ broad", "Irmak broad"),
+    ],
+)
+def test_case_of_turkish_and_georgian(languages: str, source: str, target: str, result: str) -> None:
+    lexicon = {"cows": "inekler" if languages == "en tr" else "ძროხებს", "ırmak": "Fluss", "inek": "Kuh"}
+    assert replaced(source, target, [0], lexicon, languages) == result
+
+
+@pytest.mark.parametrize(
     ("target", "place", "result"),
     [
         ("le _ noir", 0, "l' arbre noir"),
@@ -99,7 +119,7 @@ def test_case_is_kept(source: str, target: str, places: list[int], result: str) 
 )
 def test_french_is_elided_before_what_replaces(target: str, place: int, result: str) -> None:
     lexicon = {"tree": "arbre", "fox": "renard", "hedgehog": "hérisson"}
-    assert replaced("tree fox hedgehog 5", target, [place], lexicon, language="fr") == result
+    assert replaced("tree fox hedgehog 5", target, [place], lexicon, "en fr") == result
     unchanged = replaced("tree fox hedgehog 5", target, [place], lexicon)
     assert unchanged.split()[0] == target.split()[0]
 
@@ -139,7 +159,5 @@ def test_given_words_are_not_elided() -> None:
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
-        found = replace_unknowns(
-            [given, UNK_ID], ["le", "<unk>"], weights, words, words, {"tree": "arbre"}, language="fr"
-        )
+        found = replace_unknowns([given, UNK_ID], ["le", "<unk>"], weights, words, words, {"tree": "arbre"}, elide=True)
         assert found == expected
