@@ -372,7 +372,7 @@ class WordAligner:
             for table, ids in zip(tables, cells[:2], strict=True):
                 if not (table.counts[:-1] <= _MOST * table.totals[ids]).all():
                     raise _damaged(self.weights_file)
-        return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
+        return window, [(batch, *posteriors(batch, tables, self._jumps, count_jumps=False)) for batch in batches]
 
 
 def _side(read: tuple[list[str], NDArray[np.int64] | None, list[str]], places: Mapping[str, int]) -> ModelSide:
