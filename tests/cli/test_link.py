@@ -1,5 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -87,6 +88,19 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     done = link(folder, "train.en", "train.fr", "--max-time", "1m", "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
+
+
+def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes], tmp_path: Path) -> None:
+    folder, output = linked
+    shutil.copytree(folder / "aligner", tmp_path / "aligner")
+    whole = {path: path.read_bytes() for path in (tmp_path / "aligner").iterdir() if path.name != "link.json"}
+    for path, content in whole.items():
+        path.unlink()
+        if path.name == "links.tsv":
+            path.write_bytes(content[:-3])
+        done = link(folder, "train.en", "train.fr", "--max-time", "1m", "--scores", "-o", tmp_path / "aligner")
+        assert (done.stdout, b"already complete" in done.stderr) == (output, False), done.stderr
+        assert {path: path.read_bytes() for path in whole} == whole
 
 
 def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
