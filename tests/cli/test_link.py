@@ -334,7 +334,11 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert again.stderr.count(b"a.en: line 2, 3, 4: no links") == 1
     pairs = list(zip(read(tmp_path / "a.en")[:3], read(tmp_path / "a.fr")[:3], strict=True))
-    assert [record.empty() for record in nmtalign.align(tmp_path / "made", pairs)] == [False, True, True]
+    assert [record.empty() for record in nmtalign.align(tmp_path / "made", pairs[::-1])] == [True, True, False]
+    (tmp_path / "made" / "links.tsv").unlink()  # the next run does not warn of the first line, which was another text's
+    notes = list[str]()
+    nmtalign.link(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / "made", notify=notes.append)
+    assert notes == [f"warning: {tmp_path / notice}"]
 
 
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])
