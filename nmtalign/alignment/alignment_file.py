@@ -236,8 +236,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 f"{self.path}: alignment file of format version {version}, and nmtalign {__version__} reads version "
                 f"{FORMAT_VERSION}; make the file again, or use the nmtalign that wrote it"
             )
-        if not (self.attributes.get("end_of_sentence_column", True) and self.attributes.get("sentence_ids_rise", True)):
-            raise FormatError(f"{self.path}: is without </s>, or has unsorted sentences; align the texts again")
 
     def _last(self, name: str) -> int:
         offsets = self._datasets[name]
