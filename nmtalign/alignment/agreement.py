@@ -136,15 +136,23 @@ def _places(cells: Numbers, keys: Numbers, most: int) -> Ids:
 
 
 def posteriors(
-    batch: CellBatch, tables: tuple[Table, Table], jumps: Sequence[Counts], own: Floats | None = None
+    batch: CellBatch,
+    tables: tuple[Table, Table],
+    jumps: Sequence[Counts],
+    own: Floats | None = None,
+    count_jumps: bool = True,
 ) -> tuple[Posteriors, Posteriors]:
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
     `own` (B, T, S) is the part of the counts that each pair itself has contributed, which is left out for this pair.
+    `count_jumps` is that of `forward_backward`.
     """
     lengths = batch.source_lengths, batch.target_lengths
     ahead, back = word_probabilities(batch, tables, own)
-    return forward_backward(*ahead, *lengths, jumps[0]), forward_backward(*back, *lengths[::-1], jumps[1])
+    return (
+        forward_backward(*ahead, *lengths, jumps[0], count_jumps),
+        forward_backward(*back, *lengths[::-1], jumps[1], count_jumps),
+    )
 
 
 def word_probabilities(

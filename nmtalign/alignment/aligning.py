@@ -220,8 +220,6 @@ class AlignmentRun:
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         gold, summary, found = self._gold, self.summary, list[GoldLinks]()
-        if isinstance(self._models, WordAligner):
-            self._models.too_long.clear()  # of earlier runs
         for record in self._records(summary.done_before):
             summary.count(record)
             if gold is not None:

@@ -155,19 +155,28 @@ class LinkRun:
 
     def run(self) -> bool:
         """Does the steps that remain; returns False if `stop` has ended it, and the same call resumes."""
-        if self.links.exists() and not self._work.exists():
+        if self._is_learned() and self._is_linked() and not self._work.exists():
             return True
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             files.check_no_link(path)
         with contextlib.suppress(_Halted), files.folder_lock(self._work):
             files.sweep(self.folder)
-            if not (self.folder / files.ALIGNER).exists():
+            if not self._is_learned():
                 self._read()
                 self._learn()
-            if not self.links.exists():
+            if not self._is_linked():
                 self._align()
             shutil.rmtree(self._work, ignore_errors=True)
             return True
+        return False
+
+    def _is_learned(self) -> bool:
+        return all((self.folder / name).exists() for name in (files.ALIGNER, LEXICON))
+
+    def _is_linked(self) -> bool:
+        """Returns whether the file of the links has a line for each pair; a copy of it may be incomplete."""
+        with contextlib.suppress(FileNotFoundError), self.links.open("rb") as stream:
+            return sum(line.endswith(b"\n") for line in stream) == int(self._record["pairs"])
         return False
 
     def _open(self) -> dict[str, Any]:

@@ -263,7 +263,7 @@ class WordAligner:
         self.source_language, self.target_language = (facts[side] for side in SIDES)
         self._pieces = Pieces(facts["tokenized"] == "True")
         self.tokenizers = Tokenizers(self._pieces, self._pieces, self.source_language, self.target_language)
-        self.too_long: set[int] = set()  # the numbers of the pairs that were not aligned
+        self.too_long: set[int] = set()  # the numbers of the pairs that the last run did not align
 
     @cached_property
     def hash(self) -> str:
@@ -347,6 +347,7 @@ class WordAligner:
         self, windows: Iterable[_Window], threads: int
     ) -> Iterator[tuple[ModelPair, tuple[list[Matrix], list[Matrix]] | None]]:
         """Yields each pair, in order, with links, NULL and log-probabilities of both models; None for an empty side."""
+        self.too_long.clear()
         sized = (
             (window, [(pair, len(pair.source.ids) * len(pair.target.ids)) for pair in window.pairs])
             for window in windows
@@ -373,7 +374,7 @@ class WordAligner:
                 counts = table.counts[:-1]
                 if not ((counts >= 0) & (counts <= _MOST * table.totals[ids])).all():
                     raise _damaged(self.weights_file)
-        return window, [(batch, *posteriors(batch, tables, self._jumps)) for batch in batches]
+        return window, [(batch, *posteriors(batch, tables, self._jumps, count_jumps=False)) for batch in batches]
 
 
 def _side(read: tuple[list[str], NDArray[np.int64] | None, list[str]], places: Mapping[str, int]) -> ModelSide:

@@ -106,7 +106,7 @@ GoldBaseOption = Annotated[
 ShardOption = Annotated[
     Shard | None,
     own_option(
-        "Do only block I of N blocks of lines; the N outputs, one after the other, are the complete one.",
+        "Do only block I of N blocks of lines; N outputs of text, one after the other, are the complete one.",
         "I/N",
         parser=Shard.parse,
     ),
@@ -250,7 +250,9 @@ def name_files(arguments: Sequence[Path]) -> tuple[tuple[str, Path], ...]:
     """
     pairs = [named(argument) for argument in arguments]
     folders = (path.parent if path.name == "train.jsonl" else path for _, path in pairs)  # a log is named by its model
-    short = ["stdin" if path == STDIN else path.resolve().name for path in folders]
+    # A link keeps its name: the pipe of `<(command)` has another one in each run.
+    named_paths = (path.resolve() if path.name in ("", "..") else path for path in folders)
+    short = ["stdin" if path == STDIN else path.name for path in named_paths]
     short = [name or last for (name, _), last in zip(pairs, short, strict=True)]
     names = [
         name or (last if short.count(last) == 1 else str(path)) for (name, path), last in zip(pairs, short, strict=True)

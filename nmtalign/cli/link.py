@@ -8,7 +8,6 @@ from nmtalign.api import link as link_texts
 from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.files import LINKS
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.lines import counted
@@ -55,20 +54,25 @@ def link(
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
-    before = "already complete: " if (output / LINKS).exists() else ""
+    steps = set[int]()  # that were not complete before
     with chosen.naming(), common.live_line("loading PyTorch", quiet) as show:
+
+        def told(progress: "LinkProgress") -> None:
+            steps.add(progress.step)
+            show(_text(progress))
+
         links = link_texts(
             source,
             target,
             output,
-            show=lambda progress: show(_text(progress)),
+            show=told,
             notify=common.say,
             stopping=common.signals.stopping,
             config=chosen.settings,
         )
-    if not links.exists():
-        common.signals.check()
+    common.signals.check()
     pairs, count = _print(links, scores)
+    before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
 

@@ -253,7 +253,8 @@ def _block(panel: Panel, width: int, end: bool, colour: bool) -> list[str]:
     else:
         lines += _matrix(panel, width, end, colour)
     widths = [cell_len(_COLOUR.sub("", line)) for line in lines]
-    return [line + " " * (max(widths) - width) for line, width in zip(lines, widths, strict=True)]
+    widest = max(widths)  # once: a picture of a long pair has thousands of lines
+    return [line + " " * (widest - width) for line, width in zip(lines, widths, strict=True)]
 
 
 def _matrix(panel: Panel, width: int, end: bool, colour: bool) -> Iterator[str]:

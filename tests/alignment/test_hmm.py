@@ -79,6 +79,17 @@ def test_posteriors_are_those_of_all_alignments_also_in_a_padded_batch() -> None
     np.testing.assert_allclose(found.jumps, expected_jumps)
 
 
+def test_distances_that_are_not_counted_change_nothing_else() -> None:
+    translation, null, jumps = random_pair(5, 4, 1)
+    lengths = np.array([5]), np.array([4])
+    full, quick = (
+        forward_backward(translation[None], null[None], *lengths, jumps, count_jumps) for count_jumps in (True, False)
+    )
+    for ours, theirs in zip(full[:3], quick[:3], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    assert (full.jumps.any(), quick.jumps.any()) == (True, False)
+
+
 def test_long_pairs_of_unlikely_words_stay_finite() -> None:
     translation, null = np.full((1, 300, 300), 1e-9, np.float32), np.full((1, 300), 1e-9, np.float32)
     lengths = np.array([300])

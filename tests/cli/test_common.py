@@ -134,5 +134,6 @@ def test_names_of_compared_files_are_short_and_different():
     assert names("x/a.fr", "b.fr", "ours=c.fr", "-") == ["a.fr", "b.fr", "ours", "stdin"]
     assert names("x/a.fr", "y/a.fr") == ["x/a.fr", "y/a.fr"]
     assert names("models/a/train.jsonl", "b") == ["a", "b"]
+    assert names(".", "/dev/fd/0") == [Path.cwd().name, "0"]  # a pipe of `<(command)` has a name for each run
     with pytest.raises(UsageError, match="two files are named a; give each a different name: NAME=FILE"):
         names("a=x", "a=y")

@@ -92,6 +92,19 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
 
 
+def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes], tmp_path: Path) -> None:
+    folder, output = linked
+    shutil.copytree(folder / "aligner", tmp_path / "aligner")
+    whole = {path: path.read_bytes() for path in (tmp_path / "aligner").iterdir() if path.name != "link.json"}
+    for path, content in whole.items():
+        path.unlink()
+        if path.name == "links.tsv":
+            path.write_bytes(content[:-3])
+        done = link(folder, "train.en", "train.fr", "--max-time", "1m", "--scores", "-o", tmp_path / "aligner")
+        assert (done.stdout, b"already complete" in done.stderr) == (output, False), done.stderr
+        assert {path: path.read_bytes() for path in whole} == whole
+
+
 def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, bytes]) -> None:
     folder, output = linked
     (folder / "new.en").write_text("The cat sleeps.\n\nThe old bank is large.\n")
@@ -324,7 +337,11 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     assert (again.returncode, again.stdout) == (0, done.stdout)
     assert again.stderr.count(b"a.en: line 2, 3, 4: no links") == 1
     pairs = list(zip(read(tmp_path / "a.en")[:3], read(tmp_path / "a.fr")[:3], strict=True))
-    assert [record.empty() for record in nmtalign.align(tmp_path / "made", pairs)] == [False, True, True]
+    assert [record.empty() for record in nmtalign.align(tmp_path / "made", pairs[::-1])] == [True, True, False]
+    (tmp_path / "made" / "links.tsv").unlink()  # the next run does not warn of the first line, which was another text's
+    notes = list[str]()
+    nmtalign.link(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / "made", notify=notes.append)
+    assert notes == [f"warning: {tmp_path / notice}"]
 
 
 @pytest.mark.parametrize(("line", "warned"), [("我喜欢红色的船。", True), ("我 喜欢 红色 的 船 。", False)])

@@ -1,6 +1,7 @@
 """Heat maps: the paper's Figure 3 in picture files, and blocks or grey in the terminal."""
 
 import re
+import time
 from pathlib import Path
 
 import numpy as np
@@ -172,6 +173,12 @@ def test_marks_in_the_terminal() -> None:
     row = render_text([MARKED], 80, colour=True).splitlines()[-3]
     assert re.findall(r"\x1b\[48;5;(\d+)m", row) == ["231", "16", "16"]
     assert re.sub(r"\x1b\[[0-9;]*m", "", row) == "  le +●    "
+
+
+def test_the_time_is_linear_in_the_lines() -> None:
+    began = time.process_time()
+    lines = render_text([panel("a", "b " * 20_000, np.ones((20_001, 2)))], 80).splitlines()
+    assert (len(lines), time.process_time() - began < 3) == (20_005, True)
 
 
 def test_two_models_stand_side_by_side_where_they_fit() -> None:
