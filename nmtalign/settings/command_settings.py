@@ -207,7 +207,7 @@ class TranslateConfig(Settings, section="translate"):
     max_source_length: int = setting(500, "Translate longer lines in pieces.", at_least=1, server_only=True)
     max_memory: str = setting(
         "",
-        "Memory limit, such as 2G.",
+        "Memory limit, such as 2G; a search gets at least 64M.",
         form=byte_count,
         metavar="SIZE",
         unset="a tenth of the machine's",
