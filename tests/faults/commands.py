@@ -272,7 +272,7 @@ def commands(workspace: Workspace) -> list[Command]:
         "new.h5",
     )
     score = "score -q out.fr -r test.fr -s test.en --metrics bleu --html page.html"
-    reproduce = "reproduce -q --config workspace.toml --scale tiny --words 100 --models RNNencdec-50 --seeds 2 --jobs 2"
+    reproduce = "reproduce -q --config quick.toml --scale tiny --words 100 --models RNNencdec-50 --seeds 2 --jobs 2"
     make = partial(Command, workspace=workspace)
     train = partial(make, inputs=("data", "train.align"), outputs=("trained",), grows=True)
     return [
@@ -292,7 +292,7 @@ def commands(workspace: Workspace) -> list[Command]:
         make(
             "reproduce",
             f"{reproduce} -o report",
-            (*texts, "test.align", "workspace.toml"),
+            (*texts, "test.align", "quick.toml"),
             ("report/scores", "report/settings", "report/figures"),
         ),
         make("link", "link -q dev.en dev.fr -o linked", texts, ("linked",), prints=True),

@@ -183,8 +183,9 @@ class Workspace:
         self.folder = folder
         self.home = folder / "home"
         needed(f"sample {self.home} --pairs 300", folder)
-        with (self.home / "nmtalign.toml").rename(self.home / "workspace.toml").open("a") as stream:
-            stream.write("threads = 1\n[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 10\n")
+        text = (self.home / "nmtalign.toml").rename(self.home / "workspace.toml").read_text()
+        quick = "threads = 1\n[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 10\n"
+        (self.home / "quick.toml").write_text(text + quick)
         for name in ("train", "dev", "test"):
             (self.home / f"{name}.tok.en").unlink()
             (self.home / f"{name}.tok.fr").unlink()

@@ -39,7 +39,7 @@ def test_a_campaign_is_survived(names: str, tmp_path: Path) -> None:
 
 def test_a_campaign_has_the_options_of_today(tmp_path: Path) -> None:
     """The quick campaigns try only some of the commands."""
-    (tmp_path / "workspace.toml").touch()
+    (tmp_path / "quick.toml").touch()
     for one in commands(cast(Workspace, None)):
         done = run(tmp_path, *one.line.split(), "--show-settings")
         assert done.returncode == 0, done.stderr

@@ -183,12 +183,13 @@ def test_every_pair_is_read_by_one_process_alone_and_the_load_is_even(reversal):
 class Run:
     """`torchrun ... train ...` in the background; the ranks are clients of the server that saves their imports.
 
-    With `real` they are processes of Python, which can be found and killed.
+    With `real` they are processes of Python, which can be found and killed. There torchrun looks after them so seldom
+    that a rank that loses another one says so before torchrun ends it, on a busy machine, too.
     """
 
     def __init__(self, folder, *arguments, processes=2, real=False):
         self.folder, self.log, self.events = folder, folder / "stderr", folder / "m" / "train.jsonl"
-        program = ("-m", "nmtalign") if real else ("--no-python", *command())
+        program = ("--monitor-interval=3", "-m", "nmtalign") if real else ("--no-python", *command())
         self.agent = torchrun(*program, "train", *arguments, folder=folder, output=self.log, processes=processes)
 
     def wait_for_progress(self):
