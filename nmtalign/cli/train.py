@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -138,7 +139,7 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
     elif diverged:
         tell(f"{folder}: done ({reason}), diverged")
     else:
-        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
