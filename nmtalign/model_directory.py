@@ -115,8 +115,9 @@ def read_settings(folder: Path) -> dict[str, Any]:
 def write_settings(folder: Path, settings: Mapping[str, Any]) -> None:
     """Writes config.json, with the version of its format."""
     versions = {"format": FORMAT, "format_version": FORMAT_VERSION, "nmtalign_version": __version__}
+    text = json.dumps({**versions, **settings}, indent=2, ensure_ascii=False)
     with atomic_text(folder / CONFIG, follow=False) as stream:
-        stream.write(json.dumps({**versions, **settings}, indent=2, ensure_ascii=False) + "\n")
+        stream.write(text.encode(errors="replace").decode() + "\n")  # a file name may have any bytes
 
 
 def model_config(folder: Path, settings: Mapping[str, Any]) -> ModelConfig:

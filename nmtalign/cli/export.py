@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Literal
 
 from nmtalign.api import export as export_file
@@ -74,7 +75,7 @@ def export(
     export_file(source, place, format=format, average=average or [], force=force, config=settings)
     if model:
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
-        usage = f"read {output / 'README.md'}" if own else f"nmtalign translate -m {output}"
+        usage = f"read {output / 'README.md'}" if own else f"nmtalign translate -m {quote(str(output))}"
         say(f"wrote {output}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: {usage}")
     elif output != STDOUT:
         say(f"wrote {output}")

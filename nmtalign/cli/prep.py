@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from nmtalign.api import prepare
@@ -91,9 +92,9 @@ def prep(
 
 def _arguments(chosen: Chosen[PrepConfig], output: Path | None) -> str:
     """The arguments of the next `train`: the corpus, and the model whose vocabularies it has."""
-    folder = f" {output or chosen.workspace.data}" if output or chosen.workspace.file is None else ""
+    folder = f" {quote(str(output or chosen.workspace.data))}" if output or chosen.workspace.file is None else ""
     first = Path(chosen.settings.vocabulary_from)
-    return f"{folder} --init-from {first} -o OTHER" if (first / CONFIG).is_file() else folder
+    return f"{folder} --init-from {quote(str(first))} -o OTHER" if (first / CONFIG).is_file() else folder
 
 
 def _texts(

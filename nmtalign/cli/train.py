@@ -1,11 +1,13 @@
 """`nmtalign train`: from a prepared corpus to a model directory."""
 
+import math
 import os
 import signal
 import sys
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from shlex import quote
 from typing import Annotated, Any
 
 import typer
@@ -137,7 +139,7 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
     elif diverged:
         tell(f"{folder}: done ({reason}), diverged")
     else:
-        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {folder} < in.txt > out.txt")
+        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
@@ -160,9 +162,11 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
             chosen = replace(chosen, settings=settings, layers=layers)
         setup = TrainingSetup(corpus, folder, *chosen.settings, world)
         found = dry_run(setup, chosen.preset, before, force)
-    left, memory = found.updates - found.done.update, {name: size / 1e6 for name, size in found.memory.items()}
+    memory, limited = {name: size / 1e6 for name, size in found.memory.items()}, found.updates < math.inf
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())
+    total = f"{found.updates:,.0f}" if limited else "no limit"
+    left = f"; {found.updates - found.done.update:,.0f} remain" if limited else ""
     threads = chosen.settings[1].threads or torch.get_num_threads()
     facts = {
         "corpus": f"{len(setup.chosen):,} pairs ({len(setup.pairs) - len(setup.chosen):,} too long)",
@@ -170,11 +174,11 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "parameters": f"{sum(found.parameters.values()):,} ({parts})",
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,
-        "updates": f"{found.updates:,.0f}, {found.updates_in_epoch:,} per pass over the corpus",
-        "passes": rounded(found.updates / found.updates_in_epoch, 3),
-        "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}; {left:,.0f} remain",
+        "updates": f"{total}, {found.updates_in_epoch:,} per pass over the corpus",
+        "passes": rounded(found.updates / found.updates_in_epoch, 3) if limited else total,
+        "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}{left}",
         "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
-        "time": f"about {common.clock(found.seconds)} (an estimate, without validations)",
+        "time": f"about {common.clock(found.seconds)} (an estimate, without validations)" if limited else "no limit",
     }
     facts |= {"choice": note} if note else {}
     lines = [f"# {name}: {text}" for name, text in facts.items()] + [f"# advice: {text}" for text in found.advice]

@@ -56,8 +56,7 @@ class Position:
     bad_in_a_row: int = 0
     validated: int = -1  # update of the last validation
     validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
-    best: float | None = None  # the metric of the best validation, higher is better
-    best_loss: float | None = None
+    best_loss: float | None = None  # of the best validation
     best_bleu: float | None = None
     best_update: int = -1  # of the best validation; -1 = unknown
     since_best: int = 0

@@ -56,8 +56,9 @@ def choose_settings(
     """The layers of a training with the preset `auto`, and a line that says what it chose and why.
 
     `layers` are the preset and what the user has chosen. A run in the folder keeps its choice, unless `restart`. Else
-    the largest size is chosen for which the budget is enough at the speed of a few updates. A training that starts from
-    another model has the architecture of that model; nothing is chosen.
+    the largest size is chosen for which the budget is enough at the speed of a few updates; without a limit, the
+    preset's number of epochs counts. A training that starts from another model has the architecture of that model;
+    nothing is chosen.
     """
     words, given = count_words(corpus), {name: value for _, layer in layers[1:] for name, value in layer.items()}
     if given.get("init_from"):
@@ -87,6 +88,8 @@ def choose_settings(
             update_seconds = median_high(_update_times(setup, plan, _LOOK)) / world.size
         updates_in_epoch = math.ceil(len(plan) / config.accumulate)
         total = TrainingBudget.of(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
+        if math.isinf(total):
+            total = automatic(words, wider, 0.0, {})["epochs"] * updates_in_epoch
         if (enough := total / updates_in_epoch * words) >= needed:
             read, speed, units = enough, words / updates_in_epoch / update_seconds, wider
     layers = layers[0], layer(units, read / words), *layers[1:]

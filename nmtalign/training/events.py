@@ -157,7 +157,8 @@ class EventLog:
 
     def write(self, event: Event) -> None:
         """Appends one event as a complete line."""
-        with disk_errors(self._path), self._path.open("a", encoding="utf-8", newline="\n") as stream:
+        # A file name may have any bytes.
+        with disk_errors(self._path), self._path.open("a", encoding="utf-8", errors="replace", newline="\n") as stream:
             stream.write(json.dumps(event.as_dict(), ensure_ascii=False) + "\n")
 
 

@@ -54,16 +54,16 @@ class Validation:
     def judge(self, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
         """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-        If BLEU is equal, as at the beginning, where it is 0, the lower loss is better.
+        The lower loss is better if BLEU is equal, as at the beginning, where it is 0, or if one of both has no BLEU.
         """
-        bleu = self.score.value if self.score else None
-        value = bleu if config.metric == "bleu" and bleu is not None else -self.loss
+        bleu, gain = self.score.value if self.score else None, 0.0
+        if config.metric == "bleu" and bleu is not None and position.best_bleu is not None:
+            gain = bleu - position.best_bleu
         least = math.inf if position.best_loss is None else position.best_loss
-        best = math.isfinite(value) and (position.best is None or (value, -self.loss) > (position.best, -least))
+        best = math.isfinite(self.loss) and (gain, -self.loss) > (0.0, -least)
         position.since_best = 0 if best else position.since_best + 1
         if best:
-            position.best, position.best_loss, position.best_bleu = value, self.loss, bleu
-            position.best_update = position.update
+            position.best_loss, position.best_bleu, position.best_update = self.loss, bleu, position.update
         return Validated(
             *when,
             loss=self.loss,

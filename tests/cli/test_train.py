@@ -137,7 +137,10 @@ def test_a_dry_run_prints_settings_size_and_time_and_writes_nothing(nmtalign, wo
     facts = dict(re.findall(r"^# (\w+): (.*)$", shown, re.MULTILINE))
     assert {"parameters", "memory", "budget", "updates", "passes", "speed", "time"} <= set(facts)
     assert facts["done"].startswith("0 updates")
-    chosen = nmtalign("train", "--preset", "auto", "--max-updates", "1", "--dry-run").stdout.decode()
+    chosen = nmtalign("train", "--preset", "auto", "--epochs", "0", "--max-time", "", "--dry-run").stdout.decode()
+    facts = dict(re.findall(r"^# (\w+): (.*)$", chosen, re.MULTILINE))
+    assert (facts["passes"], facts["time"]) == ("no limit", "no limit")
+    assert facts["done"] == "0 updates in 0:00"
     assert re.search(r"^# memory: .*activations and gradients of the largest batch [1-9]", chosen, re.MULTILINE)
     resumed = nmtalign("train", *QUICK, "--max-updates", "5", "-o", "m", "--dry-run").stdout.decode()
     assert "# done: 2 updates" in resumed

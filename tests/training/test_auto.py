@@ -1,6 +1,7 @@
 """The preset `auto`: what it chooses by corpus, budget and speed, and that a resumed run keeps the choice."""
 
 import re
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -54,6 +55,13 @@ def test_more_updates_go_with_a_lower_rate(choose, reversal):
     words = count_words(reversal)
     rates = [choose(1.0, max_time=f"{passes * words}s", epochs=1e6)[1].learning_rate for passes in (1, 10_000)]
     assert rates[0] > rates[1]
+
+
+def test_without_a_limit_the_choice_is_that_for_the_number_of_epochs_of_the_preset(choose):
+    epochs = choose(5_000)[1].epochs
+    (model, config, note), (unlimited, endless, line) = choose(5_000, epochs=epochs), choose(5_000, epochs=0.0)
+    assert (unlimited, replace(endless, epochs=epochs), line) == (model, config, note)
+    assert (endless.epochs, endless.max_updates, endless.max_time) == (0, 0, "")
 
 
 def test_the_line_names_the_settings_that_fix_the_choice(choose):

@@ -1,6 +1,8 @@
 """Guided alignment: its loss, its effect, and that all other properties of training remain."""
 
 import json
+import os
+import sys
 from dataclasses import replace
 from functools import partial
 from types import SimpleNamespace
@@ -13,7 +15,7 @@ from helpers.recording import Again
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.data.batches import load_batches
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_tensors
+from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
@@ -22,6 +24,8 @@ from nmtalign.training.guide import read_guide
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.trainer import Trainer
 from nmtalign.training.updates import BatchLoss, Updater, add_gradient, guidance
+
+ODD = os.fsdecode(b"\xff") if sys.platform == "linux" else ""  # no UTF-8
 
 CONFIG, sizes, train = trainings.CONFIG, trainings.sizes, trainings.train
 
@@ -148,9 +152,13 @@ def test_resumed_equals_uninterrupted_bit_for_bit(reversal, links, tmp_path, opt
 def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, links, tmp_path):
     config = replace(CONFIG, guided_alignment=str(links), max_updates=3)
     train(reversal, tmp_path / "m", config)
-    moved = tmp_path / "moved"
+    moved = tmp_path / (ODD + "links")
     moved.write_bytes(links.read_bytes())
-    assert train(reversal, tmp_path / "m", replace(config, guided_alignment=str(moved)))[0].resumed
+    (tmp_path / "m").rename(tmp_path / (ODD + "m"))
+    more = replace(config, guided_alignment=str(moved), max_updates=4)
+    assert train(reversal, tmp_path / (ODD + "m"), more)[0].resumed
+    assert read_settings(tmp_path / (ODD + "m"))["training"]["max_updates"] == 4
+    (tmp_path / (ODD + "m")).rename(tmp_path / "m")
     moved.write_text(moved.read_text().replace("0-2", "1-2"))
     others = [{"guided_alignment": str(moved)}, {"guided_alignment": ""}, {"guided_weight": 0.1}]
     for other in others:

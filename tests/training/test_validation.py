@@ -68,14 +68,19 @@ def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
-def test_of_equal_bleu_the_lower_loss_is_better():
+def test_the_loss_decides_if_bleu_is_equal_or_is_missing_on_one_side():
     config = dataclasses.replace(trainings.CONFIG, metric="bleu", patience=2)
     position, best = Position(), []
-    for bleu, loss in ((0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (1.0, 5.6), (1.0, 5.6), (0.5, 4.0)):
-        validation = Validation(loss, loss * 5, Score("BLEU", bleu, "signature"), ("", "", ""))
+    for bleu, loss in (
+        *((0.0, 6.0), (0.0, 5.0), (0.0, 5.5), (1.0, 5.6), (1.0, 5.6), (0.5, 4.0)),
+        *((None, 5.7), (None, 5.5), (None, math.nan), (2.0, 5.6), (2.0, 5.4), (3.0, 5.9)),  # bleu_sentences was 0
+    ):
+        score = None if bleu is None else Score("BLEU", bleu, "signature")
+        validation = Validation(loss, loss * 5, score, ("", "", ""))
         best.append(validation.judge(position, config, (1, 0.1, 1.0)).best)
-    assert best == [True, True, False, True, False, False]
-    assert (position.best, position.best_loss, position.since_best) == (1.0, 5.6, 2)
+    assert best[:6] == [True, True, False, True, False, False]
+    assert best[6:] == [False, True, False, False, True, True]
+    assert (position.best_bleu, position.best_loss, position.since_best) == (3.0, 5.9, 0)
 
 
 def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, rounding):
