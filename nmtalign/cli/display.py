@@ -19,6 +19,7 @@ from rich.text import Text
 
 from nmtalign.cli.common import clock, escaped, next_report, say, shows_live
 from nmtalign.errors import UsageError
+from nmtalign.text.lines import counted
 from nmtalign.training import events
 
 _AVERAGED = ("loss", "alignment_loss", "source_words_per_second", "target_words_per_second", "gradient_norm")
@@ -227,8 +228,8 @@ def describe_start(event: events.Started) -> str:
     """What is trained, and on what, in one line."""
     several = f"{event.processes} processes, each: " if event.processes > 1 else ""
     return (
-        f"{event.parameters:,} parameters, {event.pairs:,} pairs ({event.left_out:,} too long), "
-        f"{several}{event.device}, {event.precision}, {event.threads} threads, seed {event.seed}"
+        f"{event.parameters:,} parameters, {counted(event.pairs, 'pair')} ({event.left_out:,} too long), "
+        f"{several}{event.device}, {event.precision}, {counted(event.threads, 'thread')}, seed {event.seed}"
         + (f"; budget: {event.budget}" if event.budget else "")
     )
 

@@ -28,6 +28,7 @@ from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace, resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.text.lines import counted
 from nmtalign.training.events import Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
@@ -169,8 +170,8 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     left = f"; {found.updates - found.done.update:,.0f} remain" if limited else ""
     threads = chosen.settings[1].threads or torch.get_num_threads()
     facts = {
-        "corpus": f"{len(setup.chosen):,} pairs ({len(setup.pairs) - len(setup.chosen):,} too long)",
-        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {threads} threads",
+        "corpus": f"{counted(len(setup.chosen), 'pair')} ({len(setup.pairs) - len(setup.chosen):,} too long)",
+        "machine": f"{setup.device}, {'bf16' if setup.bf16 else 'fp32'}, {counted(threads, 'thread')}",
         "parameters": f"{sum(found.parameters.values()):,} ({parts})",
         "memory": f"about {sum(memory.values()):,.0f} MB ({sizes})",
         "budget": found.budget,

@@ -80,7 +80,7 @@ class TrainingBudget:
         if update >= self.updates:
             return f"{update} updates"
         if epoch >= self.epochs:
-            return f"{self.epochs:g} epochs"
+            return _epochs(self.epochs)
         return self.time_limit if elapsed >= self._without(reserve) else None
 
     @property
@@ -109,13 +109,17 @@ class TrainingBudget:
         """The limits in words: "20 epochs = 2,340 updates, stops early after 10 validations without progress"."""
         limits = []
         if self.epochs < math.inf:
-            limits.append(f"{self.epochs:g} epochs = {math.ceil(self.epochs * updates_in_epoch):,} updates")
+            limits.append(f"{_epochs(self.epochs)} = {math.ceil(self.epochs * updates_in_epoch):,} updates")
         if self.updates < math.inf:
             limits.append(f"{self.updates:,} updates = {rounded(self.updates / updates_in_epoch, 3)} epochs")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {patience} validations without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
+
+
+def _epochs(number: float) -> str:
+    return f"{number:g} epoch{'' if number == 1 else 's'}"
 
 
 def rounded(number: float, digits: int = 2) -> str:
