@@ -84,6 +84,12 @@ def check_inputs(*inputs: Path | None) -> None:
         check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
 
 
+def check_stdin(*inputs: Path | str | None) -> None:
+    """Raises UsageError if more than one of the inputs is standard input."""
+    if [*map(str, inputs)].count(str(STDIN)) > 1:
+        raise UsageError("standard input (-) is given more than once; give all but one as files")
+
+
 def _flag(name: str) -> str:
     return "-o" if name == "output" else f"--{name.replace('_', '-')}"
 

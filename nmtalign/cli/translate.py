@@ -70,8 +70,7 @@ def translate(
       nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]
-    if [*paths, target, n_best_list, Path(chosen.settings.glossary)].count(STDIN) > 1:
-        raise UsageError("standard input (-) is given more than once; give all but one as files")
+    common.check_stdin(*paths, target, n_best_list, chosen.settings.glossary, chosen.settings.lexicon)
     scores = {"--target": target, "--n-best-list": n_best_list}
     others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
     given = [name for name, value in scores.items() if value]

@@ -335,7 +335,8 @@ def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["good.fr"], 2, "no reference: give it with -r"),
-        (["-", "x=-", "-r"], 2, "only one of HYP, -r and -s can be stdin"),
+        (["-", "x=-", "-r"], 2, "standard input (-) is given more than once"),
+        (["-", "--segment-scores", "human=-", "-r"], 2, "standard input (-) is given more than once"),
         (["good.fr", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr has 60 lines"),
         (["good.fr", "-s", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr"),
         (["latin.fr", "-r"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),
