@@ -243,6 +243,8 @@ def test_a_page_has_the_tables_of_the_text_and_figure_2(folder: Path, run: Run) 
     code, out, err = run(*given[:4], "--html", "-")
     assert (code, out[:9]) == (0, "<!doctype")
     assert "Scores:" in err
+    (folder / "one").write_text("Ein Satz.\n")
+    assert "<title>one: scores of 1 sentence</title>" in run("one", "-r", "one", "--html", "-")[1]
 
 
 def test_segment_scores_are_a_metric_like_any_other(folder: Path, run: Run) -> None:
