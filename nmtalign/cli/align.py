@@ -138,7 +138,6 @@ def _check(
                 f"--resume continues -o FILE.h5, and {option} would use only the rest: leave it out, and run "
                 f"`nmtalign {instead}` afterwards"
             )
-    common.check_stdin(*inputs)
     if output is not None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")

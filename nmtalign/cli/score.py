@@ -89,8 +89,7 @@ def score(
     references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
     systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
     scores = _segment_files(segment_scores or [])
-    common.check_stdin(*references, source, *systems.values(), *itertools.chain(*scores.values()))
-    common.check_inputs(*references, source, *systems.values())
+    common.check_inputs(*references, source, *systems.values(), *itertools.chain(*scores.values()))
     _check(chosen, len(systems), html, plot)
     translation = None
     if any(path.is_dir() for path in systems.values()):

@@ -49,7 +49,7 @@ def symmetrize(
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
     """
-    common.check_stdin(forward, backward)
+    common.check_inputs(forward, backward)
     place = sys.stdout if output == STDOUT else output
     with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)

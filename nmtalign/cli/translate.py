@@ -70,7 +70,8 @@ def translate(
       nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]
-    common.check_stdin(*paths, target, n_best_list, chosen.settings.glossary, chosen.settings.lexicon)
+    lists = map(Path, filter(None, (chosen.settings.glossary, chosen.settings.lexicon)))
+    common.check_inputs(*paths, target, n_best_list, *lists)
     scores = {"--target": target, "--n-best-list": n_best_list}
     others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
     given = [name for name, value in scores.items() if value]

@@ -144,8 +144,7 @@ class ScoreResult:
         return to_page(self._document(figures, {**(facts or {}), **texts}))
 
     def _document(self, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None) -> Document:
-        title = f"{', '.join(self.systems)}: scores of {counted(len(self.references[0].lines), 'sentence')}"
-        return score_document(self.report, title, figures=figures, facts=facts)
+        return score_document(self.report, f"{', '.join(self.systems)}: scores", figures=figures, facts=facts)
 
 
 def run_scoring(
