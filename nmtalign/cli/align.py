@@ -13,7 +13,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import STDIN, Shard, counted
+from nmtalign.text.lines import Shard, counted
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -138,8 +138,6 @@ def _check(
                 f"--resume continues -o FILE.h5, and {option} would use only the rest: leave it out, and run "
                 f"`nmtalign {instead}` afterwards"
             )
-    if inputs.count(STDIN) > 1:
-        raise UsageError("only one of SRC, TGT and --gold can be stdin")
     if output is not None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")

@@ -27,7 +27,7 @@ from nmtalign.errors import UsageError
 from nmtalign.settings import definition
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
-from nmtalign.text.lines import bare_name
+from nmtalign.text.lines import STDIN, bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
 P = ParamSpec("P")
@@ -204,7 +204,7 @@ def _protecting(command: Callable[..., None]) -> Callable[..., None]:
     def run(**arguments: Any) -> None:
         values = (value for name, value in arguments.items() if name not in outputs)
         paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
-        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
+        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path) and path != STDIN))
         command(**arguments)
 
     return run

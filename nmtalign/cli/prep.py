@@ -106,8 +106,7 @@ def _texts(
     if "train" not in texts:
         place = f"{workspace.file} names none under [corpus]" if workspace.file else "there is no nmtalign.toml here"
         raise UsageError(f"no training text: {place}; give nmtalign prep TRAIN_SRC TRAIN_TGT")
-    if [path for pair in texts.values() for path in pair].count(Path("-")) > 1:
-        raise UsageError("standard input (-) can be only one of the texts")
+    common.check_inputs(*(path for pair in texts.values() for path in pair))
     return texts
 
 

@@ -2,6 +2,7 @@
 
 import contextlib
 import functools
+import itertools
 import shlex
 import shutil
 import sys
@@ -87,7 +88,8 @@ def score(
     workspace = chosen.workspace
     references, source = _texts(workspace, reference or [], source, optional=bool(hypotheses))
     systems = _systems(workspace, hypotheses or [], model, only_references=bool(reference))
-    common.check_inputs(*references, source, *systems.values())
+    scores = _segment_files(segment_scores or [])
+    common.check_inputs(*references, source, *systems.values(), *itertools.chain(*scores.values()))
     _check(chosen, len(systems), html, plot)
     translation = None
     if any(path.is_dir() for path in systems.values()):
@@ -106,7 +108,7 @@ def score(
             references,
             source,
             model=words,
-            segment_scores=_segment_files(segment_scores or []),
+            segment_scores=scores,
             translation=translation,
             config=chosen.settings,
             notify=common.say,

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import symmetrize_files
+from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, live_line, notifier, output_option, own_argument, own_option, say
-from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import HardSymmetrization
-from nmtalign.text.lines import STDIN, STDOUT, counted
+from nmtalign.text.lines import STDOUT, counted
 
 Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target.")]
 Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
@@ -49,8 +49,7 @@ def symmetrize(
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
     """
-    if forward == backward == STDIN:
-        raise UsageError("only one of FORWARD and BACKWARD can be stdin")
+    common.check_inputs(forward, backward)
     place = sys.stdout if output == STDOUT else output
     with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)

@@ -70,8 +70,8 @@ def translate(
       nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]
-    if [*paths, target, n_best_list, Path(chosen.settings.glossary)].count(STDIN) > 1:
-        raise UsageError("standard input (-) is given more than once; give all but one as files")
+    lists = map(Path, filter(None, (chosen.settings.glossary, chosen.settings.lexicon)))
+    common.check_inputs(*paths, target, n_best_list, *lists)
     scores = {"--target": target, "--n-best-list": n_best_list}
     others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
     given = [name for name, value in scores.items() if value]

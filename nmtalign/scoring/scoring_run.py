@@ -33,7 +33,7 @@ from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_re
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.text.languages import has_no_spaces, language_code, not_raw, suffix_language, traces
-from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
+from nmtalign.text.lines import check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
 SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
@@ -79,8 +79,6 @@ class ScoreRequest:
         """Raises UsageError where a text is missing that the settings need, InputError if there is nothing to score."""
         if not self.systems or not self.references:
             raise InputError("no sentence to score")
-        if [*self.systems.values(), *self.references, self.source].count(STDIN) > 1:
-            raise UsageError("only one of HYP, -r and -s can be stdin")
         settings = self.settings
         if self.source is None:
             if self.models:
@@ -146,8 +144,7 @@ class ScoreResult:
         return to_page(self._document(figures, {**(facts or {}), **texts}))
 
     def _document(self, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None) -> Document:
-        title = f"{', '.join(self.systems)}: scores of {len(self.references[0].lines):,} sentences"
-        return score_document(self.report, title, figures=figures, facts=facts)
+        return score_document(self.report, f"{', '.join(self.systems)}: scores", figures=figures, facts=facts)
 
 
 def run_scoring(

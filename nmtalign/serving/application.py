@@ -527,9 +527,7 @@ def _direction(request: Request) -> tuple[str | None, str | None]:
 
 def _settings(request: Request) -> tuple[tuple[str, str], ...]:
     """The settings in the query, sorted."""
-    return tuple(
-        sorted((name, value) for name, value in dict(request.query_params).items() if name not in ("source", "target"))
-    )
+    return tuple(sorted(one for one in request.query_params.items() if one[0] not in ("source", "target")))
 
 
 def _joined(lines: Sequence[Translation], rank: int) -> str:

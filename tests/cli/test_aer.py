@@ -179,7 +179,7 @@ def test_hints(aer: Run, folder: Path) -> None:
 
 MISTAKES = [
     (("links",), 2, "nmtalign aer LINKS GOLD"),
-    (("-", "-"), 2, "only one of"),
+    (("-", "-"), 2, "standard input (-) is given more than once"),
     (("links", "gold", "--gold-base", "2"), 2, "--gold-base"),
     (("links", "gold", "--links-base", "1"), 3, "links: line 1: '0-0' has a position 0"),
     (("links", "gold", "--gold-base", "1"), 3, "gold: line 1: '0-0' has a position 0"),

@@ -153,7 +153,7 @@ MISTAKES = [
     (("in.en", "short.fr"), 3, "short.fr: has no line 2"),
     (("in.en",), 2, "SRC TGT"),
     ((), 2, "no pairs to align"),
-    (("-", "-"), 2, "only one of"),
+    (("-", "-"), 2, "standard input (-) is given more than once"),
     (("in.en", "out.fr", "-o", "-"), 2, "-o -: standard output is not possible here"),
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),

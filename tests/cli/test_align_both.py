@@ -195,7 +195,7 @@ def test_texts_of_links_are_joined(run: Run) -> None:
         (("short", "back"), 3, "short: has no line 2, but back has 3 lines"),
         (("ahead", "bad"), 3, "bad: line 3: '0:0' is not a link"),
         (("ahead", "missing"), 3, "missing"),
-        (("-", "-"), 2, "only one of FORWARD and BACKWARD"),
+        (("-", "-"), 2, "standard input (-) is given more than once"),
         (("ahead", "back", "--symmetrize", "product"), 2, "'product' is not one of 'intersection', 'union'"),
         (("ahead", "back", "-o", "."), 2, ".: is not a file that can be replaced; give another name"),
         (("ahead.h5", "back.h5"), 2, "ahead.h5: texts of links are joined; for HDF5 files align with both models"),

@@ -93,7 +93,7 @@ MISTAKES = """
 2 train.en => train.en: one text is given; give its translation too
 2 train.en train.fr --vocabulary wordpiece => wordpiece
 2 train.en train.fr --vocabulary bpe => size = 8000 (the default): too large for train.en: its text gives at most 1
-2 - - => standard input (-) can be only one of the texts
+2 - - => standard input (-) is given more than once
 2 train.en train.fr --subwords --vocabulary word => --subwords does not go with --vocabulary word: needs vocabulary
 2 train.en train.fr --subwords --vocabulary bytes => --subwords does not go with --vocabulary bytes
 2 train.en train.fr --subwords --vocabulary none => --subwords does not go with --vocabulary none

@@ -237,12 +237,20 @@ def test_a_page_has_the_tables_of_the_text_and_figure_2(folder: Path, run: Run) 
     assert done[:2] == run(*given)[:2]
     assert done[2] == "nmtalign: wrote new/figure.svg\nnmtalign: wrote new/report.html\n"
     page = (folder / "new/report.html").read_text()
-    for part in ("nmtalign score good.fr bad.fr", "scores of 60 sentences", "data:image/svg+xml", "By words of the"):
+    for part in (
+        "nmtalign score good.fr bad.fr",
+        "bad.fr: scores<",
+        "60 sentences",
+        "data:image/svg+xml",
+        "By words of the",
+    ):
         assert part in page
     assert (folder / "new/figure.svg").read_text().startswith("<?xml")
     code, out, err = run(*given[:4], "--html", "-")
     assert (code, out[:9]) == (0, "<!doctype")
     assert "Scores:" in err
+    (folder / "one").write_text("Ein Satz.\n")
+    assert "1 sentences" not in run("one", "-r", "one", "--html", "-")[1]
 
 
 def test_segment_scores_are_a_metric_like_any_other(folder: Path, run: Run) -> None:
@@ -335,7 +343,8 @@ def test_a_terminal_gets_narrow_tables_and_colours(folder: Path) -> None:
     ("arguments", "code", "message"),
     [
         (["good.fr"], 2, "no reference: give it with -r"),
-        (["-", "x=-", "-r"], 2, "only one of HYP, -r and -s can be stdin"),
+        (["-", "x=-", "-r"], 2, "standard input (-) is given more than once"),
+        (["-", "--segment-scores", "human=-", "-r"], 2, "standard input (-) is given more than once"),
         (["good.fr", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr has 60 lines"),
         (["good.fr", "-s", "short.fr", "-r"], 3, "short.fr: has no line 2, but ref.fr"),
         (["latin.fr", "-r"], 3, "latin.fr: line 2: not UTF-8 (byte 0xe9 at column 2)"),

@@ -161,6 +161,7 @@ def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_
         (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
         (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has no tab; write a term, a tab and its translation"),
         (["--glossary", "-"], 2, "standard input (-) is given more than once"),
+        (["--lexicon", "-", "--replace-unk"], 2, "standard input (-) is given more than once"),
         (["--glossary", "wrong.tsv", "--set", "sample=true"], 2, "a sample cannot be made to contain given phrases"),
         (["--split-sentences", "--tokenized"], 2, "tokenised text is not split; give raw text"),
     ],
