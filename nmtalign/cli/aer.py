@@ -67,7 +67,6 @@ def aer(
     if gold is None or not files:
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
     systems = common.name_files(files)
-    common.check_inputs(gold, source, target, *(path for _, path in systems))
     texts = tuple(chosen.workspace.file_pairs.values())
     with chosen.naming(), common.live_line("comparing the links", quiet):
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)

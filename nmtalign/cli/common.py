@@ -72,13 +72,13 @@ def output_option(help: str, metavar: str = "FILE", stdout: bool = False, folder
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 
-    It does so, too, if more than one of these inputs is standard input.
+    Two of the inputs must not both be standard input.
 
     Standard input and the inputs that the command line names are checked for every command. A command gives those that
     it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
     """
     if inputs.count(STDIN) > 1:
-        raise UsageError("standard input (-) is given more than once; give all but one as files")
+        raise UsageError("standard input (-) is given more than once, and can be read only once; give files")
     if not outputs:
         return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
@@ -110,7 +110,7 @@ GoldBaseOption = Annotated[
 ShardOption = Annotated[
     Shard | None,
     own_option(
-        "Do only block I of N blocks of lines; N outputs of text, one after the other, are the complete one.",
+        "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
         "I/N",
         parser=Shard.parse,
     ),

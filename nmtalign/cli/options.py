@@ -27,7 +27,7 @@ from nmtalign.errors import UsageError
 from nmtalign.settings import definition
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
 from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
-from nmtalign.text.lines import STDIN, bare_name
+from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
 P = ParamSpec("P")
@@ -198,13 +198,13 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
 
 
 def _protecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which first refuses an output that would replace a file that another argument names."""
+    """The command, which first checks the inputs that its arguments name (`check_inputs`)."""
 
     @functools.wraps(command)
     def run(**arguments: Any) -> None:
         values = (value for name, value in arguments.items() if name not in outputs)
         paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
-        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path) and path != STDIN))
+        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
         command(**arguments)
 
     return run

@@ -106,7 +106,6 @@ def _texts(
     if "train" not in texts:
         place = f"{workspace.file} names none under [corpus]" if workspace.file else "there is no nmtalign.toml here"
         raise UsageError(f"no training text: {place}; give nmtalign prep TRAIN_SRC TRAIN_TGT")
-    common.check_inputs(*(path for pair in texts.values() for path in pair))
     return texts
 
 
