@@ -381,7 +381,8 @@ class _TokensOfWords(dict[str, Tokens]):
         tokenizer.NUMERIC_ONLY_PREFIXES = frozenset(tokenizer.NUMERIC_ONLY_PREFIXES)
         self._prefixes = tokenizer.NONBREAKING_PREFIXES | tokenizer.NUMERIC_ONLY_PREFIXES
         self._known = frozenset(tokenizer.IsAlnum)
-        letters = rf"[{tokenizer.IsAlnum}`\-]+"
+        ranges = "".join(f"{chr(first)}-{chr(last)}" for first, last in _code_points(tokenizer.IsAlnum))
+        letters = rf"[{ranges}`\-]+"  # to compile a class of single characters takes ten times as long
         self._letters = re.compile(letters)
         self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
 

@@ -173,8 +173,8 @@ class Fault(NamedTuple):
 
 
 _FAULTS = (
-    Fault("kills", _kill, _KILLED, 200, ("prep over a corpus", "translate --save-alignments", "align", "link")),
-    Fault("disks", _limit_files, {0, 5}, 60, ("prep", "train", "translate --save-alignments")),
+    Fault("kills", _kill, _KILLED, 200, ("prep over a corpus", "translate --save-alignments", "link")),
+    Fault("disks", _limit_files, {0, 5}, 60, ("prep", "translate --save-alignments")),
 )
 
 

@@ -414,4 +414,4 @@ def formats() -> Iterator[Format]:
 def parts(workspace: Workspace) -> Iterator[Part]:
     """One part for each format."""
     for one in formats():
-        yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=40, limit=_LIMIT)
+        yield Part(f"mutations: {one.name}", partial(one.attempt, workspace), 5000, quick=25, limit=_LIMIT)
