@@ -15,7 +15,8 @@ from pathlib import Path
 
 import pytest
 from helpers import mortal_translator
-from helpers.command_line import environment_with_nmtalign, run_nmtalign
+from helpers.command_line import command, environment_with_nmtalign, run_nmtalign
+from helpers.torchrun import torchrun
 
 pytestmark = pytest.mark.slow
 EXAMPLES = Path(__file__).parent.parent / "examples"
@@ -66,7 +67,7 @@ def run(*command: object, cwd: Path, **variables: object) -> str:
     """What a command prints to stdout; all its processes end with it."""
     environment = {**os.environ, **{name: str(value) for name, value in variables.items()}}
     environment["PYTHONPATH"] = os.pathsep.join([str(TESTS.parent), str(TESTS)])
-    environment["PATH"] = os.pathsep.join([str(Path(sys.executable).parent), environment["PATH"]])
+    environment["PATH"] = os.pathsep.join([environment["PATH"], str(Path(sys.executable).parent)])
     process = subprocess.Popen(
         list(map(str, command)),
         cwd=cwd,
@@ -187,8 +188,8 @@ def test_slurm_train(rows, tmp_path) -> None:
     script = "bash", EXAMPLES / "slurm-train.sh", "data"
     output = run(*script, "m", *quick, cwd=tmp_path, PATH=path, PORT=free_port(), **job)
     assert "2 processes" in output
-    torchrun = sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", 2, "-m", "nmtalign"
-    run(*torchrun, "train", "data", "-o", "one", *quick, cwd=tmp_path, OMP_NUM_THREADS=1)
+    ranks, said = command("train", "data", "-o", "one", *quick), tmp_path / "said"
+    assert torchrun("--no-python", *ranks, folder=tmp_path, output=said).wait(250) == 0, said.read_text()
     assert (tmp_path / "m" / "last.safetensors").read_bytes() == (tmp_path / "one" / "last.safetensors").read_bytes()
 
 

@@ -6,7 +6,6 @@ import re
 import shlex
 import shutil
 import signal
-import subprocess
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +14,8 @@ import numpy as np
 import pytest
 import torch
 from helpers import trainings_together as several
-from helpers.command_line import CODE, command, script_in_its_place, sets
+from helpers.command_line import command, script_in_its_place, sets
+from helpers.torchrun import torchrun
 
 from nmtalign.data.batches import eligible, plan_epoch
 from nmtalign.data.corpus import Corpus
@@ -26,7 +26,6 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 
-ENVIRONMENT = {**os.environ, "OMP_NUM_THREADS": "1", "TORCH_LOGS": "-distributed"}
 QUICK = [
     "--preset",
     "tiny",
@@ -34,30 +33,6 @@ QUICK = [
 ]
 ENDLESS = ["--epochs", "100000", *sets(patience=0, validate_every=100000, log_every=50, precision="fp32")]
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
-
-
-# A fork of the server that saves the imports becomes torchrun; its ranks run the code of a variable of their own.
-TORCHRUN = f"""
-import os, sys, traceback
-from torch.distributed.run import main
-os.environ["{CODE}"] = os.environ.pop("CODE_OF_RANKS")
-code = 1
-try:
-    main(["--standalone", *sys.argv[1:]])
-    code = 0
-except BaseException:
-    traceback.print_exc()
-    sys.stderr.flush()
-os._exit(code)
-"""
-
-
-def torchrun(*program, folder, output, processes=2, code=""):
-    """`torchrun PROGRAM` as a process in a folder, which writes to a file; ranks that are forks first run `code`."""
-    call = command(f"--nproc-per-node={processes}", *program)
-    environment = {**ENVIRONMENT, CODE: TORCHRUN, "CODE_OF_RANKS": code}
-    with output.open("a") as stream:  # several processes append to it
-        return subprocess.Popen(call, cwd=folder, env=environment, stdout=stream, stderr=stream)
 
 
 @pytest.fixture(scope="module")
