@@ -188,6 +188,17 @@ def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
     assert ended(process, signal.SIGTERM)[0] == 143
 
 
+def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, random_model, nmtalign, tmp_path):
+    """The direction is printed once, and the printed address is answered."""
+    for suffix, line in ("en", "a red boat\n"), ("fr", "un bateau rouge\n"):
+        (tmp_path / f"a.{suffix}").write_text(line * 3)
+    nmtalign("link", "a.en", "a.fr", "-o", "aligner")
+    process, client = serve("-m", random_model, "-m", "aligner", "--host", "127.2")
+    assert (client.host, client.raw("health")[0]) == ("127.0.0.2", 200)
+    assert client.raw("health", Host="127.0.0.3")[0] == 400
+    assert "serving en-fr; Ctrl-C" in ended(process, signal.SIGTERM)[1]
+
+
 def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
