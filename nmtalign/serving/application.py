@@ -366,7 +366,7 @@ class _Service:
         text = (await self._body(request)).removesuffix("\n")
         lines, is_list = text.split("\n"), text.lstrip().startswith("[")
         if not text.strip():
-            raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
+            raise InputError("the body is empty: send JSON objects, one per line or in a list")
         try:
             if text != text.strip() and not is_list:  # a blank line at an end is a line
                 raise InputError("several lines")
