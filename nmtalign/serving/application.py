@@ -48,6 +48,7 @@ _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends 
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
 _MOST_FIELDS = 10_000  # of a form
+_MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and one for each phrase
@@ -432,6 +433,9 @@ class _Service:
     ) -> list[str]:
         """The translations of HTML by the models; without a model a text stays as it is."""
         given = list(zip(models, texts, strict=True))
+        tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
+        if tags > most:
+            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
         parts = await run_in_threadpool(lambda: [read_markup(t.encode(), "html") if one else [t] for one, t in given])
         work = DocumentTexts(parts)
         while lines := work.lines():

@@ -126,6 +126,7 @@ HOSTILE = {  # bodies of a mebibyte
     "digits": ("translate/json", b'{"text": "a", "n": ' + b"9" * (MIB - 30) + b"}"),
     "fields of a form": ("translate", b"q=a&" * (MIB // 4)),
     "a long line": ("translate", b"{" + DIRECTION + b', "q": "' + b"a" * (MIB - 60) + b'"}'),
+    "tags": ("translate", b"{" + DIRECTION + b', "format": "html", "q": "' + b"<p>a" * (MIB // 4 - 30) + b'"}'),
     "a wide search": ("translate/json?beam=100&n_best=100", b'{"text": "' + b"a " * 10_000 + b'"}'),
 }
 
