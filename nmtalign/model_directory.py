@@ -51,7 +51,7 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import TextFit
-from nmtalign.text.tokenizer import Tokenizers, Vocabulary, load_vocabularies, pair_ids
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary, load_vocabularies, pair_ids
 from nmtalign.version import __version__
 
 if TYPE_CHECKING:  # imported by the functions that make tensors, so that `nmtalign info` starts without it
@@ -70,8 +70,7 @@ Which = Literal["best", "last"]
 FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings that give weights their meaning
 
 _USUAL = Path("model")  # the folder of the model, unless another is given
-_WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, "tokenizer.json")  # hashed by every version
-_PIECES = ("source.spm", "target.spm")  # hashed by every version, if they exist
+_WORDS = (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE)  # hashed by every version
 _KEYS: dict[str, type] = {"nmtalign_version": str, "source_language": str, "target_language": str}
 _KEYS |= {"model": dict, "training": dict, "files": dict}
 _OPTIONAL_KEYS: dict[str, type] = {"prep": dict, EXPORTED: str}
@@ -149,7 +148,7 @@ def with_first_model(first: Path, layers: tuple[Layer, ...]) -> tuple[Layer, ...
 
 def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
     """Raises FormatError with the first vocabulary or tokeniser file that is missing or was edited."""
-    pieces = [name for name in _PIECES if (folder / name).exists()]
+    pieces = [name for name in MODEL_FILES if (folder / name).exists()]
     if missing := [name for name in (*_WORDS, *pieces) if name not in settings["files"]]:
         raise FormatError(f"{folder / CONFIG}: damaged: 'files' has no checksum of {missing[0]}; restore the original")
     for name, expected in settings["files"].items():

@@ -122,6 +122,17 @@ def test_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
     assert not list((tmp_path / "elsewhere").iterdir())
 
 
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
+def test_links_that_are_no_file_are_refused(tmp_path, nmtalign, make):
+    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("link", "train.en", "train.fr", "-o", "aligner")
+    (tmp_path / "aligner/links.tsv").unlink()
+    make(tmp_path / "aligner/links.tsv")
+    done = nmtalign("link", "train.en", "train.fr", "-o", "aligner", check=False)
+    assert (done.returncode, done.stderr.decode().count("\n")) == (5, 1)
+    assert "aligner/links.tsv: not a regular file" in " ".join(done.stderr.decode().split())
+
+
 def test_the_tests_of_each_promise_exist():
     root = Path(__file__).parents[1]
     promises = (root / "nmtalign/docs/formats.md").read_text("utf-8").partition("## Files from strangers")[2]

@@ -220,10 +220,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
     def _check_path(self) -> None:
         if not self.path.exists():
             raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
-        if not self.path.is_file():
-            raise FormatError(f"{self.path}: not an alignment file (no regular file)")
-        if not h5py.is_hdf5(self.path):
-            kind = kind_of(self.path)
+        if not (self.path.is_file() and h5py.is_hdf5(self.path)):
+            kind = kind_of(self.path) or "no regular file"
             why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
             raise FormatError(f"{self.path}: not an alignment file ({why})")
 

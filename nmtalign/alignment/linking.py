@@ -5,6 +5,7 @@ iterations so far have learned.
 """
 
 import contextlib
+import io
 import json
 import shutil
 import time
@@ -175,7 +176,7 @@ class LinkRun:
 
     def _is_linked(self) -> bool:
         """Returns whether the file of the links has a line for each pair; a copy of it may be incomplete."""
-        with contextlib.suppress(FileNotFoundError), self.links.open("rb") as stream:
+        with contextlib.suppress(FileNotFoundError), io.BufferedReader(files.open_regular(self.links)) as stream:
             return sum(line.endswith(b"\n") for line in stream) == int(self._record["pairs"])
         return False
 

@@ -193,7 +193,7 @@ def join(
                 "give text with spaces between words, and --tokenized"
             )
     if forward.empty():
-        return forward
+        return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T
     joined = combined(weights, turned, kind_of_mean(method))
     if method in SOFT_METHODS:

@@ -177,14 +177,14 @@ def _opened(path: Path, state: object) -> "WordAligner":
         words = [StoredWords(arrays[f"{side}.words"], arrays[f"{side}.stems"]) for side in SIDES]
         sizes = [(side, len(own) + 1) for side, own in zip(SIDES, words, strict=True)]
         occurrences, stems, cognates, totals, null = (
-            [_array(arrays, f"{side}.{name}", kind, size, least) for side, size in sizes]
+            [_array(arrays, f"{side}.{name}", kind, (size,), least) for side, size in sizes]
             for name, (kind, least) in _BY_WORD.items()
         )
-        keys, stem_keys = (_array(arrays, name, np.int64, len(arrays[name])) for name in ("keys", "stem_keys"))
-        counted = _array(arrays, "counts", np.float32, len(keys) + 1)
-        stem_counts = _array(arrays, "stem_counts", np.float64, len(stem_keys) + 1)
-        jumps = _array(arrays, "jumps", np.float64, 2, np.finfo(np.float64).tiny)
-        if any(own.max() >= len(own) for own in stems) or jumps.shape[1:] != (2 * FARTHEST + 1,) or jumps.max() > 1:
+        keys, stem_keys = (_array(arrays, name, np.int64, (len(arrays[name]),)) for name in ("keys", "stem_keys"))
+        counted = _array(arrays, "counts", np.float32, (len(keys) + 1,))
+        stem_counts = _array(arrays, "stem_counts", np.float64, (len(stem_keys) + 1,))
+        jumps = _array(arrays, "jumps", np.float64, (2, 2 * FARTHEST + 1), np.finfo(np.float64).tiny)
+        if any(own.max() >= len(own) for own in stems) or jumps.max() > 1:
             raise ValueError
         expected = [counted] * 2, [stem_counts] * 2, totals, null[::-1]
         counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates, *expected)
@@ -194,11 +194,11 @@ def _opened(path: Path, state: object) -> "WordAligner":
 
 
 def _array(
-    arrays: Mapping[str, NDArray[Any]], name: str, kind: type, length: int, least: float | None = None
+    arrays: Mapping[str, NDArray[Any]], name: str, kind: type, shape: tuple[int, ...], least: float | None = None
 ) -> NDArray[Any]:
     """Returns an array of a file; raises KeyError or ValueError for another one, and for values below `least`."""
     own = arrays[name]
-    if own.dtype != kind or len(own) != length or not (least is None or ((own >= least) & np.isfinite(own)).all()):
+    if own.dtype != kind or own.shape != shape or not (least is None or ((own >= least) & np.isfinite(own)).all()):
         raise ValueError
     return own
 

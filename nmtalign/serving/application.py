@@ -48,6 +48,7 @@ _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends 
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
 _MOST_FIELDS = 10_000  # of a form
+_MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and one for each phrase
@@ -73,9 +74,9 @@ def run_server(
         served = ServedModels([Translator(model, translate) for model in loaded], align, aligners)
         for notice in served.notices():
             notify(notice)
-        server = make_server(make_application(served, config, notify), config)
-        ready(url_of(bound), ", ".join(f"{one.source}-{one.target}" for one in served.all()))
         host = str(bound.getsockname()[0])
+        server = make_server(make_application(served, config, notify, host), config)
+        ready(url_of(bound), ", ".join(dict.fromkeys(f"{one.source}-{one.target}" for one in served.all())))
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
         server.run([bound])
@@ -90,7 +91,7 @@ def bind(config: ServeConfig) -> socket.socket:
         family, *_, address = socket.getaddrinfo(
             config.host or None, config.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
-        return socket.create_server(address[:2], family=family)
+        return socket.create_server(address, family=family)
     except (socket.gaierror, UnicodeError):
         raise SettingError("there is no such address; give one of this machine", host=config.host) from None
     except OSError as error:
@@ -104,8 +105,12 @@ def bind(config: ServeConfig) -> socket.socket:
 def url_of(bound: socket.socket) -> str:
     """The address of the page; a server that listens on all addresses is named by that of this machine."""
     address, port = bound.getsockname()[:2]
-    host = _ANY_ADDRESS.get(address, address)
-    return f"http://[{host}]:{port}/" if ":" in host else f"http://{host}:{port}/"
+    return f"http://{_in_url(_ANY_ADDRESS.get(address, address))}:{port}/"
+
+
+def _in_url(host: str) -> str:
+    """A name or an address as the addresses of pages contain it."""
+    return f"[{host}]" if ":" in host else host
 
 
 class _TimedProtocol(H11Protocol):
@@ -148,8 +153,13 @@ def make_server(application: Starlette, config: ServeConfig) -> Server:
     )
 
 
-def make_application(models: ServedModels, config: ServeConfig, notify: Callable[[str], None]) -> Starlette:
-    """The ASGI application; `notify` gets one line of text for an error inside the server."""
+def make_application(
+    models: ServedModels, config: ServeConfig, notify: Callable[[str], None], *hosts: str
+) -> Starlette:
+    """The ASGI application; `notify` gets one line of text for an error inside the server.
+
+    `hosts` are other names of the host of the settings: 127.2 is 127.0.0.2.
+    """
     for model in models:
         model.prepare()
     service = _Service(models, config)
@@ -172,8 +182,8 @@ def make_application(models: ServedModels, config: ServeConfig, notify: Callable
                 status, text = 500, "an error inside the server, which reports it"
         return _json({"error": text}, status, headers)
 
-    hosts = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts)]
-    hosts.append("*" if config.host in _ANY_ADDRESS else f"[{config.host}]" if ":" in config.host else config.host)
+    own = ["*"] if config.host in _ANY_ADDRESS else [*map(_in_url, (config.host, *hosts))]
+    allowed = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts), *own]
     return Starlette(
         routes=[
             Route("/translate", service.translate, methods=["POST"]),
@@ -184,7 +194,7 @@ def make_application(models: ServedModels, config: ServeConfig, notify: Callable
             Route("/health", service.health),
             Route("/", service.page),
         ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=hosts, www_redirect=False)],
+        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=allowed, www_redirect=False)],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
@@ -357,7 +367,7 @@ class _Service:
         text = (await self._body(request)).removesuffix("\n")
         lines, is_list = text.split("\n"), text.lstrip().startswith("[")
         if not text.strip():
-            raise InputError('the body is empty: send objects such as {"text": "..."}, one per line or in a list')
+            raise InputError("the body is empty: send JSON objects, one per line or in a list")
         try:
             if text != text.strip() and not is_list:  # a blank line at an end is a line
                 raise InputError("several lines")
@@ -423,6 +433,9 @@ class _Service:
     ) -> list[str]:
         """The translations of HTML by the models; without a model a text stays as it is."""
         given = list(zip(models, texts, strict=True))
+        tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
+        if tags > most:
+            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
         parts = await run_in_threadpool(lambda: [read_markup(t.encode(), "html") if one else [t] for one, t in given])
         work = DocumentTexts(parts)
         while lines := work.lines():

@@ -69,8 +69,10 @@ class PairAligner:
     config: AlignConfig
 
     def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
-        """One record per numbered pair."""
-        records = align(self.models, [lines for _, lines in pairs], self.config)
+        """One record per numbered pair; raises InputError for one that is too long for the word aligner."""
+        records = list(align(self.models, [lines for _, lines in pairs], self.config, first=pairs[0][0]))
+        if isinstance(self.models, WordAligner) and (note := self.models.left_out()):
+            raise InputError(note)
         return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
 
 

@@ -380,7 +380,7 @@ def _xliff_root(data: bytes, language: str) -> Any:
     try:
         root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
     except etree.XMLSyntaxError as error:
-        raise InputError(f"not XML: {error}") from None
+        raise InputError(f"not XML: {error.msg}") from None
     dtd = root.getroottree().docinfo.internalDTD
     if etree.QName(root).localname != "xliff" or (dtd is not None and any(True for _ in dtd.iterentities())):
         raise InputError("not XLIFF 1.2 or 2, or it defines entities, which are not read")

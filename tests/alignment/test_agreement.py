@@ -277,6 +277,7 @@ def test_a_strangers_file_is_refused_or_harmless(
         {"source.stems": tensors["source.stems"] + np.int32(10**6)},
         {"source.stems": tensors["source.stems"] - np.int32(1)},
         {"source.cognates": tensors["source.cognates"] * 0},
+        *({name: tensors[name][:, None]} for name in ("keys", "counts", "target.cognates")),
         {"source.words": tensors["source.words"].astype(np.float32)},
     ]
     for change in changes:

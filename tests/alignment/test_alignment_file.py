@@ -217,6 +217,8 @@ def test_missing_foreign_and_newer_files_are_named(tmp_path: Path, edit_hdf5: An
     with pytest.raises(FormatError, match=r"missing\.h5: no such file"):
         AlignmentFile(tmp_path / "missing.h5")
     (tmp_path / "text.h5").write_text("text")
+    with pytest.raises(FormatError, match=r"not an alignment file \(it is a folder\)"):
+        AlignmentFile(tmp_path)
     with pytest.raises(FormatError, match=r"text\.h5: not an alignment file"):
         AlignmentFile(tmp_path / "text.h5")
     with h5py.File(tmp_path / "foreign.h5", "w") as file:

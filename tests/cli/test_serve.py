@@ -126,6 +126,7 @@ HOSTILE = {  # bodies of a mebibyte
     "digits": ("translate/json", b'{"text": "a", "n": ' + b"9" * (MIB - 30) + b"}"),
     "fields of a form": ("translate", b"q=a&" * (MIB // 4)),
     "a long line": ("translate", b"{" + DIRECTION + b', "q": "' + b"a" * (MIB - 60) + b'"}'),
+    "tags": ("translate", b"{" + DIRECTION + b', "format": "html", "q": "' + b"<p>a" * (MIB // 4 - 30) + b'"}'),
     "a wide search": ("translate/json?beam=100&n_best=100", b'{"text": "' + b"a " * 10_000 + b'"}'),
 }
 
@@ -186,6 +187,17 @@ def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
     assert "max_lines = 2  # nmtalign.toml: [serve]" in shown
     assert "port = 7  # --port" in shown
     assert ended(process, signal.SIGTERM)[0] == 143
+
+
+def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, random_model, nmtalign, tmp_path):
+    """The direction is printed once, and the printed address is answered."""
+    for suffix, line in ("en", "a red boat\n"), ("fr", "un bateau rouge\n"):
+        (tmp_path / f"a.{suffix}").write_text(line * 3)
+    nmtalign("link", "a.en", "a.fr", "-o", "aligner")
+    process, client = serve("-m", random_model, "-m", "aligner", "--host", "127.2")
+    assert (client.host, client.raw("health")[0]) == ("127.0.0.2", 200)
+    assert client.raw("health", Host="127.0.0.3")[0] == 400
+    assert "serving en-fr; Ctrl-C" in ended(process, signal.SIGTERM)[1]
 
 
 def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):

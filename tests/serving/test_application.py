@@ -208,8 +208,11 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         for own, record in zip(found, nmtalign.align(aligner, pairs), strict=True):
             assert [tuple(link) for link in own["links"]] == record.links()
             assert (tuple(own["source"]), tuple(own["target"])) == (record.source, record.target)
-            assert own.get("scores", []) == [round(score, 4) for score in record.link_scores or ()]
+            assert own["scores"] == [round(score, 4) for score in record.link_scores]
         assert found[0]["links"] == [[0, 0], [2, 1], [1, 2]]
+        long = [{"source": "a", "target": "un"}] * 2 + [{"source": "a " * 2901, "target": "un"}]
+        status, refused, _ = client.ask("align", long)
+        assert (status, refused["error"][:54]) == (400, "line 3: no links, because a side has more than 2,900 w")
         query = {"source": "en", "target": "fr"}
         one = client.ask("align", {"source": "the fox", "target": "le renard"}, **query, threshold=0.99)
         assert (one[0], one[1]["source"]) == (200, ["the", "fox"])

@@ -165,7 +165,7 @@ def test_xliff_2_has_the_state_at_the_segment():
 @pytest.mark.parametrize(
     ("data", "message"),
     [
-        (b"", "not XML"),
+        (b"", "not XML: Document is empty, line 1, column 1$"),
         (b"<xliff><file></xliff>", "not XML"),
         (b"<html/>", "not XLIFF"),
         (b'<!DOCTYPE xliff [<!ENTITY a "aaa"><!ENTITY b "&a;&a;">]><xliff><source>&b;</source></xliff>', "entities"),
