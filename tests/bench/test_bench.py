@@ -179,7 +179,6 @@ def rehearse(part, folder, *more):
     return result.stdout
 
 
-@pytest.mark.slow
 def test_the_checks_for_a_gpu_run_on_a_cpu_and_leave_their_files(tmp_path):
     said = rehearse("check", tmp_path / "out")
     assert "its figures mean nothing" in said
