@@ -159,6 +159,16 @@ class ModelConfig(Settings, section="train"):
             lambda own: own.layers > 1 and own.input_feeding == "attentional" and own.attention_layer == "first",
         ),
         (
+            "attention input_feeding readout",
+            "no part of the model reads the context",
+            lambda own: (
+                (own.attention != "none" and own.input_feeding == "none" and own.readout == "direct")
+                and (own.layers == 1 or own.attention_layer == "last")
+                and own.architecture == "recurrent"
+                and not own.copy
+            ),
+        ),
+        (
             "shared_embeddings embedding",
             "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
             lambda own: (
