@@ -83,7 +83,8 @@ def with_settings(
     `layers` extends the layers (sections, command line) of a command with a preset: its arguments are the preset, the
     layers, the workspace and the command's own arguments.
     """
-    sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
+    of_class = [cls.section for cls in classes]  # type: ignore[attr-defined]
+    sections = list(dict.fromkeys(of_class))
     found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}
 
     def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
@@ -105,7 +106,11 @@ def with_settings(
             preset = workspace.preset(arguments.pop("preset")) if layers else ""
             if layers:
                 chosen_layers = layers(preset, chosen_layers, workspace, arguments)
-            settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)
+            settings: tuple[Any, ...] = tuple(
+                # The clients of `serve` may use settings of `translate` that have no effect without them.
+                definition.resolve(cls, *chosen_layers, of_command=section == sections[0])
+                for cls, section in zip(classes, of_class, strict=True)
+            )
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
             if show:
                 sys.stdout.write(chosen.text())

@@ -187,13 +187,15 @@ class Settings:
     """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
     `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `needs` and
-    `rules` are about several settings together.
+    `rules` are about several settings together. Its `unused` are rules about settings without effect, each with the
+    setting on which they depend at the end. Only the command line must keep them (`resolve`).
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
     needs: ClassVar[Sequence[Need]] = ()
     rules: ClassVar[Sequence[Rule]] = ()
+    unused: ClassVar[Sequence[Rule]] = ()
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -302,11 +304,13 @@ def shortened(text: str) -> str:
     return text if len(text) <= 60 else f"{text[:57]}..."
 
 
-def resolve(cls: type[T], *layers: Layer) -> T:
+def resolve(cls: type[T], *layers: Layer, of_command: bool = False) -> T:
     """Makes `cls` of layers (origin, values); later layers have precedence, keys of other classes are ignored.
 
     The command line, nmtalign.toml and Python all use this function, so a setting means the same in each of them.
     Values are converted to the types of the fields. Raises UsageError that names each setting as its layer has it.
+    In a class `of_command` this is also an error: a setting that the command line changes, but that is without effect
+    (`unused`). Presets and nmtalign.toml may have settings for other cases, too.
     """
     known = definitions(cls)
     merged: dict[str, Any] = {}
@@ -315,8 +319,15 @@ def resolve(cls: type[T], *layers: Layer) -> T:
         for key, value in values.items():
             if key in known:
                 merged[key] = known[key].convert(origin, value)
+    given = {name for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
     with naming(*complete):
-        return cls(**merged)
+        made = cls(**merged)
+        for names, rule, is_unused in getattr(cls, "unused", ()) if of_command else ():
+            *dependent, other = names.split()
+            for name in given.intersection(dependent):
+                if merged[name] != known[name].default and is_unused(made):
+                    raise SettingError(rule, **{one: getattr(made, one) for one in (name, other)})
+    return made
 
 
 @dataclass(frozen=True)

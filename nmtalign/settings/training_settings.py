@@ -198,6 +198,18 @@ class ModelConfig(Settings, section="train"):
             lambda own: own.alignment_head > own.heads * (own.architecture == "transformer"),
         ),
     )
+    # A size of a part that a model lacks is no mistake: experiments with several models have the same sizes.
+    unused = (
+        ("heads architecture", "only a Transformer has heads", lambda own: own.architecture != "transformer"),
+        (
+            "cell bidirectional residual attention attention_layer input_feeding readout_previous_word architecture",
+            "a Transformer does not use it",
+            lambda own: own.architecture == "transformer",
+        ),
+        ("readout_previous_word readout", "only maxout uses it", lambda own: own.readout != "maxout"),
+        ("residual layers", "the first two layers have no such connections", lambda own: own.layers < 3),
+        ("attention_layer layers", "there is only one layer", lambda own: own.layers == 1),
+    )
 
 
 class TrainingConfig(Settings, section="train"):
@@ -261,4 +273,9 @@ class TrainingConfig(Settings, section="train"):
             "only adamw decays weights",
             lambda own: own.weight_decay > 0 and own.optimizer != "adamw",
         ),
+    )
+    unused = (
+        ("rho optimizer", "only adadelta uses it", lambda own: own.optimizer != "adadelta"),
+        ("beta1 beta2 optimizer", "only adam and adamw use it", lambda own: own.optimizer == "adadelta"),
+        ("guided_weight guided_alignment", "there are no links to learn", lambda own: not own.guided_alignment),
     )

@@ -2,6 +2,7 @@
 
 import inspect
 import json
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -35,7 +36,11 @@ NEEDED: Mapping[str, Mapping[str, Any]] = {
     "attention_positions": {"attention_kind": "marginal"},
     "layers": _STACK,
     "architecture": _STACK,
-    **dict.fromkeys(("shared_embeddings", "norm", "alignment_layer", "alignment_head"), _TRANSFORMER),
+    **dict.fromkeys(("shared_embeddings", "norm", "heads", "alignment_layer", "alignment_head"), _TRANSFORMER),
+    **{name: {**_STACK, "layers": 3} for name in ("residual", "attention_layer")},
+    "rho": {"optimizer": "adadelta"},
+    "guided_weight": {"guided_alignment": "links"},
+    **{name: {"sample": True} for name in ("temperature", "top_k")},
 }
 
 
@@ -146,6 +151,33 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
     assert found["preset"] == name
     assert PRESETS[name].items() <= found.items()
     assert resolved("train") == found
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("train --set heads=8", 'architecture = "recurrent" (the default): only a Transformer has heads'),
+        ("train --set rho=0.9", 'preset auto: optimizer = "adamw": only adadelta uses it'),
+        ("train --set beta2=0.9 --set optimizer=adadelta", "--set optimizer=adadelta: only adam and adamw use it"),
+        ("train --set cell=lstm --preset transformer", 'architecture = "transformer": a Transformer does not use it'),
+        ("train --set residual=true --preset gnmt --set layers=2", "--set layers=2: the first two layers have no such"),
+        ("train --set guided_weight=2", 'guided_alignment = "" (the default): there are no links to learn'),
+        ("translate --set temperature=0.5", "sample = false (the default): only a sample uses it"),
+    ],
+)
+def test_a_setting_without_effect_is_refused_on_the_command_line(words: str, message: str) -> None:
+    command, _, changed, *others = words.split()
+    with pytest.raises(UsageError, match=rf"^--set {re.escape(changed)} does not go with .*{re.escape(message)}"):
+        resolved(command, "--set", changed, *others)
+    name, _, value = changed.partition("=")
+    assert resolved(command, "--set", f"{name}={SECTIONS[command][name].default!s}", *others)  # changes nothing
+    text = f'"{value}"' if value == "lstm" else value
+    Path("nmtalign.toml").write_text(f"[{command}]\n{name} = {text}\n")  # the file may be for other runs, too
+    assert resolved(command, *others)[name] == tomllib.loads(f"x = {text}")["x"]
+
+
+def test_what_only_the_clients_of_a_server_use_is_accepted() -> None:
+    assert "temperature = 0.5  # --set" in call("serve", "--set", "temperature=0.5", "--show-settings")
 
 
 def test_set_is_checked_and_completed() -> None:
