@@ -91,15 +91,15 @@ def train(
     force: bool = False,
     listen: "Listener" = lambda event: None,
     stopping: "Callable[[Callable[[str], None]], AbstractContextManager[Any]]" = nullcontext,
-    layers: tuple[Layer, ...] | None = None,
+    setting_layers: tuple[Layer, ...] | None = None,
     **settings: Any,
 ) -> "Finished":
     """Trains a model on the prepared corpus `data`, or resumes the training in `folder`, as `nmtalign train` does.
 
     `settings` are those of section [train], such as max_time="15m"; they have precedence over those of the preset. With
     init_from="model/" the training starts with the weights of another model, and has its architecture. The preset
-    "auto" chooses the rest by corpus, budget and speed. `layers` (nmtalign.training.budget.training_layers) replace
-    preset and `settings`. `force` replaces another model in `folder`.
+    "auto" chooses the rest by corpus, budget and speed. `setting_layers` (nmtalign.training.budget.training_layers)
+    replace preset and `settings`. `force` replaces another model in `folder`.
 
     `listen` is called with each event of the training (nmtalign.training.events); those that are recorded are also in
     train.jsonl in `folder`. The last one is returned. `stopping` makes a context around the training from a function
@@ -111,9 +111,8 @@ def train(
     from nmtalign.training.budget import training_layers
     from nmtalign.training.events import Working
 
-    if layers is None:
-        layer = _layer("train", settings, ModelConfig, TrainingConfig)
-        layers = training_layers(preset, (layer,), Path(data))
+    given = (_layer("train", settings, ModelConfig, TrainingConfig),)
+    layers = setting_layers or training_layers(preset, given, Path(data))
     with naming(*layers):
         _, config = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
         listen(Working(0, 0.0, 0.0, "loading PyTorch"))
@@ -360,7 +359,7 @@ def symmetrize_files(
 
 
 def aer(
-    links: Sequence[tuple[str, StrPath]],
+    systems: Sequence[tuple[str, StrPath]],
     gold: StrPath,
     *,
     source: StrPath | None = None,
@@ -382,8 +381,8 @@ def aer(
         wanted = config.by_length or config.buckets is not None
         buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
         texts = None if source is None else Path(source), None if target is None else Path(target)
-        systems = [(name, Path(path)) for name, path in links]
-        return compare_links(systems, Path(gold), config, texts, others, buckets)
+        files = [(name, Path(path)) for name, path in systems]
+        return compare_links(files, Path(gold), config, texts, others, buckets)
 
 
 def view(

@@ -9,6 +9,8 @@ from nmtalign.api import describe, model_card
 from nmtalign.cli.common import escaped, json_text, own_argument, own_option, sleep_beside_others
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
+_SETTINGS = "model", "training", "prep", "settings", "seed"
+
 
 def info(
     path: Annotated[
@@ -51,14 +53,15 @@ def info(
         raise ResourceError(f"nmtalign cannot run here: {'; '.join(unusable)}")
 
 
-def _lines(facts: Mapping[str, Any], indent: str = "") -> Iterator[str]:
-    """`name: value` lines; nested facts are indented."""
+def _lines(facts: Mapping[str, Any], indent: str = "", exact: bool = False) -> Iterator[str]:
+    """`name: value` lines; nested facts are indented. Settings have all their digits."""
     for name, value in facts.items():
+        as_given = exact or name in _SETTINGS
         if isinstance(value, Mapping):
             yield f"{indent}{escaped(str(name))}:\n"
-            yield from _lines(value, indent + "  ")
+            yield from _lines(value, indent + "  ", as_given)
         else:
-            yield f"{indent}{escaped(str(name))}: {escaped(_shown(value))}\n"
+            yield f"{indent}{escaped(str(name))}: {escaped(str(value) if as_given else _shown(value))}\n"
 
 
 def _shown(value: Any) -> str:

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs
+from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs, say
 from nmtalign.errors import UsageError
 from nmtalign.settings import definition
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
@@ -112,6 +112,10 @@ def with_settings(
             else:
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
+                if not arguments.get("quiet"):
+                    # The clients of `serve` may use settings of `translate` that have no effect without them.
+                    own = (made for made in settings if made.section == sections[0])
+                    say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
                 command(chosen, **arguments)  # type: ignore[call-arg]
 
         always = _always(found)

@@ -117,7 +117,7 @@ def train(
                 force=force,
                 listen=display.take,
                 stopping=common.signals.stopping,
-                layers=chosen.layers,
+                setting_layers=chosen.layers,
             )
     finally:
         if several:  # torchrun ends the others when one has ended; this process keeps its own exit code

@@ -259,7 +259,10 @@ class RecurrentDecoder(Decoder):
         # Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.
         # The products of its contexts can be computed once per sentence (`Inference`).
         self.is_papers = own_start and self.cell.context_weight is not None
-        self.has_posterior = attends and self.is_papers and self.cell.state_parts == 1
+        # Words must depend on the context in the way in which `states_given` and the readout compute it.
+        by_state = config.readout == "direct" and config.order == "look-update-generate"
+        reads_context = config.readout == "maxout" or by_state
+        self.has_posterior = attends and self.is_papers and self.cell.state_parts == 1 and reads_context
 
     def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.

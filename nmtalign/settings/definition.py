@@ -187,13 +187,14 @@ class Settings:
     """A configuration dataclass; it raises SettingError for a value outside its bounds.
 
     `class XConfig(Settings, section="x")` adds its settings to section [x] of nmtalign.toml. Its `needs` and
-    `rules` are about several settings together.
+    `rules` are about several settings together. Its `unused` tell when settings have no effect (`without_effect`).
     """
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
     needs: ClassVar[Sequence[Need]] = ()
     rules: ClassVar[Sequence[Rule]] = ()
+    unused: ClassVar[Sequence[Rule]] = ()
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -317,6 +318,21 @@ def resolve(cls: type[T], *layers: Layer) -> T:
                 merged[key] = known[key].convert(origin, value)
     with naming(*complete):
         return cls(**merged)
+
+
+def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
+    """What the command line changes in vain, each with its reason.
+
+    Presets and nmtalign.toml may have settings for other cases, too.
+    """
+    known = definitions(type(settings))
+    for origin, values in layers:
+        if origin in (COMMAND_LINE, SET):
+            for names, reason, is_unused in settings.unused:
+                for name in values.keys() & set(names.split()):
+                    value = getattr(settings, name)
+                    if value != known[name].default and is_unused(settings):
+                        yield f"{written(origin, name, value)} has no effect: {reason}"
 
 
 @dataclass(frozen=True)

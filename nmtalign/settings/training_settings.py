@@ -159,6 +159,16 @@ class ModelConfig(Settings, section="train"):
             lambda own: own.layers > 1 and own.input_feeding == "attentional" and own.attention_layer == "first",
         ),
         (
+            "attention input_feeding readout",
+            "no part of the model reads the context",
+            lambda own: (
+                (own.attention != "none" and own.input_feeding == "none" and own.readout == "direct")
+                and (own.layers == 1 or own.attention_layer == "last")
+                and own.architecture == "recurrent"
+                and not own.copy
+            ),
+        ),
+        (
             "shared_embeddings embedding",
             "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
             lambda own: (
@@ -187,6 +197,18 @@ class ModelConfig(Settings, section="train"):
             "there is no such head of a Transformer",
             lambda own: own.alignment_head > own.heads * (own.architecture == "transformer"),
         ),
+    )
+    # A size of a part that a model lacks is no mistake: experiments with several models have the same sizes.
+    unused = (
+        ("heads", "only a Transformer has heads", lambda own: own.architecture != "transformer"),
+        (
+            "cell bidirectional residual attention attention_layer input_feeding readout_previous_word",
+            "a Transformer does not use it",
+            lambda own: own.architecture == "transformer",
+        ),
+        ("readout_previous_word", "only maxout uses it", lambda own: own.readout != "maxout"),
+        ("residual", "the first two layers have no such connections", lambda own: own.layers < 3),
+        ("attention_layer", "there is only one layer", lambda own: own.layers == 1),
     )
 
 
@@ -251,4 +273,9 @@ class TrainingConfig(Settings, section="train"):
             "only adamw decays weights",
             lambda own: own.weight_decay > 0 and own.optimizer != "adamw",
         ),
+    )
+    unused = (
+        ("rho", "only adadelta uses it", lambda own: own.optimizer != "adadelta"),
+        ("beta1 beta2", "only adam and adamw use it", lambda own: own.optimizer == "adadelta"),
+        ("guided_weight", "there are no links to learn", lambda own: not own.guided_alignment),
     )

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
-from helpers.commands import COMMANDS, call
+from helpers.commands import COMMANDS, call, run
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import FORMAT_VERSION
@@ -146,6 +146,36 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
     assert found["preset"] == name
     assert PRESETS[name].items() <= found.items()
     assert resolved("train") == found
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ("train --set heads=8", "only a Transformer has heads"),
+        ("train --set rho=0.9", "only adadelta uses it"),
+        ("train --set beta2=0.9 --set optimizer=adadelta", "only adam and adamw use it"),
+        ("train --set cell=lstm --preset transformer", "a Transformer does not use it"),
+        ("train --set residual=true --preset gnmt --set layers=2", "the first two layers have no such connections"),
+        ("train --set guided_weight=2", "there are no links to learn"),
+        ("translate --set temperature=0.5", "only a sample uses it"),
+    ],
+)
+def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words: str, reason: str) -> None:
+    command, _, changed, *others = words.split()
+    missing = {"train": ["missing"], "translate": ["-m", "missing"]}[command]
+
+    def warnings(*words: str) -> list[str]:
+        ended = run(Path(), command, *missing, *words)
+        assert ended.returncode == 4
+        return [line for line in ended.stderr.splitlines() if "warning" in line]
+
+    assert warnings("--set", changed, *others) == [f"nmtalign: warning: --set {changed} has no effect: {reason}"]
+    assert not warnings("--set", changed, *others, "--quiet")
+    name, _, value = changed.partition("=")
+    assert not warnings("--set", f"{name}={SECTIONS[command][name].default!s}", *others)  # changes nothing
+    text = f'"{value}"' if value == "lstm" else value
+    Path("nmtalign.toml").write_text(f"[{command}]\n{name} = {text}\n")  # the file may be for other runs, too
+    assert not warnings(*others)
 
 
 def test_set_is_checked_and_completed() -> None:

@@ -66,6 +66,16 @@ def test_shared_embeddings_need_equal_sizes(sizes):
         dataclasses.replace(TINY, **sizes, shared_embeddings=True)
 
 
+def test_some_part_of_the_model_must_read_the_context():
+    """Else the attention has no gradient, and its weights stay those of the beginning."""
+    with pytest.raises(SettingError, match="no part of the model reads the context"):
+        dataclasses.replace(models.SYSTEM_VARIANTS["sutskever"], attention="dot")
+    for reader in ({"layers": 2, "attention_layer": "first"}, {"copy": True}, {"input_feeding": "context"}):
+        model = make_model(dataclasses.replace(models.SYSTEM_VARIANTS["sutskever"], attention="general", **reader))
+        model.loss(*models.batch_of(model.config).inputs()).objective.backward()
+        assert model.decoder.attention.key_weight.grad.any()
+
+
 @pytest.mark.parametrize("config", VARIANTS, ids=named)
 def test_forward_pass_equals_the_naive_loop(config):
     model, arguments = make_model(config), models.batch_of(config).inputs()

@@ -18,8 +18,17 @@ ATTENDING = [
 ]
 
 
-def test_a_stack_of_layers_has_no_posterior_and_gives_its_weights():
-    model = models.make_model(models.SYSTEM_VARIANTS["gnmt"])
+OTHERS = [
+    models.SYSTEM_VARIANTS["gnmt"],
+    dataclasses.replace(models.TINY, readout="direct"),  # no word depends on the context of its step
+    dataclasses.replace(models.TINY, readout="attentional"),
+    dataclasses.replace(models.TINY, readout="attentional", order="look-update-generate"),
+]
+
+
+@pytest.mark.parametrize("config", OTHERS, ids=lambda config: f"{config.order}-{config.readout}")
+def test_decoders_other_than_the_papers_have_no_posterior_and_give_their_weights(config):
+    model = models.make_model(config)
     arguments = make_batch(models.PAIRS).inputs()
     assert torch.equal(model.force_posterior(*arguments).weights, model.force(*arguments).weights)
 

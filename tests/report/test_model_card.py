@@ -55,8 +55,10 @@ def test_a_card_has_what_the_folder_records(model):
     assert facts["loss on dev, in nats per word"] == "2.5000"
     assert facts["SHA-256 of the prepared corpus"] == settings["corpus"]
     assert r"| a\|b | chrF2++ | 55.50 | c:mixed |" in card
+    text = call("info", model)
     for name, value in {**settings["model"], **settings["training"]}.items():
         assert f"| `{name}` | `{json.dumps(value)}` |" in card
+        assert f"\n  {name}: {value}\n" in text  # without separators of thousands, and with all digits
 
 
 def test_what_is_not_known_is_not_invented(model):
