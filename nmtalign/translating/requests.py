@@ -17,10 +17,19 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
+from nmtalign.text.languages import WIDE_ENDS, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
+from nmtalign.text.tokenizer import (
+    BYTE_TOKENS,
+    UNK_ID,
+    WORD_START,
+    SpacedWords,
+    Subwords,
+    TextBytes,
+    count_unspaced,
+    letters_of,
+)
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]
@@ -264,7 +273,7 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
         words = [place for place in half if word_index[place] != word_index[place - 1]]
         ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
         ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
-        stop = max(ends, default=0) or max(words, default=0) or min(half, key=partial(_inside, tokens))
+        stop = max(ends, default=0) or min(words or half, key=partial(_inside, tokens))
         pieces.append(slice(start, stop))
         start = stop
     return [*pieces, slice(start, len(tokens))]
