@@ -211,7 +211,8 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
-    return GoldLinks(frozenset(sure), frozenset(possible))
+    links = frozenset(possible)
+    return GoldLinks(links if len(sure) == len(links) else frozenset(sure), links)  # one set takes half the memory
 
 
 def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
