@@ -79,21 +79,24 @@ class SideReader:
     """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
-        self._subwords = tokenizer if tokenized and isinstance(tokenizer, Subwords) else None
+        self._subwords = tokenizer if isinstance(tokenizer, Subwords) else None
+        self._tokenized = tokenized
         self._tokenizer = SpacedWords() if tokenized else tokenizer
         self._vocabulary, self._encode = vocabulary, vocabulary.encode
         self._pieces: dict[str, Tokens] = {}
 
     def read(self, line: str) -> ModelSide:
         """Reads one line."""
-        if self._subwords is not None:
+        if self._subwords and self._tokenized:
             # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
             words = SpacedWords().tokenize(line)
             parts = [self._pieces_of(self._subwords, word, bool(place)) for place, word in enumerate(words)]
             tokens = [piece for part in parts for piece in part]
             return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        words, starts = self._tokenizer.words(tokens), word_starts(self._tokenizer.word_index(tokens))
+        if self._subwords is None:
+            return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
+        words, starts = self._subwords.words(tokens), word_starts(self._subwords.word_index(tokens))
         return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
     def _pieces_of(self, subwords: Subwords, word: str, inside: bool) -> Tokens:

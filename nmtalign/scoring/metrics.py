@@ -20,8 +20,8 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 from nmtalign.data.pipeline import process_pool, worker_count
 from nmtalign.errors import InputError
 from nmtalign.settings.definition import SettingError
-from nmtalign.text.languages import has_no_spaces, main_language
-from nmtalign.text.tokenizer import MosesWords, in_unspaced_script
+from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
+from nmtalign.text.tokenizer import MosesWords
 from nmtalign.version import __version__
 
 METRICS: Mapping[str, str] = {  # the setting: the name that is printed, which is sacreBLEU's

@@ -15,6 +15,7 @@ from pathlib import Path
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
+    UNSPACED,
     WORD_START,
     MosesWords,
     SentencePieces,
@@ -23,8 +24,6 @@ from nmtalign.text.tokenizer import (
     Tokenizers,
     Vocabulary,
     bare,
-    count_unspaced,
-    in_unspaced_script,
 )
 
 # The code of a language in ISO 639-1, then those of ISO 639-2 and 639-3, and its English name.
@@ -65,6 +64,7 @@ _PLAIN = re.compile(
 _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
 _LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, that segmented texts do not have
+_UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
 # Marks that end a sentence wherever they are: of Chinese and Japanese, Indic languages, Arabic, Urdu, Armenian,
 # Amharic, Burmese and Khmer. The other marks end one only at the end of a word.
 WIDE_ENDS = "。！？｡।॥؟۔։።፧။។"
@@ -190,6 +190,16 @@ def has_no_spaces(language: str) -> bool:
 def word_count(line: str) -> int:
     """The number of words between spaces, but of text without spaces half the number of its letters."""
     return max(len(line.split()), count_unspaced(line) // 2)
+
+
+def count_unspaced(text: str) -> int:
+    """The number of letters of scripts without spaces between words."""
+    return len(_UNSPACED_LETTERS.findall(text))
+
+
+def in_unspaced_script(text: str) -> bool:
+    """Whether at least half of the letters of a text belong to scripts that are written without spaces."""
+    return 2 * count_unspaced(text) > max(sum(map(str.isalpha, text)), 1)
 
 
 def is_unspaced(lines: Iterable[str]) -> bool:

@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST
-from nmtalign.text.languages import EXACT, WIDER, fit, known_language, matched
+from nmtalign.text.languages import EXACT, WIDER, count_unspaced, fit, known_language, matched
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
@@ -32,7 +32,6 @@ from nmtalign.text.lines import (
     strip_end,
 )
 from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, text_columns
-from nmtalign.text.tokenizer import count_unspaced
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # columns that a note lists

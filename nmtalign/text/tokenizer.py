@@ -70,7 +70,7 @@ _BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space 
 UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u312f\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
 # `\X` leaves out some vowel signs of Burmese.
 _LETTER = regex.compile(r"(?:\A[\p{M}\u200c\u200d]+)?(\X)\p{M}*")
@@ -86,16 +86,6 @@ def bare(word: str) -> str:
     if word.isascii():
         return word
     return "".join(match[1][0] for match in _LETTER.finditer(word))
-
-
-def count_unspaced(text: str) -> int:
-    """The number of letters of scripts without spaces between words."""
-    return len(_UNSPACED_LETTERS.findall(text))
-
-
-def in_unspaced_script(text: str) -> bool:
-    """Whether at least half of the letters of a text belong to scripts that are written without spaces."""
-    return 2 * count_unspaced(text) > max(sum(map(str.isalpha, text)), 1)
 
 
 def blanks_to_spaces(line: str) -> str:
@@ -239,7 +229,8 @@ class SentencePieces(Subwords):
         # The share is less than a fifth in most texts without spaces, a quarter if their sentences are short, and
         # nearly half in segmented text, of which rare letters are pieces, too.
         starting = sum(piece.startswith(WORD_START) for piece in frequent)
-        self.unspaced = in_unspaced_script("".join(frequent)) and 3 * starting < len(frequent)
+        letters = sum(_UNSPACED_LETTER.search(piece) is not None for piece in frequent)
+        self.unspaced = 2 * letters > len(frequent) > 3 * starting
         self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -13,9 +13,10 @@ from nmtalign.alignment.aligning import align
 from nmtalign.alignment.placement import TagSpan, place
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, UsageError
+from nmtalign.text.languages import count_unspaced
 from nmtalign.text.lines import reading, shown
 from nmtalign.text.markup import MarkedText, read_markup, units_of
-from nmtalign.text.tokenizer import WORD_START, count_unspaced
+from nmtalign.text.tokenizer import WORD_START
 from nmtalign.translating.file_translation import FileTranslation, InputRequest
 from nmtalign.translating.translator import Translation, Translator
 

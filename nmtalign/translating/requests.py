@@ -17,19 +17,10 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, Symbols, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.languages import WIDE_ENDS, has_no_spaces
+from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import (
-    BYTE_TOKENS,
-    UNK_ID,
-    WORD_START,
-    SpacedWords,
-    Subwords,
-    TextBytes,
-    count_unspaced,
-    letters_of,
-)
+from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]
