@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter, method_of
 from nmtalign.alignment.evaluation import figures_by_pair, signature_of, turned_note
-from nmtalign.alignment.link_files import GoldLinks, LinkFigures, LinkFile, common_length
+from nmtalign.alignment.link_files import GoldLinks, LinkFigures, LinkFile, comparable
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
@@ -25,7 +25,6 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
 from nmtalign.text.lines import Shard, read_pairs, shown
-from nmtalign.text.link_counting import check_alike
 from nmtalign.text.tokenizer import Subwords
 
 T = TypeVar("T")
@@ -219,27 +218,31 @@ class AlignmentRun:
         return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        gold, summary, found = self._gold, self.summary, list[GoldLinks]()
+        gold, summary = self._gold, self.summary
+        found, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
         for record in self._records(summary.done_before):
             summary.count(record)
             if gold is not None:
-                gold.check_inside(len(found), len(record.source), len(record.target))
                 links = frozenset(record.hard_links)
                 found.append(GoldLinks(links, links))
+                words.append((record.source, record.target))
             if self._writer is not None:
                 self._writer.add(record)
             yield record
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
             self._notify(f"warning: {shown(self._texts[0])}: {note}")
         if gold is not None:
-            self._compare(found, gold)
+            method = method_of(self._attributes)
+            self._compare(LinkFile("alignments", "HDF5", 0, found, words=words, method=method, model=self._hash), gold)
 
-    def _compare(self, found: list[GoldLinks], gold: LinkFile) -> None:
-        """Compares the links of all pairs; raises InputError for gold links of more pairs, or of other words."""
-        file = LinkFile("alignments", "HDF5", 0, found, method=method_of(self._attributes), model=self._hash)
-        answers = [gold.pair(number) for number in range(common_length([file, gold], {}))]
-        both = ((ours.possible, theirs.possible) for ours, theirs in zip(found, answers, strict=True))
-        check_alike(file.name, gold.name, both)
+    def _compare(self, file: LinkFile, gold: LinkFile) -> None:
+        """Compares the links of all pairs, as `aer` does; raises InputError for gold links that do not fit."""
+        # A stream can be read only once.
+        texts = self._texts if all(path.is_file() for path in self._texts) else (None, None)
+        (gold, file), pairs, _, _, notes = comparable([gold, file], texts)
+        answers = [gold.pair(number) for number in range(pairs)]
+        for note in notes:
+            self._notify(note)
         self.summary.figures = sum(figures_by_pair(file, answers), LinkFigures())
         self.summary.signature = signature_of(file, gold, answers)
         if note := turned_note(gold, file, answers):

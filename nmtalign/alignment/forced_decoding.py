@@ -26,7 +26,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from nmtalign.alignment.links import AlignmentRecord, Lines, ModelPair, ModelSide, empty_record, make_record
+from nmtalign.alignment.links import (
+    AlignmentRecord,
+    Lines,
+    ModelPair,
+    ModelSide,
+    empty_record,
+    make_record,
+    word_starts,
+)
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
 from nmtalign.core.numerics import in_halves
 from nmtalign.errors import UsageError
@@ -71,27 +79,38 @@ class SideReader:
     """Reads lines for one side of a model: tokenised as its training text, or only split at spaces if `tokenized`."""
 
     def __init__(self, tokenizer: Tokenizer, vocabulary: Vocabulary, tokenized: bool) -> None:
-        self._in_pieces = isinstance(tokenizer, Subwords)
-        self._tokenizer: Tokenizer = SpacedWords() if tokenized and not self._in_pieces else tokenizer
+        self._subwords = tokenizer if isinstance(tokenizer, Subwords) else None
+        self._tokenized = tokenized
+        self._tokenizer = SpacedWords() if tokenized else tokenizer
         self._vocabulary, self._encode = vocabulary, vocabulary.encode
-        self._spaced = SpacedWords().tokenize if tokenized and self._in_pieces else None
         self._pieces: dict[str, Tokens] = {}
 
     def read(self, line: str) -> ModelSide:
         """Reads one line."""
-        if self._spaced is not None:
+        if self._subwords and self._tokenized:
             # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
-            words, pieces, tokenize = self._spaced(line), self._pieces, self._tokenizer.tokenize
-            # A tokeniser may leave nothing of a word (of a control character).
-            parts = [pieces.get(word) or keep(pieces, word, tokenize(word) or [word]) for word in words]
+            words = SpacedWords().tokenize(line)
+            parts = [self._pieces_of(self._subwords, word, bool(place)) for place, word in enumerate(words)]
             tokens = [piece for part in parts for piece in part]
             return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        if not self._in_pieces:
+        if self._subwords is None:
             return ModelSide(self._encode(tokens), tuple(tokens), None, tokens)
-        starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
-        words = self._tokenizer.words(tokens)
-        return ModelSide(self._encode(tokens), tuple(words), np.array([*starts, len(tokens)]), tokens)
+        words, starts = self._subwords.words(tokens), word_starts(self._subwords.word_index(tokens))
+        return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
+
+    def _pieces_of(self, subwords: Subwords, word: str, inside: bool) -> Tokens:
+        """Returns the pieces of a word; `inside` a line without spaces they do not begin with "▁"."""
+        inside = inside and subwords.unspaced
+        key = f" {word}" if inside else word
+        if key not in self._pieces:
+            # A tokeniser may leave nothing of a word (of a control character).
+            pieces = subwords.tokenize(word) or [word]
+            if inside:
+                first = pieces[0].removeprefix(WORD_START)
+                pieces[:1] = [first] if first in self._vocabulary else list(first)
+            keep(self._pieces, key, pieces or [word])
+        return self._pieces[key]
 
 
 class Aligner:

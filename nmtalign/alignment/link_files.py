@@ -211,7 +211,8 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
         possible.add(link)
         if match[2] == "-":
             sure.add(link)
-    return GoldLinks(frozenset(sure), frozenset(possible))
+    links = frozenset(possible)
+    return GoldLinks(links if len(sure) == len(links) else frozenset(sure), links)  # one set takes half the memory
 
 
 def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
@@ -308,15 +309,17 @@ def comparable(
             with suppress(InputError):  # other texts, or none
                 if found := _in_tokens(files, one, pairs):
                     return found
-        raise with_more(error, ", or convert them here with the raw texts (--source and --target)") from None
+        raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
     holder = next((file for file in files if file.words is not None), None)
-    words: list[Side] = []
-    for side, path in enumerate(texts):
-        stored = [pair[side] for pair in holder.words] if holder and holder.words is not None else None
-        words.append([SpacedWords().tokenize(line) for line in lines[path]] if path else stored)
+    stored: list[Side] = [None, None]  # the words that the links count
+    if holder and holder.words is not None:
+        stored = [[pair[side] for pair in holder.words] for side in (0, 1)]
+    split = SpacedWords().tokenize
+    words = [list(map(split, lines[path])) if path else own for path, own in zip(texts, stored, strict=True)]
+    sides = [own or given for own, given in zip(stored, words, strict=True)]
     for number in range(pairs):
         for file in files:
-            file.check_inside(number, *(None if own is None else len(own[number]) for own in words))
+            file.check_inside(number, *(None if own is None else len(own[number]) for own in sides))
     origin = shown(source) if source else holder.name if holder else "largest gold position"
     return ComparableLinks(files, pairs, (words[0], words[1]), origin)
 

@@ -90,7 +90,7 @@ def align(
             )
         source, target = chosen.workspace.test_files
         if gold is None and not resume and shard is None:
-            gold = _gold_of_workspace(chosen, models[0])
+            gold = chosen.workspace.gold
     if target is None:
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
@@ -142,19 +142,6 @@ def _check(
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
         common.outputs["output"] = output
-
-
-def _gold_of_workspace(chosen: Chosen[AlignConfig], model: Path) -> Path | None:
-    """Returns the gold links of the workspace, if the words of the model are those that they count."""
-    from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizers
-
-    gold = chosen.workspace.gold
-    if gold is None or chosen.settings.tokenized:
-        return gold
-    if not (model / TOKENIZER_FILE).is_file() or Tokenizers.load(model).kind in ("moses", "spaced"):
-        return None if is_aligner(model) else gold
-    common.say(f"{gold}: not compared: its links count Moses words, and the model has subwords")
-    return None
 
 
 def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
+    UNSPACED,
     WORD_START,
     MosesWords,
     SentencePieces,
@@ -63,10 +64,6 @@ _PLAIN = re.compile(
 _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
 _LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, that segmented texts do not have
-# Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
-UNSPACED = (
-    "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u312f\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
-)
 _UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
 # Marks that end a sentence wherever they are: of Chinese and Japanese, Indic languages, Arabic, Urdu, Armenian,
 # Amharic, Burmese and Khmer. The other marks end one only at the end of a word.

@@ -22,9 +22,9 @@ import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
-from nmtalign.text.languages import SENTENCE_ENDS, UNSPACED
+from nmtalign.text.languages import SENTENCE_ENDS
 from nmtalign.text.lines import BOM
-from nmtalign.text.tokenizer import is_word
+from nmtalign.text.tokenizer import UNSPACED, is_word
 
 _DEEPEST = 100  # elements inside each other
 _LONGEST = 2000  # characters of a segment, because the memory for its links grows with their square

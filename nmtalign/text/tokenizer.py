@@ -63,8 +63,14 @@ MODEL_FILES = ("source.spm", "target.spm")
 BYTE_TOKENS = tuple(
     WORD_START if byte == 32 else chr(byte) if 32 < byte < 127 else f"<{byte:02X}>" for byte in range(256)
 )
+_FREQUENT = 1000  # pieces, the first of a model, which tell whether its text had spaces between words
 _BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space in English, 7 in German, 13 in Russian
 
+# Han, kana, bopomofo, Thai, Lao, Tibetan, Burmese and Khmer letters: scripts that do not write spaces between words.
+UNSPACED = (
+    "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u312f\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
+)
+_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
 # `\X` leaves out some vowel signs of Burmese.
 _LETTER = regex.compile(r"(?:\A[\p{M}\u200c\u200d]+)?(\X)\p{M}*")
@@ -142,20 +148,29 @@ class SpacedWords(Tokenizer):
 
 
 class Subwords(Tokenizer):
-    """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word."""
+    """A tokeniser whose tokens are parts of words; a token that starts with "▁" starts a word.
+
+    In text without spaces between words (`unspaced`), each token is a word.
+    """
+
+    unspaced = False
 
     @abstractmethod
     def pieces(self) -> Sequence[str]:
         """All tokens of the tokeniser, without the unknown one."""
 
+    def starts_word(self, token: str) -> bool:
+        """Whether a word starts with this token wherever it is; the first token of a line always starts one."""
+        return self.unspaced or token.startswith(WORD_START)
+
     def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """A token that starts with "▁" starts a word, and so does the first token."""
-        starts = (position == 0 or token.startswith(WORD_START) for position, token in enumerate(tokens))
+        """The words are numbered from 0."""
+        starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
         return [number - 1 for number in accumulate(starts)]
 
     def words(self, tokens: Sequence[str]) -> list[str]:
         """The text of each word, without the "▁" before it."""
-        starts = [place for place, token in enumerate(tokens) if token.startswith(WORD_START) or place == 0]
+        starts = [place for place, token in enumerate(tokens) if place == 0 or self.starts_word(token)]
         return [self._word(tokens[start:stop]) for start, stop in pairwise((*starts, len(tokens)))]
 
     def _word(self, tokens: Sequence[str]) -> str:
@@ -208,9 +223,14 @@ class SentencePieces(Subwords):
             raise FormatError("not a sentencepiece model")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-            self.pieces()  # raises ValueError for a piece that is not UTF-8
+            frequent = self.pieces()[:_FREQUENT]  # raises ValueError for a piece that is not UTF-8
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
+        # The share is less than a fifth in most texts without spaces, a quarter if their sentences are short, and
+        # nearly half in segmented text, of which rare letters are pieces, too.
+        starting = sum(piece.startswith(WORD_START) for piece in frequent)
+        letters = sum(_UNSPACED_LETTER.search(piece) is not None for piece in frequent)
+        self.unspaced = 2 * letters > len(frequent) > 3 * starting
         self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -251,7 +271,7 @@ class SentencePieces(Subwords):
         return "".join(tokens).replace(WORD_START, " ").strip(" ")
 
     def _word(self, tokens: Sequence[str]) -> str:
-        return "".join(tokens).removeprefix(WORD_START)
+        return "".join(tokens).removeprefix(WORD_START) or WORD_START
 
 
 class _PiecesOfWords(dict[str, Tokens]):

@@ -26,7 +26,7 @@ from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
 from nmtalign.text.lines import raw_lines, shown
 from nmtalign.text.link_counting import SAMPLE, SplitLine, SplitPair, converted_note, counts_words, token_links
-from nmtalign.text.tokenizer import WORD_START, MosesWords, Subwords
+from nmtalign.text.tokenizer import MosesWords, Subwords
 
 Numbers = npt.NDArray[np.int64]
 Begins = npt.NDArray[np.bool_] | None
@@ -81,10 +81,10 @@ def read_guide(path: Path, corpus: Corpus) -> Guide:
     """
     train = corpus.splits["train"]
     begins: tuple[Begins, Begins] = None, None
-    if isinstance(corpus.tokenizers.source, Subwords):
+    source, target = corpus.tokenizers.source, corpus.tokenizers.target
+    if isinstance(source, Subwords) and isinstance(target, Subwords):
         words = corpus.source_vocabulary.words, corpus.target_vocabulary.words
-        source, target = (np.array([word.startswith(WORD_START) for word in side]) for side in words)
-        begins = source, target
+        begins = np.array([*map(source.starts_word, words[0])]), np.array([*map(target.starts_word, words[1])])
     digest = hashlib.sha256()
     pairs = _read(path, corpus, begins, digest)
     head = list(islice(pairs, SAMPLE))

@@ -10,8 +10,9 @@ from typing import Self
 import regex
 
 from nmtalign.errors import InputError
-from nmtalign.text.languages import SENTENCE_ENDS, UNSPACED, capitalised
+from nmtalign.text.languages import SENTENCE_ENDS, capitalised
 from nmtalign.text.lines import read_lines, shown
+from nmtalign.text.tokenizer import UNSPACED
 
 _KATAKANA = "\u30a1-\u30fa\u30fc-\u30ff"  # most often a loanword, with no space around it
 # Thai and Lao vowels, and small kana, are letters in Unicode, but belong to the letter before them or behind them.

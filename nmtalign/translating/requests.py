@@ -264,7 +264,7 @@ def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[sl
         words = [place for place in half if word_index[place] != word_index[place - 1]]
         ends = [place for place in words if tokens[place - 1].lstrip("▁") in _ENDS_OF_WORDS]
         ends += [place for place in half if "".join(tokens[max(0, place - 3) : place]).endswith(_WIDE_ENDS)]
-        stop = max(ends, default=0) or max(words, default=0) or min(half, key=partial(_inside, tokens))
+        stop = max(ends, default=0) or min(words or half, key=partial(_inside, tokens))
         pieces.append(slice(start, stop))
         start = stop
     return [*pieces, slice(start, len(tokens))]

@@ -1,6 +1,5 @@
 """Forced decoding of sentence pairs: readings, order, padding, batches, empty sides, pieces merged to words."""
 
-import io
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -9,10 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from helpers.pieces import learned_pieces
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size
 from nmtalign.alignment.alignment_file import AlignmentFile
-from nmtalign.alignment.forced_decoding import STEPS_AHEAD, force
+from nmtalign.alignment.forced_decoding import STEPS_AHEAD, SideReader, force
 from nmtalign.alignment.link_files import read_links
 from nmtalign.alignment.links import argmax_links
 from nmtalign.core.model import Batch, TranslationModel, make_batch
@@ -215,14 +215,8 @@ def test_memory_that_runs_out_is_one_clear_line(monkeypatch: pytest.MonkeyPatch)
 
 @pytest.fixture(scope="module")
 def pieces() -> SentencePieces:
-    import sentencepiece
-
     lines = ["the fox sees red boats", "foxes see the reddest boat", "a boat sees a fox", "sees, seeing; boats."] * 20
-    model = io.BytesIO()
-    sentencepiece.SentencePieceTrainer.train(
-        sentence_iterator=iter(lines), model_writer=model, vocab_size=40, model_type="bpe", minloglevel=2
-    )
-    return SentencePieces(model.getvalue())
+    return learned_pieces(lines, 40)
 
 
 def subword_model(pieces: SentencePieces) -> Any:
@@ -260,6 +254,25 @@ def test_tokenized_text_keeps_its_words_in_a_subword_model(pieces: SentencePiece
     assert record.source == record.target == ("foxes", ",", "\x01", "seeing")
     assert record.weights.shape == (5, 5)
     np.testing.assert_allclose(record.weights.sum(axis=1), 1, atol=1e-5)
+
+
+def test_text_without_spaces_has_a_word_for_each_piece_or_those_of_tokenized_text() -> None:
+    words = [text.split() for text in ("彼 は 東京 に 住む 。", "東京 は 広い 。", "猫 は 広い 東京 を 見る 。")]
+    pieces = learned_pieces(["".join(line) for line in words] * 20, 60, character_coverage=1.0)
+    loaded, line = subword_model(pieces), words[2]
+    raw = "".join(line)
+    tokens = pieces.tokenize(raw)
+    (record,) = align([loaded], [(raw, raw)], AlignConfig())
+    assert record.source == record.target == tuple(token.removeprefix("▁") or "▁" for token in tokens)
+    # Words inside the line are read without "▁", which only begins the line.
+    reader = SideReader(pieces, loaded.source_vocabulary, tokenized=True)
+    side = reader.read(" ".join(line))
+    assert side.words == tuple(line)
+    assert "".join(side.tokens) == f"▁{raw}"
+    assert not set(side.tokens) - set(loaded.source_vocabulary.words)
+    (record,) = align([loaded], [(" ".join(line), " ".join(line))], AlignConfig(tokenized=True))
+    assert record.source == record.target == tuple(line)
+    assert not learned_pieces([" ".join(line) for line in words] * 20, 60, character_coverage=1.0).unspaced
 
 
 def test_tokenized_text_is_not_tokenised_again() -> None:

@@ -59,6 +59,9 @@ def test_numbered_lines(tmp_path: Path) -> None:
     assert (text.format, text.base, len(pairs)) == ("NAACL", 1, 3)
     assert (pairs[0].sure, pairs[0].possible) == ({(0, 0), (1, 2)}, {(0, 0), (1, 2), (2, 1)})
     assert pairs[1] is NO_LINKS  # millions of sentences without links need little memory
+    sure = parse_links("0-0 2-1", "links: line 1")
+    assert sure.sure is sure.possible
+    assert parse_links("0-0 2p1", "gold: line 1").sure == {(0, 0)}
     assert pairs[2].sure == pairs[2].possible == {(1, 0), (0, 1), (0, 0)}
     assert text.where(1).endswith("links: sentence 2")
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}

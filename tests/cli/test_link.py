@@ -1,5 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
+import json
 import os
 import shlex
 import shutil
@@ -151,6 +152,17 @@ def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> Non
     one, other = (run_nmtalign("symmetrize", name, name, "-q", cwd=folder) for name in ("scored", "plain.links"))
     assert one.returncode == 0, one.stderr.decode()
     assert one.stdout == other.stdout
+
+
+def test_gold_links_of_tokens_are_compared_as_aer_does(linked: tuple[Path, bytes]) -> None:
+    folder, texts = linked[0], ("train.en", "train.fr")
+    (folder / "gold").write_text((folder / "train.align").read_text() + "\n" * len(ODD))
+    aligned = run_nmtalign("align", *texts, "-m", "aligner", "-g", "gold", "-o", "a.h5", "--format=json", cwd=folder)
+    assert b"counts the words between spaces; its links were converted" in aligned.stderr
+    compared = run_nmtalign("aer", "a.h5", "gold", "-s", texts[0], "-t", texts[1], "--format=json", cwd=folder)
+    ours, theirs = (json.loads(done.stdout) for done in (aligned, compared))
+    assert {name: theirs[name] for name in ("precision", "recall", "aer", "f1")}.items() <= ours.items()
+    assert "words-to-tokens" in ours["signature"]
 
 
 @pytest.fixture(scope="module")

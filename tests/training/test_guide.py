@@ -99,6 +99,17 @@ def test_links_spread_over_all_pieces_of_both_words(tmp_path, vocabulary, settin
     assert seen > 50
 
 
+def test_links_count_the_pieces_of_text_without_spaces(tmp_path):
+    pairs = [("cats sleep here", "猫はここで眠る。"), ("cats see dogs", "猫は犬を見る。"), ("dogs see", "犬は見る。")]
+    settings = {"vocabulary": "bpe", "size": "18:18", "max_length": 30}
+    corpus, path = prepared(tmp_path, pairs, ["0-1 1-3", "", "0-0"], **settings)
+    source, target = corpus.source_vocabulary.decode(corpus.splits["train"].pair(0)[0]), corpus.tokenizers.target
+    words = corpus.tokenizers.source.word_index(source)
+    found = cells(guided(corpus, read_guide(path, corpus), [0]))
+    assert target.unspaced
+    assert found == [(0, place, {0: 1, 1: 3}[word]) for place, word in enumerate(words) if word < 2]
+
+
 def test_forms_of_one_file_give_the_same_links(tmp_path):
     corpus, path = prepared(tmp_path)
     plain, text = read_guide(path, corpus), path.read_bytes()
