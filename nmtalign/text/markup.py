@@ -39,9 +39,13 @@ _TAG = re.compile(
 # Tags inside text: those of subtitles, and HTML that XLIFF contains as text.
 _TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
+# Addresses may touch the words of a language without spaces, quotation marks, and parentheses around them.
+_IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
+_IN_NAME = rf"(?:[^\W{UNSPACED}]|-)"
 _PLACEHOLDER = re.compile(
-    r"(https?://[^\s<>\"]*[^\s<>\"'.,;:!?)\]}»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_]\w*|%%|%[A-Za-z_]\w*%"
+    rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
+    rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
+    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
     r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
