@@ -275,3 +275,24 @@ def test_an_empty_mark_keeps_the_blanks_around_it():
     bare = segment.without_placeholders()
     assert bare.text == "Hello! the fox"
     assert bare.put_back("Allo! le renard", [(1, 1), (3, 3), (4, 4)]) == "Allo {x}! le <img> renard<sup>1</sup>"
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "place", "expected"),
+    [
+        ("the fox ({x})", "le renard", 2, "le renard {x}"),
+        ("the fox ({x})", "le renard ()", 3, "le renard ({x})"),
+        ("({x}) the fox", "le renard", 0, "{x} le renard"),
+        ("{x}) the fox", ") le renard", 0, "{x}) le renard"),
+    ],
+)
+def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text, translation, place, expected):
+    (segment,) = segments(text, "html")
+    assert segment.without_placeholders().put_back(translation, [(place, place)]) == expected
+
+
+@pytest.mark.parametrize("line", ['- "The fox."', "- (fox) Sees.", "♪ “The fox” ♪", "♪ The fox. ♪"])
+def test_one_blank_separates_a_dash_or_a_note_from_the_text(line):
+    (segment,) = segments(f"1\n00:00:01,000 --> 00:00:02,000\n{line}\n", "srt")
+    places = [(0, 0), (1, 1)][: len(segment.marks)]
+    assert segment.put_back("Renard", places) == line[:2] + "Renard" + " ♪" * (line[0] == "♪")
