@@ -62,8 +62,6 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
 
 def escaped_breaks(text: str) -> str:
     """JSON with the characters escaped that some readers take for line breaks: U+2028, U+2029 and U+0085."""
-    if text.isascii():
-        return text
     return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
 
 

@@ -39,9 +39,13 @@ _TAG = re.compile(
 # Tags inside text: those of subtitles, and HTML that XLIFF contains as text.
 _TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
+# Addresses may touch the words of a language without spaces, quotation marks, and parentheses around them.
+_IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
+_IN_NAME = rf"(?:[^\W{UNSPACED}]|-)"
 _PLACEHOLDER = re.compile(
-    r"(https?://[^\s<>\"]*[^\s<>\"'.,;:!?)\]}»]|(?<![\w.+-])[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
-    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_]\w*|%%|%[A-Za-z_]\w*%"
+    rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
+    rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
+    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
     r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
@@ -156,9 +160,10 @@ class MarkedText:
 
             def gap(place: int) -> str:
                 between = text[units[place - 1][1] : units[place][0]] if low < place < high else ""
-                marks = list(waiting)
-                waiting.clear()
-                return _spaced(marks, between, place > low, place < high) if marks else between
+                marks, waiting[:] = waiting[:], []
+                before = text[units[place - 1][1] - 1] if place > low else ""
+                after = text[units[place][0]] if place < high else ""
+                return _spaced(marks, between, before, after) if marks else between
 
             def plain(place: int, stop: int) -> str:
                 return gap(place) + self._encode(text[units[place][0] : units[stop - 1][1]]) if place < stop else ""
@@ -238,18 +243,21 @@ def units_of(text: str) -> list[tuple[int, int]]:
     return [found.span() for found in _UNIT.finditer(text)]
 
 
-def _spaced(marks: Sequence[tuple[Mark, str]], between: str, low: bool, high: bool) -> str:
-    """Empty marks at one place, with blanks around them as in the source; `low` and `high`: text is on this side."""
+def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: str) -> str:
+    """Empty marks at one place, with blanks around them as in the source; `left` and `right` are beside them."""
     done = marks[0][1]
     for (one, _), (other, text) in pairwise(marks):
         done += (" " if one.after.isspace() or other.before.isspace() else "") + text
     before, after = marks[0][0].before, marks[-1][0].after
     if any(mark.line for mark, _ in marks):
         return done
-    left = (" " if before.isspace() else "" if before.isalnum() else between) if low else ""
-    if low and high:
-        return left + done + ("" if left and after.isalnum() else between)
-    return left + done + (" " if high and after and not after.isalnum() else "")
+    if left and right:
+        blank = " " if before.isspace() else "" if before.isalnum() else between
+        return blank + done + ("" if blank and after.isalnum() else between)
+    # A sign that stood beside the marks, and does not any more, leaves a blank.
+    own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
+    blank = " " if own and own != beside and not own.isalnum() and not edge.isspace() else ""
+    return blank + done if left else done + blank
 
 
 def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:

@@ -11,17 +11,11 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from nmtalign.errors import UsageError
-from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import has_rules, is_word
 
 _WIDE_BLANK = re.compile(r"[^\S\x00-\x7f]")  # a blank that is not in ASCII, such as U+00A0
 _WINDOW = 4000  # characters
 _OPENING = "([{«„“”\"'‘¿¡"
-
-
-def separator(language: str) -> str:
-    """What is between two sentences, or pieces of one: a space, or nothing if the language has none between words."""
-    return "" if has_no_spaces(language) else " "
 
 
 class SentenceSplitter:

@@ -107,11 +107,6 @@ class Inputs:
         """The names of all files, for messages."""
         return " and ".join(map(shown, self.paths))
 
-    @property
-    def at_hand(self) -> bool:
-        """Whether all files are regular files, read without waiting; raises InputError for a missing file."""
-        return are_files(*self.paths)
-
     @cached_property
     def block(self) -> range:
         """The numbers of the lines to translate, from 0; raises UsageError for a shard of what is not a file."""
@@ -128,7 +123,7 @@ class Inputs:
 
     def size(self) -> int | None:
         """The number of bytes of the lines to translate, for the display of progress; None if it is not known."""
-        if self.shard is not None or not self.at_hand:
+        if self.shard is not None or not are_files(*self.paths):
             return None
         sizes = [unpacked_size(path) for path in self.paths]
         return None if None in sizes else sum(size or 0 for size in sizes)
@@ -181,7 +176,7 @@ class FileTranslation:
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
-        self.done, lines = file.count(), self._inputs.count() if self._inputs.at_hand else None
+        self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
         missing = self._alignments is not None and not self._alignments.exists()
         if self.done != lines or missing:
             has = f"the input has {lines}" if lines is not None else "the lines of the input cannot be counted"
@@ -352,7 +347,7 @@ class FileTranslation:
                     "belongs to it, or leave out --resume to start again"
                 )
 
-        for translation in translator.translate_numbered(requests(), first + self.done, self._inputs.at_hand):
+        for translation in translator.translate_numbered(requests(), first + self.done, are_files(*self._inputs.paths)):
             request = cast(InputRequest, translation.request)
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")

@@ -62,7 +62,7 @@ from nmtalign.settings.definition import (
     with_implied,
 )
 from nmtalign.settings.training_settings import ModelConfig
-from nmtalign.text.sentences import separator
+from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
@@ -416,9 +416,8 @@ class Translator:
 
     def _joined(self, texts: Iterable[str]) -> str:
         texts = [text for text in texts if text]
-        if len(texts) < 2:
-            return "".join(texts)
-        return (" " if self.config.tokenized else separator(self.loaded.target_language)).join(texts)
+        unspaced = len(texts) > 1 and not self.config.tokenized and has_no_spaces(self.loaded.target_language)
+        return ("" if unspaced else " ").join(texts)
 
     def _target_tokens(self, line: TokenizedLine, hypothesis: Hypothesis, pieces: Sequence[Hypothesis]) -> list[str]:
         tokens, left = list[str](), iter(line.tokens)

@@ -208,7 +208,7 @@ def test_a_document_without_times_is_no_subtitles(markup):
 
 
 @pytest.mark.parametrize(
-    "piece", ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "x@", "{{", "<p>a", "%"]
+    "piece", ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "x@", "x.", "https://a(", "{{", "<p>a", "%"]
 )
 def test_broken_html_takes_linear_time(piece):
     began = time.process_time()
@@ -218,7 +218,7 @@ def test_broken_html_takes_linear_time(piece):
 
 
 PLACEHOLDERS = ["{name}", "{0}", "{}", "{{x}}", "%s", "%1$d", "%(name)s", "%5.2f", "$VAR", "${var}", "%{x}", "%%"]
-PLACEHOLDERS += ["&nbsp;", "https://a.org/b?c=d#e", "bob.x@example.org"]
+PLACEHOLDERS += ["&nbsp;", "https://a.org/b?c=d#e", "https://a.org/b_(c)", "bob.x@example.org", "jürgen@müller.de"]
 
 
 @pytest.mark.parametrize("text", PLACEHOLDERS)
@@ -230,6 +230,21 @@ def test_a_placeholder_is_found_and_taken_out(text):
     bare = segment.without_placeholders()
     assert bare.text == "the, fox"
     assert bare.put_back("le renard", [(1, 1)]) == f"le {text.replace('&', '&amp;')} renard"
+
+
+@pytest.mark.parametrize(
+    ("text", "bare"),
+    [
+        ("$nameを入力してください", "を入力してください"),
+        ("请联系x@a.org获取更多信息", "请联系 获取更多信息"),
+        ("参照：https://a.org/。犬です。", "参照：。犬です。"),
+        ("详见（https://a.org/b）。谢谢", "详见（）。谢谢"),
+        ("the “https://a.org” fox", "the “” fox"),
+    ],
+)
+def test_a_placeholder_ends_before_words_without_spaces_and_quotation_marks(text, bare):
+    (segment,) = segments(text, "html")
+    assert segment.without_placeholders().text == bare
 
 
 def test_words_are_no_placeholders():
@@ -260,3 +275,24 @@ def test_an_empty_mark_keeps_the_blanks_around_it():
     bare = segment.without_placeholders()
     assert bare.text == "Hello! the fox"
     assert bare.put_back("Allo! le renard", [(1, 1), (3, 3), (4, 4)]) == "Allo {x}! le <img> renard<sup>1</sup>"
+
+
+@pytest.mark.parametrize(
+    ("text", "translation", "place", "expected"),
+    [
+        ("the fox ({x})", "le renard", 2, "le renard {x}"),
+        ("the fox ({x})", "le renard ()", 3, "le renard ({x})"),
+        ("({x}) the fox", "le renard", 0, "{x} le renard"),
+        ("{x}) the fox", ") le renard", 0, "{x}) le renard"),
+    ],
+)
+def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text, translation, place, expected):
+    (segment,) = segments(text, "html")
+    assert segment.without_placeholders().put_back(translation, [(place, place)]) == expected
+
+
+@pytest.mark.parametrize("line", ['- "The fox."', "- (fox) Sees.", "♪ “The fox” ♪", "♪ The fox. ♪"])
+def test_one_blank_separates_a_dash_or_a_note_from_the_text(line):
+    (segment,) = segments(f"1\n00:00:01,000 --> 00:00:02,000\n{line}\n", "srt")
+    places = [(0, 0), (1, 1)][: len(segment.marks)]
+    assert segment.put_back("Renard", places) == line[:2] + "Renard" + " ♪" * (line[0] == "♪")

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nmtalign.errors import UsageError
-from nmtalign.text.sentences import SentenceSplitter, separator
+from nmtalign.text.sentences import SentenceSplitter
 
 TEXT = st.text(st.sampled_from("aB1. !?«»\"'()。!?你は\t\n\xa0\u2028…é-"), max_size=80)
 
@@ -53,10 +53,6 @@ def test_long_text_is_split_in_parts(text: str, count: int, monkeypatch: pytest.
     assert "".join(sentences) == text
     assert len(sentences) == count
     assert sum(lengths) < 4 * len(text)
-
-
-def test_the_separator_of_sentences() -> None:
-    assert list(map(separator, ("zh", "zh_TW", "ja", "th-TH", "fr", "", "ko"))) == [""] * 4 + [" "] * 3
 
 
 def test_without_sentencex_the_message_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:

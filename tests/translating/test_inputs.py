@@ -9,7 +9,14 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.translating.file_translation import FileTranslation, Inputs, OutputFormat, one_line, read_request
+from nmtalign.translating.file_translation import (
+    FileTranslation,
+    Inputs,
+    OutputFormat,
+    are_files,
+    one_line,
+    read_request,
+)
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation, Translator
 
@@ -34,7 +41,7 @@ def test_lines_are_what_a_line_feed_ends(tmp_path: Path) -> None:
     assert inputs.size() == 2 * len(RAW)
     assert lines[-1].end == 2 * len(RAW) - 6  # two byte order marks
     assert inputs.count() == 10
-    assert inputs.at_hand
+    assert are_files(*inputs.paths)
 
 
 def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
@@ -48,7 +55,7 @@ def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     assert lines[5].place == f"{packed}: line 1"
     assert len(lines) == inputs.count() == 5 + 4 * 50 + 1
     assert inputs.size() is None
-    assert inputs.at_hand
+    assert are_files(*inputs.paths)
 
 
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
@@ -56,7 +63,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
             list(Inputs((path,)))
     with pytest.raises(InputError, match="none: cannot read"):
-        assert Inputs((Path("-"), tmp_path / "none")).at_hand
+        assert are_files(Path("-"), tmp_path / "none")
     cut = tmp_path / "cut.gz"
     cut.write_bytes(gzip.compress(os.urandom(90000))[:50000])
     with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
