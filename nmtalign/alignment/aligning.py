@@ -24,7 +24,7 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
-from nmtalign.text.lines import Shard, read_pairs, shown
+from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
 from nmtalign.text.link_counting import check_alike
 from nmtalign.text.tokenizer import Subwords
 
@@ -257,7 +257,10 @@ class AlignmentRun:
         # A subword model splits the words of tokenised text as those of any other text.
         spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
         fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
-        texts = islice(read_pairs(*self._texts), begin, self._block.stop)
+        # Of a stream no hash tells that it has become shorter.
+        name = " and ".join(map(shown, self._texts))
+        after = lines_after(read_pairs(*self._texts), begin, self._block.start + done, name)
+        texts = islice(after, self._block.stop - begin)
         pairs = check_pairs(texts, self._texts, fits, self._notify, ahead=True)
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
