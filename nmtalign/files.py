@@ -279,7 +279,7 @@ class PartialFile:
         """Opens or creates FILE.partial with the permissions of FILE; raises UsageError if another process has it."""
         make_folder(self.partial.parent)
         with disk_errors(self.partial):
-            stream = self.partial.open("r+b" if self.partial.exists() else "x+b", buffering=0)
+            stream = self.partial.open("a+b", buffering=0)
             if not lock(stream) or not _is_at(stream.fileno(), self.partial):
                 stream.close()
                 raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")

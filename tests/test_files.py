@@ -188,6 +188,25 @@ def test_a_partial_file_that_another_run_finished_meanwhile_is_not_written(tmp_p
     assert file.path.read_text() == "complete"
 
 
+def test_a_partial_file_that_another_run_makes_or_ends_at_this_moment_is_opened(tmp_path, monkeypatch):
+    file, opened = PartialFile(tmp_path / "text"), Path.open
+
+    def late(path, *arguments, **options):
+        path.unlink() if path.exists() else path.touch()
+        return opened(path, *arguments, **options)
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "open", late)
+            file.open()
+        assert file.is_empty()
+        file.write(b"0-0\n1-1\n")
+        file.cut(4)
+        file.write(b"2-2\n")
+        assert file.partial.read_bytes() == b"0-0\n2-2\n"
+        file.close()
+
+
 def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):
     monkeypatch.setattr(files, "fcntl", None)
     with folder_lock(tmp_path / "model"), folder_lock(tmp_path / "model"):
