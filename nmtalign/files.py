@@ -94,7 +94,7 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
     named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     if named is None or named.suffix == _PARTIAL:
         return ResourceError(f"{path}: cannot {verb}: {reason}" if path else f"the system refused: {reason}")
-    if path in (named, *named.parents):
+    if path and (path in (named, *named.parents) or named in path.parents):
         return ResourceError(f"{named}: cannot {verb}: {reason}")
     return ResourceError(f"{named}: {reason}")
 
@@ -153,11 +153,13 @@ def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and its parents if they do not exist; raises UsageError if one is a file, and ResourceError."""
+    """Makes a folder and its parents, also where links lead; raises UsageError if one is a file, and ResourceError."""
     with disk_errors(folder, "make the folder"):
         for one in (folder, *folder.parents):
             if one.exists() and not one.is_dir():
                 raise UsageError(f"{one}: is a file; give the name of a folder")
+            if one.is_symlink():  # perhaps to a folder that does not exist yet
+                Path(os.path.realpath(one)).mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
 
 

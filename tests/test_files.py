@@ -148,6 +148,17 @@ def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
     assert (folder / "config.json").exists()
 
 
+def test_a_link_to_a_folder_that_does_not_exist_yet_becomes_one(tmp_path):
+    (tmp_path / "model").symlink_to("disk/of/models")
+    with folder_lock(tmp_path / "model" / "work"):
+        (tmp_path / "model" / "config.json").touch()
+    assert [path.name for path in (tmp_path / "disk/of/models").iterdir()] == ["config.json"]
+    assert (tmp_path / "model").is_symlink()
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(ResourceError, match="circle: "):
+        make_folder(tmp_path / "circle")
+
+
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
     with folder_lock(tmp_path / "model"):
         with (
