@@ -338,10 +338,11 @@ class PartialFile:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Locks a folder for this process and makes it if it does not exist. The lock ends with the process.
 
-    Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
-    locked the folder, and ResourceError if it cannot be made.
+    Folders that were made here, or by a process that was killed (NAME.partial), and are empty at the end are removed.
+    Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]  # the innermost first
+    folders = (folder, *folder.parents)
+    made = [path for path in folders if path.suffix == _PARTIAL or not path.exists()]
     make_folder(folder)
     with contextlib.ExitStack() as stack:
         if fcntl is not None:
