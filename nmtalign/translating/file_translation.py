@@ -378,10 +378,9 @@ class ResumableOutput(files.PartialFile):
         self.open()
         if resume and not self.is_empty():
             try:
-                record = files.read_json(self._record)
-            except (OSError, ValueError):
+                record = {**files.read_json(self._record)}
+            except (OSError, ValueError, TypeError):
                 record = {}
-            record = record if isinstance(record, dict) else {}
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
