@@ -94,7 +94,7 @@ def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> Re
     named = Path(os.fsdecode(error.filename)) if isinstance(error.filename, str | bytes) else None
     if named is None or named.suffix == _PARTIAL:
         return ResourceError(f"{path}: cannot {verb}: {reason}" if path else f"the system refused: {reason}")
-    if path in (named, *named.parents):
+    if path and (path in (named, *named.parents) or named in path.parents):
         return ResourceError(f"{named}: cannot {verb}: {reason}")
     return ResourceError(f"{named}: {reason}")
 
@@ -153,11 +153,13 @@ def disk_errors(path: Path, verb: str = "write") -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder and its parents if they do not exist; raises UsageError if one is a file, and ResourceError."""
+    """Makes a folder and its parents, also where links lead; raises UsageError if one is a file, and ResourceError."""
     with disk_errors(folder, "make the folder"):
         for one in (folder, *folder.parents):
             if one.exists() and not one.is_dir():
                 raise UsageError(f"{one}: is a file; give the name of a folder")
+            if one.is_symlink():  # perhaps to a folder that does not exist yet
+                Path(os.path.realpath(one)).mkdir(parents=True, exist_ok=True)
         folder.mkdir(parents=True, exist_ok=True)
 
 
@@ -279,7 +281,7 @@ class PartialFile:
         """Opens or creates FILE.partial with the permissions of FILE; raises UsageError if another process has it."""
         make_folder(self.partial.parent)
         with disk_errors(self.partial):
-            stream = self.partial.open("r+b" if self.partial.exists() else "x+b", buffering=0)
+            stream = self.partial.open("a+b", buffering=0)
             if not lock(stream) or not _is_at(stream.fileno(), self.partial):
                 stream.close()
                 raise UsageError(f"{self.partial}: another run is writing this file; wait for it, or give another name")
@@ -336,10 +338,11 @@ class PartialFile:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Locks a folder for this process and makes it if it does not exist. The lock ends with the process.
 
-    Folders that were made here and are still empty at the end are removed. Raises UsageError if another process has
-    locked the folder, and ResourceError if it cannot be made.
+    Folders that were made here, or by a process that was killed (NAME.partial), and are empty at the end are removed.
+    Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
     """
-    made = [path for path in (folder, *folder.parents) if not path.exists()]  # the innermost first
+    folders = (folder, *folder.parents)
+    made = [path for path in folders if path.suffix == _PARTIAL or not path.exists()]
     make_folder(folder)
     with contextlib.ExitStack() as stack:
         if fcntl is not None:

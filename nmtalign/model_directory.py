@@ -11,7 +11,6 @@ import json
 import mmap
 import os
 import shutil
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -31,11 +30,11 @@ from nmtalign.files import (
     atomic_text,
     disk_errors,
     kind_of,
-    make_folder,
     open_regular,
     parse_json,
     read_json,
     sha256_of,
+    work_folder,
 )
 from nmtalign.settings.command_settings import StoredWeights
 from nmtalign.settings.definition import (
@@ -301,7 +300,6 @@ def write_copy(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, w
             tensors, metadata = int8_rows(tensors), {**metadata, "weights": weights}
         except ValueError as error:
             raise FormatError(f"{loaded.weights_file}: {error}; export it with fp32 weights") from None
-    make_folder(folder)
     save_tensors(folder / BEST, tensors, metadata)
     for path in sorted(loaded.folder.iterdir()):
         of_training = path.name in (CONFIG, LOG) or path.name.startswith(".") or path.suffix in (".safetensors", ".h5")
@@ -328,9 +326,8 @@ def export_model(
     target = Path(os.path.realpath(folder))
     if target.exists() and not target.is_dir():
         raise UsageError(f"{folder}: is a file; give the name of a folder with -o")
-    make_folder(target.parent)
-    with disk_errors(folder), tempfile.TemporaryDirectory(".partial", f".{target.name}.", target.parent) as work:
-        new = Path(work) / "new"
+    with work_folder(target.parent / f".{target.name}.partial", "work") as work, disk_errors(folder):
+        new = work / "new"
         loaded = load_model(model, device="cpu")
         metadata = {name: text for name, text in read_metadata(loaded.weights_file).items() if name != "weights"}
         if average:  # its confidence is not calibrated
@@ -339,7 +336,7 @@ def export_model(
         write(loaded, metadata, new, weights)
         if not target.exists() or _may_replace(folder, new, force):
             if target.exists():
-                target.replace(Path(work) / "old")
+                target.replace(work / "old")
             new.replace(target)
 
 

@@ -13,7 +13,7 @@ from helpers.random_models import ENGLISH, FRENCH
 from nmtalign.api import describe, export
 from nmtalign.core.model import make_batch
 from nmtalign.errors import FormatError, UsageError
-from nmtalign.model_directory import load_model, load_tensors, save_tensors
+from nmtalign.model_directory import export_model, load_model, load_tensors, save_tensors, write_copy
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.translating.translator import Translator
 
@@ -57,6 +57,21 @@ def translations(folder):
     lines = ["the fox sees a boat .", "a red fox", "boat", "sees the"]
     translator = Translator.load(folder, beam=3, device="cpu", threads=1)
     return [(t.text, t.log_prob, t.alignment.tolist()) for t in translator.translate(lines)]
+
+
+def test_what_a_killed_export_left_is_removed_by_the_next_one(model, tmp_path):
+    def killed(loaded, metadata, new, weights):
+        write_copy(loaded, metadata, new, weights)
+        shutil.copytree(tmp_path / "new", tmp_path / "left")
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        export_model(model, tmp_path / "new/slim", write=killed)
+    assert not (tmp_path / "new").exists()
+    (tmp_path / "left").rename(tmp_path / "new")
+    assert list((tmp_path / "new").rglob("best.safetensors"))
+    export(model, tmp_path / "new/slim")
+    assert names(tmp_path / "new") == ["slim"]
 
 
 def test_an_exact_copy(model, tmp_path):

@@ -148,6 +148,17 @@ def test_a_locked_folder_is_made_and_removed_again_while_it_is_empty(tmp_path):
     assert (folder / "config.json").exists()
 
 
+def test_a_link_to_a_folder_that_does_not_exist_yet_becomes_one(tmp_path):
+    (tmp_path / "model").symlink_to("disk/of/models")
+    with folder_lock(tmp_path / "model" / "work"):
+        (tmp_path / "model" / "config.json").touch()
+    assert [path.name for path in (tmp_path / "disk/of/models").iterdir()] == ["config.json"]
+    assert (tmp_path / "model").is_symlink()
+    (tmp_path / "circle").symlink_to("circle")
+    with pytest.raises(ResourceError, match="circle: "):
+        make_folder(tmp_path / "circle")
+
+
 def test_a_locked_folder_is_refused_and_left_alone(tmp_path):
     with folder_lock(tmp_path / "model"):
         with (
@@ -186,6 +197,25 @@ def test_a_partial_file_that_another_run_finished_meanwhile_is_not_written(tmp_p
     with pytest.raises(UsageError, match=r"text\.partial: another run is writing this file"):
         file.open()
     assert file.path.read_text() == "complete"
+
+
+def test_a_partial_file_that_another_run_makes_or_ends_at_this_moment_is_opened(tmp_path, monkeypatch):
+    file, opened = PartialFile(tmp_path / "text"), Path.open
+
+    def late(path, *arguments, **options):
+        path.unlink() if path.exists() else path.touch()
+        return opened(path, *arguments, **options)
+
+    for _ in range(2):
+        with monkeypatch.context() as patched:
+            patched.setattr(Path, "open", late)
+            file.open()
+        assert file.is_empty()
+        file.write(b"0-0\n1-1\n")
+        file.cut(4)
+        file.write(b"2-2\n")
+        assert file.partial.read_bytes() == b"0-0\n2-2\n"
+        file.close()
 
 
 def test_without_locks_the_folder_is_made_all_the_same(tmp_path, monkeypatch):

@@ -24,7 +24,7 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
-from nmtalign.text.lines import Shard, read_pairs, shown
+from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 
 T = TypeVar("T")
@@ -192,7 +192,14 @@ class AlignmentRun:
         loaded = [models] if isinstance(models, WordAligner) else models
         self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
         self._hash = "+".join(one.hash for one in loaded)
-        self._shard, self._block = shard, _block(shard, source, target)
+        self._shard, self._block = shard, range(sys.maxsize)  # the numbers of the pairs to align, from 0
+        if shard is not None:
+            for path in self._texts:
+                if not path.is_file():
+                    raise UsageError(
+                        f"{shown(path)}: a shard needs a regular file, because its lines are counted first"
+                    )
+            self._block = shard.block(sum(1 for _ in read_pairs(source, target)))
         self.config = without_auto(config or AlignConfig(), models)
         if not isinstance(models, WordAligner):
             from nmtalign.core.numerics import precision_notices
@@ -260,7 +267,10 @@ class AlignmentRun:
         # A subword model splits the words of tokenised text as those of any other text.
         spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
         fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
-        texts = islice(read_pairs(*self._texts), begin, self._block.stop)
+        texts = read_pairs(*self._texts)
+        if done:  # of a stream no hash tells that it has become shorter
+            texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))
+        texts = islice(texts, begin, self._block.stop)
         pairs = check_pairs(texts, self._texts, fits, self._notify, ahead=True)
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
@@ -295,13 +305,3 @@ class AlignmentRun:
             "symmetrization": method or "none",
             "seed": 0,
         }
-
-
-def _block(shard: Shard | None, source: Path, target: Path) -> range:
-    """Returns the numbers of the pairs to align, from 0; raises UsageError for a shard of a stream."""
-    if shard is None:
-        return range(sys.maxsize)
-    for path in (source, target):
-        if not path.is_file():
-            raise UsageError(f"{shown(path)}: a shard needs a regular file, because its lines are counted first")
-    return shard.block(sum(1 for _ in read_pairs(source, target)))

@@ -145,7 +145,6 @@ class Reproduction:
         What needs the file of a command that fails is left out. Raises Halted after `stop`, and NmtalignError if no
         model could be trained.
         """
-        make_folder(self.folder / "settings")
         self._write_settings("corpus")
         for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):
             make_folder(self.folder / name)

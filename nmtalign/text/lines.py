@@ -19,12 +19,13 @@ from functools import partial
 from itertools import chain
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, BinaryIO, Self
+from typing import Any, BinaryIO, Self, TypeVar
 from zipfile import ZipFile
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import kind_of
 
+T = TypeVar("T")
 STDIN = STDOUT = Path("-")
 LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred, and JSON with alignments some 100,000
 BOM = b"\xef\xbb\xbf"
@@ -182,6 +183,22 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
         number += 1
         yield decode_line(source, number, left), decode_line(target, number, right)
     check_counts([(shown(source), number + extra), (shown(target), number + sum(1 for _ in rights))])
+
+
+def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Iterator[T]:
+    """The lines, or pairs, after the first `skipped` ones.
+
+    Raises InputError if there are fewer than the `done` ones that the output of an earlier run contains.
+    """
+    count = 0
+    for count, line in enumerate(lines, 1):
+        if count > skipped:
+            yield line
+    if count < done:
+        raise InputError(
+            f"{name}: has {count:,} lines, and the output has {done:,}; give the input that belongs to it, or leave "
+            "out --resume to start again"
+        )
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:

@@ -28,7 +28,6 @@ from nmtalign.files import (
     TARGET_VOCABULARY,
     atomic_path,
     disk_errors,
-    make_folder,
     parse_json,
     sha256_of,
     sweep,
@@ -119,7 +118,6 @@ def create_run(
     if restart and config.init_from and Path(config.init_from).resolve() == folder.resolve():
         rule = "training anew would remove this folder; give another folder for the new model"
         raise SettingError(rule, init_from=config.init_from)
-    make_folder(folder)
     with disk_errors(folder):
         for path in folder.glob("*.safetensors" if restart else "training_state*.safetensors"):
             path.unlink(missing_ok=True)

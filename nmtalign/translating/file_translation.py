@@ -46,6 +46,7 @@ from nmtalign.text.lines import (
     escaped_breaks,
     finite,
     is_converted,
+    lines_after,
     raw_lines,
     reading,
     shown,
@@ -335,19 +336,8 @@ class FileTranslation:
     def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
         """The lines that are left, in order and without a gap, with their translations and the text to write."""
         output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
-
-        def requests() -> Iterator[InputRequest]:
-            count = 0
-            for count, request in enumerate(self._inputs, 1):
-                if count > self.done:
-                    yield request
-            if count < self.done:
-                raise InputError(
-                    f"{self._inputs.name}: has {count:,} lines, and the output has {self.done:,}; give the input that "
-                    "belongs to it, or leave out --resume to start again"
-                )
-
-        for translation in translator.translate_numbered(requests(), first + self.done, are_files(*self._inputs.paths)):
+        requests = lines_after(self._inputs, self.done, self.done, self._inputs.name)
+        for translation in translator.translate_numbered(requests, first + self.done, are_files(*self._inputs.paths)):
             request = cast(InputRequest, translation.request)
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
@@ -383,10 +373,9 @@ class ResumableOutput(files.PartialFile):
         self.open()
         if resume and not self.is_empty():
             try:
-                record = files.read_json(self._record)
-            except (OSError, ValueError):
+                record = {**files.read_json(self._record)}
+            except (OSError, ValueError, TypeError):
                 record = {}
-            record = record if isinstance(record, dict) else {}
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected

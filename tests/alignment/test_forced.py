@@ -1,5 +1,6 @@
 """Forced decoding of sentence pairs: readings, order, padding, batches, empty sides, pieces merged to words."""
 
+import os
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -14,10 +15,10 @@ from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, w
 from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.forced_decoding import STEPS_AHEAD, SideReader, force
 from nmtalign.alignment.link_files import read_links
-from nmtalign.alignment.links import argmax_links
+from nmtalign.alignment.links import SIDES, argmax_links
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.core.numerics import in_int8
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings import presets
 from nmtalign.settings.command_settings import AlignConfig
@@ -156,6 +157,25 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
     with pytest.raises(UsageError, match="would compare only the rest"):
         write(resume=True, gold=gold)
+
+
+def test_a_stream_that_became_shorter_does_not_resume(tmp_path: Path) -> None:
+    def aligned(count: int, **options: Any) -> AlignmentSummary:
+        ends = [os.pipe() for _ in SIDES]
+        for side, (_, end) in enumerate(ends):
+            os.write(end, "".join(f"{pair[side]}\n" for pair in PAIRS[:count]).encode())
+            os.close(end)
+        names = [Path(f"/dev/fd/{end}") for end, _ in ends]
+        try:
+            return AlignmentRun([make_loaded()], *names, output=tmp_path / "a.h5", **options).run()
+        finally:
+            for end, _ in ends:
+                os.close(end)
+
+    aligned(len(PAIRS))
+    assert aligned(len(PAIRS), resume=True).done_before == len(PAIRS)
+    with pytest.raises(InputError, match=rf"has 1 lines, and the output has {len(PAIRS)}; give the input that"):
+        aligned(1, resume=True)
 
 
 @pytest.mark.parametrize("name", ATTENDING)
