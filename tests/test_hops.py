@@ -43,8 +43,8 @@ UPDATE = {"rnnsearch-50": (8, 82), "small": (8, 81), "luong-global": (8, 65)}  #
 BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 151)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 298)),
-    "translate": ("translate", (21, 317)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 295)),
+    "translate": ("translate", (21, 314)),
 }
 
 
@@ -149,7 +149,8 @@ def demo(tmp_path_factory):
 def test_a_command(name, demo):
     """The server, of which it is a fork, has imported all that it needs, so that only the calls of the run count."""
     *arguments, budget = COMMANDS[name]
-    environment = {**os.environ, CODE: script_in_its_place(__file__)}
+    # Without the thread that looks at the load: what it enters depends on other programs.
+    environment = {**os.environ, "OMP_WAIT_POLICY": "active", CODE: script_in_its_place(__file__)}
     with (demo / "test.en").open() as stdin:
         done = subprocess.run(command(*arguments), cwd=demo, env=environment, stdin=stdin, capture_output=True)
     assert done.returncode == 0, done.stderr.decode()

@@ -113,8 +113,7 @@ def with_settings(
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 if not arguments.get("quiet"):
-                    # The clients of `serve` may use settings of `translate` that have no effect without them.
-                    own = (made for made in settings if made.section == sections[0])
+                    own = (made for made in settings if made.unused)
                     say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
                 command(chosen, **arguments)  # type: ignore[call-arg]
 

@@ -245,7 +245,6 @@ class TranslateConfig(Settings, section="translate"):
             lambda own: own.candidates > 0 and not own.lexicon,
         ),
     )
-    unused = (("temperature top_k", "only a sample uses it", lambda own: not own.sample),)
 
 
 class ScoreConfig(Settings, section="score"):

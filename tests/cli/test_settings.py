@@ -157,24 +157,22 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
         ("train --set cell=lstm --preset transformer", "a Transformer does not use it"),
         ("train --set residual=true --preset gnmt --set layers=2", "the first two layers have no such connections"),
         ("train --set guided_weight=2", "there are no links to learn"),
-        ("translate --set temperature=0.5", "only a sample uses it"),
     ],
 )
 def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words: str, reason: str) -> None:
-    command, _, changed, *others = words.split()
-    missing = {"train": ["missing"], "translate": ["-m", "missing"]}[command]
+    _, _, changed, *others = words.split()
 
     def warnings(*words: str) -> list[str]:
-        ended = run(Path(), command, *missing, *words)
+        ended = run(Path(), "train", "missing", *words)
         assert ended.returncode == 4
         return [line for line in ended.stderr.splitlines() if "warning" in line]
 
     assert warnings("--set", changed, *others) == [f"nmtalign: warning: --set {changed} has no effect: {reason}"]
     assert not warnings("--set", changed, *others, "--quiet")
     name, _, value = changed.partition("=")
-    assert not warnings("--set", f"{name}={SECTIONS[command][name].default!s}", *others)  # changes nothing
+    assert not warnings("--set", f"{name}={SECTIONS['train'][name].default!s}", *others)  # changes nothing
     text = f'"{value}"' if value == "lstm" else value
-    Path("nmtalign.toml").write_text(f"[{command}]\n{name} = {text}\n")  # the file may be for other runs, too
+    Path("nmtalign.toml").write_text(f"[train]\n{name} = {text}\n")  # the file may be for other runs, too
     assert not warnings(*others)
 
 
