@@ -179,8 +179,10 @@ class FileTranslation:
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
         missing = self._alignments is not None and not self._alignments.exists()
-        if self.done != lines or missing:
+        newer = [shown(one) for one in self._inputs.paths if _status(one).st_mtime > _status(file.path).st_mtime]
+        if self.done != lines or missing or newer:
             has = f"the input has {lines}" if lines is not None else "the lines of the input cannot be counted"
+            has = f"{newer[0]} is newer" if newer and self.done == lines else has
             has = f"{self._alignments} does not exist" if missing else has
             raise UsageError(
                 f"{file.path}: is complete, with the translations of {self.done} lines, but {has}; "

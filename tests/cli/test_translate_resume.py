@@ -43,6 +43,9 @@ def test_a_file_that_was_cut_off_ends_the_same(
     whole = (tmp_path / "out.fr").read_text()
     done = inside(*arguments, "--resume")
     assert done.stderr == b"nmtalign: out.fr: already done: it contains the translations of all 40 lines\n"
+    os.utime(tmp_path / "in.en")  # the text may be another one
+    done = inside(*arguments, "--resume")
+    assert (done.returncode, b"of 40 lines, but in.en is newer; leave out --resume" in done.stderr) == (2, True)
     assert (tmp_path / "out.fr").read_text() == whole
 
 
