@@ -171,6 +171,9 @@ class World:
         except BaseException as error:
             if self._store is None or isinstance(error, FailedElsewhereError):
                 raise
+            if "LOCAL_RANK" in os.environ:  # torchrun ends all processes when one has failed; this one has its reason
+                with contextlib.suppress(ValueError):  # not the main thread
+                    signal.signal(signal.SIGTERM, signal.SIG_IGN)
             others = {KeyboardInterrupt: 130, SystemExit: getattr(error, "code", 1)}
             code = getattr(error, "exit_code", others.get(type(error), 1))
             if not self._is_first_to_fail():
