@@ -29,7 +29,7 @@ from nmtalign.settings.definition import Layer, Workspace, resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
-from nmtalign.training.events import Finished
+from nmtalign.training.events import NO_PROGRESS, Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
@@ -136,7 +136,8 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
     elif not updates and diverged:
         tell(f"{folder}: already done ({reason}), diverged; lower learning_rate and train anew with --force")
     elif not updates:
-        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --force")
+        more = "--set patience=0" if reason.startswith(NO_PROGRESS) else "a larger budget"
+        tell(f"{folder}: already done ({reason}); to continue give {more}, to train anew --force")
     elif diverged:
         tell(f"{folder}: done ({reason}), diverged")
     else:

@@ -14,6 +14,7 @@ from nmtalign.model_directory import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
 from nmtalign.settings.presets import AUTO, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.text.lines import counted
 
 SOON = 10.0  # seconds of a run after which its speed is known
 _FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
@@ -114,7 +115,7 @@ class TrainingBudget:
             limits.append(f"{self.updates:,} updates = {rounded(self.updates / updates_in_epoch, 3)} epochs")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
-        early = f", stops early after {patience} validations without progress" if patience else ""
+        early = f", stops early after {counted(patience, 'validation')} without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
 
 
