@@ -175,7 +175,8 @@ class BudgetAdvice:
         if not self._short and (bleu is None or bleu >= _POOR):
             return
         quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "
-        if self.on_dev and self.on_dev[-1] > _RISEN * min(self.on_dev):
+        again = update > self._updates_in_epoch  # nothing that was read once is learned by heart
+        if again and self.on_dev and self.on_dev[-1] > _RISEN * min(self.on_dev):
             self._notice(
                 f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
                 f"pairs would help{', or nmtalign prep --subwords' if of_words else ''}"
