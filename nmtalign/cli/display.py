@@ -179,7 +179,7 @@ class TrainingDisplay:
             for one in [*self._validations][-max(1, height - _FIXED_ROWS) :]:
                 bleu = "" if one.bleu is None else f"{one.bleu:.2f}"
                 values = f"{one.update:,}", f"{one.loss:.3f}", _short(one.perplexity), bleu
-                table.add_row(*values, "best" if one.best else _patience(one))
+                table.add_row(*values, _verdict(one))
             yield table
             samples = Table.grid(padding=(0, 2))
             for name in ("source", "translation", "reference"):
@@ -198,9 +198,8 @@ def describe(event: events.Event) -> str:
             return f"{'  '.join(_items(event))}  {event.done:.0%}  {clock(event.seconds)}{left}"
         case events.Validated():
             bleu = f"  BLEU {event.bleu:.2f}" if event.bleu is not None else ""
-            best = "best" if event.best else _patience(event)
             figures = f"dev loss {event.loss:.3f}  dev ppl {_short(event.perplexity)}{bleu}"
-            return f"update {event.update:,}  {figures}  {best}".rstrip()
+            return f"update {event.update:,}  {figures}  {_verdict(event)}".rstrip()
         case events.Damaged():
             return f"{event.problem}; resuming from the checkpoint before it, update {event.update}"
         case events.Noticed():
@@ -234,8 +233,9 @@ def describe_start(event: events.Started) -> str:
     )
 
 
-def _patience(event: events.Validated) -> str:
-    return "" if event.patience_left is None else f"patience {event.patience_left} left"
+def _verdict(event: events.Validated) -> str:
+    patience = "" if event.patience_left is None else f"patience {event.patience_left} left"
+    return "best" if event.best else patience
 
 
 def _short(value: float) -> str:

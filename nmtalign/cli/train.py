@@ -29,7 +29,7 @@ from nmtalign.settings.definition import Layer, Workspace, resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
-from nmtalign.training.events import Finished
+from nmtalign.training.events import NO_PROGRESS, Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
@@ -130,17 +130,17 @@ def train(
 
 def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str], None]) -> None:
     """Prints the result of a training that has made this number of updates."""
-    reason, diverged = finished.reason, ", diverged" if finished.diverged else ""
+    already, diverged = "" if updates else "already ", ", diverged" if finished.diverged else ""
+    done = f"{folder}: {already}done ({finished.reason}){diverged}"
     if not finished.complete:
-        tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
-    elif not updates and diverged:
-        tell(f"{folder}: already done ({reason}), diverged; lower learning_rate and train anew with --force")
-    elif not updates:
-        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --force")
+        tell(f"{folder}: {finished.reason} at update {finished.update}; the same command resumes")
     elif diverged:
-        tell(f"{folder}: done ({reason}), diverged")
+        tell(done if updates else f"{done}; lower learning_rate and train anew with --force")
+    elif updates:
+        tell(f"{done}; next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
     else:
-        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
+        more = "--set patience=0" if finished.reason.startswith(NO_PROGRESS) else "a larger budget"
+        tell(f"{done}; to continue give {more}, to train anew --force")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:

@@ -25,7 +25,7 @@ from nmtalign.text.languages import (
     traces,
     unknown_words,
 )
-from nmtalign.text.lines import shown
+from nmtalign.text.lines import counted, shown
 from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
@@ -124,10 +124,13 @@ class CorpusChecks:
 
     def finish(self, summary: Summary, tokenizers: Tokenizers, vocabularies: Vocabularies) -> None:
         """Completes the notes; raises InputError if source and target of dev or test are exchanged."""
+        train = summary.splits["train"]
+        source, target, kept = train.source, train.target, train.kept
+        few_words = not self.config.vocabulary_from and max(source.unknown_rate, target.unknown_rate) > MOST_UNKNOWN
         if self.config.subwords:
             chosen, joint = summary.settings, str("joint" in summary.settings).lower()
             self.notes.append(
-                f"for these {summary.splits['train'].kept:,} training pairs, --subwords is --vocabulary "
+                f"for {counted(kept, 'training pair')}, --subwords is --vocabulary "
                 f"{chosen['vocabulary']} --size {chosen['size']} --set joint={joint}"
             )
         found = []
@@ -141,7 +144,7 @@ class CorpusChecks:
                         f"warning: {shown(path)}: has no spaces between words, so each line becomes a few long words; "
                         "give --vocabulary unigram"
                     )
-                if side.unknown_rate > MOST_UNKNOWN:
+                if side.unknown_rate > MOST_UNKNOWN and not few_words:
                     self.notes.append(unknown_words(f"{name}: {shown(path)}", side.unknown_rate, language))
                 of_side = f" ({language})" if files[0] == files[1] else ""
                 found.append((f"{shown(path)}{of_side}", traces(lines, markup=True)))
@@ -155,16 +158,16 @@ class CorpusChecks:
                     "it will be too good; remove them from one of the two"
                 )
         self._check_lines(summary)
-        kept = summary.splits["train"].kept
         expected = next((text for most, text in _FEW_PAIRS.items() if kept < most), "")
         if expected and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs
-            self.notes.append(f"{kept:,} training pairs are few for a translation model: {expected}")
+            be = "is" if kept == 1 else "are"
+            self.notes.append(f"{counted(kept, 'training pair')} {be} few for a translation model: {expected}")
         if "dev" not in summary.splits:
+            aside = min(1000, kept // 10)
             self.notes.append(
-                "no dev set: training cannot keep its best weights or stop when they get worse; give --dev SRC TGT, or "
-                "set sentences aside with --dev-lines 1000"
+                "no dev set: training cannot keep its best weights or stop when they get worse; give --dev SRC TGT"
+                + (f", or set sentences aside with --dev-lines {aside}" if aside else "")
             )
-        source, target = summary.splits["train"].source, summary.splits["train"].target
         unknown = (source.unknown_words + target.unknown_words) / max(source.words + target.words, 1)
         if self._words_by_default and unknown > _MANY_UNKNOWN:
             self.notes.append(

@@ -187,11 +187,13 @@ class _Preparation:
             raise self._nothing_kept(screening)
         tokenizers = tokenizers if given else tokenizers.with_spacing(spacing)
         for name in (name for name in SPLITS if name in raw):
-            spools[name] = PairSpool(self.work, name)
+            spools[name], is_filled = PairSpool(self.work, name), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
                 spools[name].append(chunk)
-            if not spools[name].size:
-                raise InputError(f"{self.texts[name].name}: no lines; give files with text")
+                is_filled = is_filled or any(map(min, chunk.source.lengths, chunk.target.lengths))
+            if not is_filled:  # the loss of no pair is 0, which no later one improves
+                text = self.texts.get(name) or self.texts["train"]
+                raise InputError(f"{text.name}: no pair of {name} has text on both sides; give files with text")
         # Choose the vocabularies, and write.
         self.notify("choosing the vocabularies")
         vocabularies = given[1] if given else self._vocabularies(tokenizers, spools["train"])

@@ -14,6 +14,7 @@ from nmtalign.model_directory import with_first_model
 from nmtalign.settings.definition import Layer, interval, seconds
 from nmtalign.settings.presets import AUTO, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.text.lines import counted
 
 SOON = 10.0  # seconds of a run after which its speed is known
 _FEWEST, _PASSES = 1000, 1600  # of `updates_needed`
@@ -114,7 +115,7 @@ class TrainingBudget:
             limits.append(f"{self.updates:,} updates = {rounded(self.updates / updates_in_epoch, 3)} epochs")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
-        early = f", stops early after {patience} validations without progress" if patience else ""
+        early = f", stops early after {counted(patience, 'validation')} without progress" if patience else ""
         return (" or ".join(limits) or "no limit") + early
 
 
@@ -174,7 +175,8 @@ class BudgetAdvice:
         if not self._short and (bleu is None or bleu >= _POOR):
             return
         quality = "" if bleu is None else f"dev BLEU is {bleu:.1f}, and "
-        if self.on_dev and self.on_dev[-1] > _RISEN * min(self.on_dev):
+        again = update > self._updates_in_epoch  # nothing that was read once is learned by heart
+        if again and self.on_dev and self.on_dev[-1] > _RISEN * min(self.on_dev):
             self._notice(
                 f"{quality}the loss on dev rose at the end: the model learns the training text by heart; more sentence "
                 f"pairs would help{', or nmtalign prep --subwords' if of_words else ''}"

@@ -10,6 +10,8 @@ from typing import Any, ClassVar
 from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
 from nmtalign.text.lines import finite
 
+NO_PROGRESS = "no progress on dev"  # so begins the reason of a training that stopped early
+
 
 @dataclass(frozen=True)
 class Event:

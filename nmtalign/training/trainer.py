@@ -21,6 +21,7 @@ from nmtalign.files import folder_lock, sha256_of
 from nmtalign.model_directory import BEST, LAST
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MosesWords
 from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
@@ -356,7 +357,7 @@ class Trainer:
     def _patience_spent(self) -> str | None:
         patience = self.setup.patience
         spent = patience and self.position.since_best >= patience
-        return f"no progress on dev in {patience} validations" if spent else None
+        return f"{events.NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
 
     def _advise(self) -> None:
         """Reports a budget that is too small."""

@@ -1,6 +1,7 @@
 import gzip
 import json
 import os
+import re
 import signal
 import subprocess
 import time
@@ -70,6 +71,19 @@ def test_json_and_standard_input(tmp_path: Path) -> None:
     assert summary["splits"]["train"]["kept"] == 30
     assert summary["splits"]["train"]["source"]["unknown_rate"] == 0
     assert (summary["source_language"], summary["target_language"]) == ("en", "fr")
+
+
+def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path: Path) -> None:
+    texts = write_pairs(tmp_path, "train")
+    told = nmtalign(tmp_path, "prep", *texts, "--shortlist", "3", "-o", "d").stderr
+    assert "is the text in" not in told  # the shortlist leaves these words out
+    advice = re.search("--dev-lines [0-9]+", told)
+    assert advice, told
+    told = nmtalign(tmp_path, "prep", *texts, *advice.group().split(), "-o", "e").stderr
+    assert "the corpus is in e;" in told
+    told = nmtalign(tmp_path, "prep", *write_pairs(tmp_path, "one", 1), "-o", "f").stderr
+    assert "nmtalign: 1 training pair is few for a translation model: it can only repeat them" in told
+    assert told.count("give --dev SRC TGT\n") == 1  # nothing can be set aside
 
 
 def test_a_language_without_rules_is_reported_once(tmp_path: Path) -> None:

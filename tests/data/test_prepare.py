@@ -257,6 +257,14 @@ def test_nothing_left(tmp_path: Path, pairs: Pairs, message: str) -> None:
     assert not (tmp_path / "data").exists()
 
 
+@pytest.mark.parametrize("pairs", [[], [("", "x"), ("a", " ")]])
+def test_a_dev_set_without_a_pair_is_refused(tmp_path: Path, pairs: Pairs) -> None:
+    texts, dev = write_pairs(tmp_path, "train", many_pairs(20)), write_pairs(tmp_path, "dev", pairs)
+    with pytest.raises(InputError, match=r"dev\.fr: no pair of dev has text on both sides; give files with text$"):
+        prepare(texts, tmp_path / "data", PrepConfig(), LANGUAGES, dev)
+    assert not (tmp_path / "data").exists()
+
+
 def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train", many_pairs(20))
     with pytest.raises(UsageError, match=r"train\.en: is a file; give the name of a folder"):

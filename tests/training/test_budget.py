@@ -137,25 +137,27 @@ def test_the_papers_budget_and_that_of_another_models_weights_suffice(settings):
 
 
 @pytest.mark.parametrize(
-    ("dev_losses", "bleu", "words"),
+    ("dev_losses", "bleu", "words", "updates"),
     [
         (
             [3.0, 2.5],
             3.0,
             "dev BLEU is 3.0, and the loss has not risen: to continue, repeat the command with --epochs",
+            8000,
         ),
-        ([3.0, 2.5, 2.51], 3.0, "the loss has not risen"),
-        ([3.0, 3.5], 3.0, "dev BLEU is 3.0, and the loss on dev rose at the end"),
-        ([3.0, 2.5], 30.0, ""),
-        ([3.0, 2.5], None, ""),
+        ([3.0, 2.5, 2.51], 3.0, "the loss has not risen", 8000),
+        ([3.0, 3.5], 3.0, "dev BLEU is 3.0, and the loss on dev rose at the end", 8000),
+        ([3.0, 3.5], 3.0, "", 300),  # less than a pass: no text is known by heart
+        ([3.0, 2.5], 30.0, "", 8000),
+        ([3.0, 2.5], None, "", 8000),
     ],
 )
-def test_the_end_of_a_poor_training_says_whether_the_loss_has_risen(dev_losses, bleu, words):
+def test_the_end_of_a_poor_training_says_whether_the_loss_has_risen(dev_losses, bleu, words, updates):
     advice, notices = advise(epochs=20.0)
     advice.check_budget(0, 0.0, 0.0, is_known=False)
     for loss in dev_losses:
         advice.on_dev.append(loss)
         advice.on_train.append(loss / 2)
-    advice.finish(8000, bleu)
+    advice.finish(updates, bleu)
     assert bool(notices) == bool(words)
     assert words in "".join(notices)
