@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -169,10 +169,8 @@ def make_report(
     """Scores every system on all sentences and on every one of `parts`, and again on only its `known` (N,) ones.
 
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` figures have intervals
-    and, if there are two systems or more, p-values. `advance` is called with shares of the work done, which sum to 1.
+    and p-values; its tests need two systems or more. `advance` is called with shares of the work done, which sum to 1.
     """
-    drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
-    drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
     subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
     parts = parts or {}
     share = 1 / (len(subsets) * (1 + len(parts)))
@@ -183,19 +181,19 @@ def make_report(
         rows = []
         for label, mask in inside:
             if label != Bucket(0, 0).label or np.any(mask):
-                rows.append(_parts(label, tables, mask, drawn))
+                rows.append(_parts(label, tables, mask, resampling))
             if advance:
                 advance(share)
         return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
     signatures = {one.name: one.signature for one in tables[0]}
-    if drawn:
-        samples = drawn.samples if drawn.intervals or "bs" in drawn.tests else 0
-        trials = drawn.trials if "ar" in drawn.tests else 0
-        signatures = {one.name: one.signed(samples, trials, drawn.seed) for one in tables[0]}
+    if resampling:
+        samples = resampling.samples if resampling.intervals or "bs" in resampling.tests else 0
+        trials = resampling.trials if "ar" in resampling.tests else 0
+        signatures = {one.name: one.signed(samples, trials, resampling.seed) for one in tables[0]}
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
-    return Report(tuple(signatures), signatures, tuple(systems), drawn)
+    return Report(tuple(signatures), signatures, tuple(systems), resampling)
 
 
 def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:
