@@ -126,21 +126,10 @@ def _p_values(scores: Sequence[Estimate]) -> Columns:
 
 
 def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
-    """The scores of the sentences without an unknown word, Table 1 of Bahdanau et al. (2015), and rates of such words.
-
-    The rows of Table 1 are BLEU of all sentences, and of those without an unknown word.
-    """
+    """The scores of the sentences without an unknown word, as in Table 1 of Bahdanau et al. (2015), and their rates."""
     known = [system.no_unk.whole for system in report.systems if system.no_unk]
     yield doc.Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
     yield _table(_names(report, "system") + _scores(report, known))
-    columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
-    for name in report.metrics:
-        if "bleu" in name.lower():
-            for title, parts in (("All", wholes), ("No UNK", known)):
-                columns.append([f"{name} {title}", *(figure(part.scores[name].value) for part in parts)])
-    if len(columns) > 1:
-        yield doc.Heading("Table 1: with and without unknown words")
-        yield _table(columns)
     if rates := report.unknown:
         shares: list[tuple[str | doc.Span, float]] = [("source", rates.source), ("reference", rates.reference)]
         shares += [(doc.Span(name), rate) for name, rate in rates.systems.items()]
