@@ -88,14 +88,15 @@ class LinkFigures:
         total = self.links + self.sure
         return 1 - (self.links_sure + self.links_possible) / total if total else 0.0
 
-    def f(self, alpha: float = 0.5) -> float:
-        """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007); 0.5 gives F1, 1 precision."""
-        mean = (1 - alpha) * self.precision + alpha * self.recall
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        mean = 0.5 * self.precision + 0.5 * self.recall
         return self.precision * self.recall / mean if mean else 0.0
 
     def rates(self) -> dict[str, float | None]:
         """Returns the rates by name, each None if there are neither sure nor found links."""
-        rates = {"precision": self.precision, "recall": self.recall, "aer": self.aer, "f1": self.f()}
+        rates = {"precision": self.precision, "recall": self.recall, "aer": self.aer, "f1": self.f1}
         return {name: rate if self.links or self.sure else None for name, rate in rates.items()}
 
 

@@ -61,7 +61,7 @@ _OPTIONS: Mapping[str, str] = {
 _GONE: Mapping[str, str] = {
     "score": "attention attention-from by-frequency by-place table1 train-text",
     "align": "temperature drop-end keep-end",
-    "aer": "by-type worst",
+    "aer": "alpha by-type worst",
     "view": "colorbar",
     "reproduce": "long reordered text",
 }

@@ -365,9 +365,6 @@ class AerConfig(Settings, section="aer"):
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
     )
-    alpha: float | None = setting(
-        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", at_most=1, metavar="A", unset="none"
-    )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
     rules = (
