@@ -35,10 +35,6 @@ _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 _SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
-_WRONG: Mapping[Role, str] = {
-    "gold": "is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible",
-    "links": "is not a link; write source-target, as in 0-0 2-1",
-}
 
 
 @dataclass(frozen=True)
@@ -207,7 +203,7 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     for part in _SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
-            raise InputError(f"{where}: {part!r} {_WRONG[role]}")
+            raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1 (of gold links 0p0 or 0?0 if possible)")
         link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
         possible.add(link)
         if match[2] == "-":

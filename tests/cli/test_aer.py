@@ -189,7 +189,7 @@ MISTAKES = [
     (("links", "gold", "-s", "short"), 3, "short: has no line 3"),
     (("links", "long.wpt"), 3, "long.wpt: a link of sentence 4, but links has 3 lines"),
     (("odd", "gold"), 3, "odd: line 2: '1:1' is not a link"),
-    (("links", "odd"), 3, "odd: line 2: '1:1' is not a gold link"),
+    (("links", "odd"), 3, "odd: line 2: '1:1' is not a link"),
     (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
