@@ -43,12 +43,10 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """For example `11-20`, `7`, `>60`; cumulative buckets are `<=10` and `all`."""
+        """For example `11-20`, `7` or `>60`."""
         if self.high is None:
-            return f">{self.low - 1}" if self.low else "all"
-        if self.low == self.high:
-            return str(self.low)
-        return f"{self.low}-{self.high}" if self.low else f"<={self.high}"
+            return f">{self.low - 1}"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
     def members(self, lengths: NDArray[np.int64]) -> Mask:
         """(N,) True where the length of the sentence is in the bucket."""
@@ -62,11 +60,10 @@ def by_length(lines: Lines, buckets: Sequence[Bucket]) -> dict[str, Mask]:
     return {bucket.label: bucket.members(lengths) for bucket in buckets}
 
 
-def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
+def parse_buckets(text: str) -> list[Bucket]:
     """Makes buckets of their upper ends: "10,20" is 0 (lines without a word), 1-10, 11-20 and >20.
 
-    Cumulative buckets are <=10, <=20 and all; each contains those before it. Raises SettingError unless the ends are
-    whole numbers that rise.
+    Raises SettingError unless the ends are whole numbers that rise.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
@@ -74,8 +71,6 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     ends = [0, *map(int, parts)]
     if any(second <= first for first, second in itertools.pairwise(ends)):
         raise SettingError("each upper end must be greater than the one before, the first at least 1", buckets=text)
-    if cumulative:
-        return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nmtalign.report import document as doc
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Estimate, Part, Report, Section, Test
+from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
 BAR = 20  # characters of the longest bar
@@ -31,7 +32,8 @@ def score_document(
     followed by the versions.
     """
     total = report.systems[0].everything.whole.sentences
-    blocks: list[doc.Block] = [doc.Heading("Scores"), *_corpus_scores(report)]
+    blocks: list[doc.Block] = [doc.Paragraph(counted(total, "sentence")), doc.Heading("Scores")]
+    blocks += _corpus_scores(report)
     if any(system.no_unk for system in report.systems):
         blocks += _known_words(report, total)
     if figures:
@@ -48,7 +50,7 @@ def score_document(
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
         rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
         blocks += [doc.Heading("How to get these figures again"), doc.Definitions(rows)]
-    return doc.Document(title, blocks, [doc.Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
+    return doc.Document(title, blocks)
 
 
 def figure(value: float | None, signature: str = "") -> str:
@@ -139,8 +141,7 @@ def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
 
 def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[doc.Block]:
     """One table per system, and before them one that compares the systems, if there are several."""
-    # Cumulative buckets end with all sentences.
-    rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
+    rows = [[*one.lengths, one.whole] for one in sections]
     first = report.metrics[0]
     if len(sections) > 1:
         yield doc.Heading(f"{first} {report.lengths} ({subset}, all systems)")

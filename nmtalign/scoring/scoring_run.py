@@ -5,7 +5,6 @@ import csv
 import dataclasses
 import io
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,8 +35,6 @@ from nmtalign.text.languages import has_no_spaces, language_code, not_raw, suffi
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
-SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
-DEFAULT_SEED = 12345  # sacreBLEU's
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
 _RESERVED = frozenset((*METRICS, *(name.lower() for name in METRICS.values())))
@@ -133,7 +130,7 @@ def run_scoring(
     several = len(hypotheses) > 1
     models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
     folders = [known] if known else [*models.values()]  # of the words that are known
-    buckets = parse_buckets(settings.buckets, settings.cumulative)
+    buckets = parse_buckets(settings.buckets)
     if not hypotheses or not against:
         raise InputError("no sentence to score")
     _check_source(source_text is None, settings, bool(models))
@@ -178,7 +175,7 @@ def run_scoring(
     parts, title = None, ""
     if settings.by_length:
         parts = by_length(source.lines if source and settings.length_of == "source" else expected[0], buckets)
-        title = f"by words of the {settings.length_of}{', cumulative' if settings.cumulative else ''}"
+        title = f"by words of the {settings.length_of}"
     with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
@@ -319,11 +316,8 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
 
 
 def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
-    """What is drawn: tests between systems, and intervals where systems or parts are compared or a setting asks for it.
-
-    A seed that is not given is sacreBLEU's: $SACREBLEU_SEED, or 12345.
-    """
-    intervals, seed = settings.confidence, settings.seed
+    """What is drawn: tests between systems, and intervals where systems or lengths are compared or settings say so."""
+    intervals = settings.confidence
     tests: tuple[Test, ...] = ()
     if intervals is None:
         intervals = several or settings.by_length
@@ -331,12 +325,7 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
         tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
     if not intervals and not tests:
         return None
-    if seed is None:
-        text = os.environ.get(SEED, str(DEFAULT_SEED))
-        if not (text.isascii() and text.isdigit()):
-            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
-        seed = int(text)
-    return Resampling(settings.bootstrap, settings.trials, seed, tests=tests, intervals=intervals)
+    return Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:

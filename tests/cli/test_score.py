@@ -128,11 +128,6 @@ def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
     own = table(out, "By words of the source (all sentences, bad.fr):")
     assert own[0] == ["words", "sentences", "BLEU", "[low,", "high]", "chrF2", "length", "ratio", "BLEU"]
     assert set(own[1][-1]) <= {"█", "▒"}
-    rows = table(
-        run(*given, "--set", "cumulative=true")[1],
-        "BLEU by words of the source, cumulative (all sentences, all systems):",
-    )
-    assert [row[0] for row in rows[1:]] == ["<=10", "<=20", "all"]
 
 
 def test_known_words(run: Run, vocabularies: Path) -> None:
@@ -193,16 +188,6 @@ def test_a_signal_ends_it_and_leaves_nothing(folder: Path, number: int, code: in
     assert (process.returncode, output) == (code, "")
     assert error == f"nmtalign: error: {'interrupted' if number == signal.SIGINT else 'ended by SIGTERM'}\n"
     assert {path.name for path in folder.iterdir()} == before | {"slow.fr"}
-
-
-def test_the_seed_of_sacrebleu_applies_unless_another_is_given(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("SACREBLEU_SEED", "7")
-    given = ["good.fr", "-r", "ref.fr", "--metrics", "bleu", "--confidence"]
-    assert "|seed:7|" in run(*given)[1]
-    assert "|seed:8|" in run(*given, "--set", "seed=8")[1]
-    monkeypatch.setenv("SACREBLEU_SEED", "none")
-    assert run(*given)[2].startswith("nmtalign: error: SACREBLEU_SEED = 'none': must be a whole number")
-    assert run(*given[:-1])[0] == 0  # nothing is drawn
 
 
 def test_the_workspace_gives_texts_and_settings(folder: Path, run: Run) -> None:
