@@ -6,10 +6,9 @@ that are used here are the same in all its versions 2.
 """
 
 import contextlib
-import difflib
 import functools
 import importlib.metadata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -57,9 +56,10 @@ class MetricOptions:
         if not self.metrics:
             raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
         object.__setattr__(self, "metrics", tuple(dict.fromkeys(self.metrics)))  # a name given twice is one metric
-        for name in self.metrics:
-            _one_of("metrics", name, METRICS)
-        _one_of("tokenize", self.tokenize, TOKENIZE)
+        chosen = [("metrics", name, METRICS) for name in self.metrics] + [("tokenize", self.tokenize, TOKENIZE)]
+        for setting, value, known in chosen:
+            if value not in known:
+                raise SettingError(f"unknown {value!r}; give one of {', '.join(known)}", **{setting: value})
         if self.tokenize.endswith("-mecab") and not has_tokenizer(self.tokenize):
             rule = f"MeCab or its dictionary is missing or does not work; install sacrebleu[{self.tokenize[:2]}]"
             raise SettingError(rule, tokenize=self.tokenize)
@@ -68,13 +68,6 @@ class MetricOptions:
                 "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text",
                 metrics=",".join(self.metrics),
             )
-
-
-def _one_of(setting: str, value: str, known: Collection[str]) -> None:
-    if value not in known:
-        near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
-        rule = f"unknown {value!r}; the nearest known one is {near!r} (of {', '.join(known)})"
-        raise SettingError(rule, **{setting: value})
 
 
 def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:
