@@ -136,9 +136,6 @@ class Statistics:
         rows = np.stack([np.asarray(scores, np.float64), np.ones(len(scores))], axis=1)
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def score(self, subset: NDArray[Any] | None = None) -> Score:
         """The corpus score of a subset: (N,) bool, or indices (a sentence may occur more than once); None = all.
 

@@ -166,7 +166,7 @@ def make_report(
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` figures have intervals
     and p-values; its tests need two systems or more. `advance` is called with shares of the work done, which sum to 1.
     """
-    subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
+    subsets = [np.ones(len(tables[0][0].rows), np.bool_), *([] if known is None else [known])]
     parts = parts or {}
     share = 1 / (len(subsets) * (1 + len(parts)))
 
@@ -175,7 +175,7 @@ def make_report(
         inside = [("all", subset), *((label, mask & subset) for label, mask in parts.items())]
         rows = []
         for label, mask in inside:
-            if label != Bucket(0, 0).label or np.any(mask):
+            if label != "0" or np.any(mask):
                 rows.append(_parts(label, tables, mask, resampling))
             if advance:
                 advance(share)
