@@ -160,7 +160,7 @@ def score(
     function gets the number of lines done. Raises UsageError for settings that do not go together, InputError if there
     is nothing to score or the numbers of lines differ.
     """
-    from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
+    from nmtalign.scoring.scoring_run import run_scoring
 
     def text(given: Any) -> Any:
         return Path(given) if isinstance(given, str) else given
@@ -170,7 +170,7 @@ def score(
     if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
         several = [references]
     with _resolved("score", ScoreConfig, config, settings) as config:
-        request = ScoreRequest(
+        return run_scoring(
             {name: text(system) for name, system in systems.items()},
             [text(each) for each in several],
             text(source),
@@ -178,8 +178,9 @@ def score(
             segment_scores or {},
             text(model),
             translation,
+            notify,
+            progress,
         )
-        return run_scoring(request, notify=notify, progress=progress)
 
 
 def link(

@@ -186,8 +186,9 @@ class AlignmentRun:
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
     ) -> None:
-        if resume and gold is not None:
-            raise UsageError("a resumed run would compare only the rest with the gold links: compare the complete file")
+        if gold is not None and (resume or shard):
+            part = "--resume continues -o FILE.h5" if resume else "--shard aligns a part"
+            raise UsageError(f"{part}, and --gold needs all pairs: leave it out, and run `nmtalign aer` afterwards")
         self._models, self._texts, self._gold, self._notify = models, (source, target), gold, notify
         loaded = [models] if isinstance(models, WordAligner) else models
         self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target

@@ -341,7 +341,7 @@ class AlignmentWriter:
         self._complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
         self._last_id = 0
-        self._committed = self._committed_sentences = 0  # records and sentences in the journal
+        self._committed = 0  # sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = 0  # of the waiting records
 
@@ -372,9 +372,9 @@ class AlignmentWriter:
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
-        if not self._committed_sentences or not self.partial.exists():
+        if not self._committed or not self.partial.exists():
             return ""
-        return f"; {self.partial} has {counted(self._committed_sentences, 'pair')}, and --resume continues after them"
+        return f"; {self.partial} has {counted(self._committed, 'pair')}, and --resume continues after them"
 
     def add(self, record: AlignmentRecord) -> None:
         """Adds a record as `align` makes it and as `AlignmentFile` reads it.
@@ -402,7 +402,7 @@ class AlignmentWriter:
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
         if self.records and sentence_id < self._last_id:
             raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
-        waiting = self.sentences - self._committed_sentences
+        waiting = self.sentences - self._committed
         if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
         stored = record.weights.astype(self._types["weights"])
@@ -465,7 +465,7 @@ class AlignmentWriter:
                     self.records, self.sentences = self.records + len(values["rank"]), sentences
                     self._last_id = int(values["sentence_id"][-1])
                 end = place
-        self._committed, self._committed_sentences = self.records, self.sentences
+        self._committed = self.sentences
         if end:
             self._journal.cut(end)
         else:
@@ -504,7 +504,7 @@ class AlignmentWriter:
         self._append(
             b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
         )
-        self._committed, self._committed_sentences = self.records, self.sentences
+        self._committed = self.sentences
         self._waiting, self._cells = [], 0
 
     def _unpacked(self, payload: bytes) -> _Block:
@@ -557,8 +557,8 @@ class AlignmentWriter:
                     _extend(datasets[name], ends[:, place])
                 for name in group[0][1]:
                     _extend(datasets[name], np.concatenate([values[name] for _, values in group]))
-            if records != self._committed:
-                raise ValueError(f"{records} complete records, and {self._committed} were written")
+            if records != self.records:
+                raise ValueError(f"{records} complete records, and {self.records} were written")
 
     def _break_off(self) -> None:
         """Leaves the journal for a run that resumes; a journal without records is removed."""

@@ -35,10 +35,6 @@ _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
 _SCORES = re.compile(r"\t[0-9. ]*$")
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
-_WRONG: Mapping[Role, str] = {
-    "gold": "is not a gold link; write 0-0 if it is sure, 0p0 or 0?0 if possible",
-    "links": "is not a link; write source-target, as in 0-0 2-1",
-}
 
 
 @dataclass(frozen=True)
@@ -88,14 +84,15 @@ class LinkFigures:
         total = self.links + self.sure
         return 1 - (self.links_sure + self.links_possible) / total if total else 0.0
 
-    def f(self, alpha: float = 0.5) -> float:
-        """1 / (alpha / precision + (1 - alpha) / recall), as in Fraser & Marcu (2007); 0.5 gives F1, 1 precision."""
-        mean = (1 - alpha) * self.precision + alpha * self.recall
+    @property
+    def f1(self) -> float:
+        """The harmonic mean of precision and recall."""
+        mean = 0.5 * self.precision + 0.5 * self.recall
         return self.precision * self.recall / mean if mean else 0.0
 
     def rates(self) -> dict[str, float | None]:
         """Returns the rates by name, each None if there are neither sure nor found links."""
-        rates = {"precision": self.precision, "recall": self.recall, "aer": self.aer, "f1": self.f()}
+        rates = {"precision": self.precision, "recall": self.recall, "aer": self.aer, "f1": self.f1}
         return {name: rate if self.links or self.sure else None for name, rate in rates.items()}
 
 
@@ -206,7 +203,7 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     for part in _SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
-            raise InputError(f"{where}: {part!r} {_WRONG[role]}")
+            raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1 (of gold links 0p0 or 0?0 if possible)")
         link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
         possible.add(link)
         if match[2] == "-":

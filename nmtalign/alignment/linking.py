@@ -154,10 +154,10 @@ class LinkRun:
         """Ends the run; a signal handler may call it. The same run resumes after the last complete iteration."""
         self._stopped = True
 
-    def run(self) -> bool:
-        """Does the steps that remain; returns False if `stop` has ended it, and the same call resumes."""
+    def run(self) -> None:
+        """Does the steps that remain; if `stop` ends it, the same call resumes."""
         if self._is_learned() and self._is_linked() and not self._work.exists():
-            return True
+            return
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             files.check_no_link(path)
         with contextlib.suppress(_Halted), files.folder_lock(self._work):
@@ -168,8 +168,6 @@ class LinkRun:
             if not self._is_linked():
                 self._align()
             shutil.rmtree(self._work, ignore_errors=True)
-            return True
-        return False
 
     def _is_learned(self) -> bool:
         return all((self.folder / name).exists() for name in (files.ALIGNER, LEXICON))

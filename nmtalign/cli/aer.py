@@ -72,53 +72,48 @@ def aer(
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)
-    {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found, settings.alpha)
+    {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found)
 
 
-def _row(figures: "LinkFigures", alpha: float | None) -> Row:
-    rates = figures.rates()
-    if alpha is not None:
-        rates["f_alpha"] = None if rates["f1"] is None else figures.f(alpha)
-    return vars(figures) | rates
+def _row(figures: "LinkFigures") -> Row:
+    return vars(figures) | figures.rates()
 
 
-def _print_json(found: "LinkComparison", alpha: float | None) -> None:
+def _print_json(found: "LinkComparison") -> None:
     """Prints one object per system."""
     for system in found.systems:
-        record = {"name": system.name, **_row(system.figures, alpha)} | ({} if alpha is None else {"alpha": alpha})
+        record = {"name": system.name, **_row(system.figures)}
         if system.by_length:
-            rows = [{"words": label, **_row(figures, alpha)} for label, figures in system.by_length]
+            rows = [{"words": label, **_row(figures)} for label, figures in system.by_length]
             record |= {"lengths_from": system.lengths_from, "by_length": rows}
         sys.stdout.write(common.json_text(record | {"signature": system.signature}) + "\n")
 
 
-def _print_csv(found: "LinkComparison", alpha: float | None) -> None:
+def _print_csv(found: "LinkComparison") -> None:
     """Prints one line per row of figures: `part` (all, length), and `label` within the part."""
-    columns = ["name", "part", "label", *_row(found.systems[0].figures, alpha), "signature"]
+    columns = ["name", "part", "label", *_row(found.systems[0].figures), "signature"]
     writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
     writer.writeheader()
     for system in found.systems:
-        name, figures = system.name, _row(system.figures, alpha)
+        name, figures = system.name, _row(system.figures)
         writer.writerow({"name": name, "part": "all", **figures, "signature": system.signature})
         for label, part in system.by_length:
-            writer.writerow({"name": name, "part": "length", "label": label, **_row(part, alpha)})
+            writer.writerow({"name": name, "part": "length", "label": label, **_row(part)})
 
 
-def _print_text(found: "LinkComparison", alpha: float | None) -> None:
+def _print_text(found: "LinkComparison") -> None:
     """Prints one row per system, their signatures, then the rows by length of each."""
     columns = {"links": "found", "precision": "precision", "recall": "recall", "aer": "AER", "f1": "F1"}
-    columns |= {} if alpha is None else {"f_alpha": f"F({alpha:g})"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    _print_rows(
-        {"name": "links of", **columns}, [{"name": one.name, **_row(one.figures, alpha)} for one in found.systems]
-    )
+    rows = [{"name": one.name, **_row(one.figures)} for one in found.systems]
+    _print_rows({"name": "links of", **columns}, rows)
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)
     for system in found.systems:
         if system.by_length:
             of = f" of {common.escaped(system.name)}" if len(found.systems) > 1 else ""
             sys.stdout.write(f"\nby words of the source ({common.escaped(system.lengths_from)}){of}:\n")
-            rows = [{"words": label, **_row(figures, alpha)} for label, figures in system.by_length]
+            rows = [{"words": label, **_row(figures)} for label, figures in system.by_length]
             _print_rows({name: name for name in ("words", "pairs", "sure")} | columns, rows)
 
 

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,7 +13,7 @@ from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import Shard, counted
+from nmtalign.text.lines import counted
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
@@ -94,7 +94,7 @@ def align(
     if target is None:
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
-    _check([source, target, gold], output, resume, pharaoh, shard)
+    _check(output, resume, pharaoh)
     common.check_inputs(source, target, gold)
     common.sleep_beside_others()
     with chosen.naming(), contextlib.ExitStack() as loading:
@@ -125,19 +125,13 @@ def align(
     _report(summary, output, format, pharaoh, quiet)
 
 
-def _check(
-    inputs: Sequence[Path | None], output: Path | None, resume: bool, pharaoh: bool, shard: Shard | None
-) -> None:
+def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
     """Raises UsageError for options that do not go together, and for an output that is no file."""
-    gold = inputs[2]
-    if shard and gold:
-        raise UsageError("--gold has the links of all pairs: leave out --shard, or run `nmtalign aer` afterwards")
-    for option, given, instead in (("--pharaoh", pharaoh, "export"), ("--gold", gold, "aer")):
-        if resume and given:
-            raise UsageError(
-                f"--resume continues -o FILE.h5, and {option} would use only the rest: leave it out, and run "
-                f"`nmtalign {instead}` afterwards"
-            )
+    if resume and pharaoh:
+        raise UsageError(
+            "--resume continues -o FILE.h5, and --pharaoh would print only the rest: leave it out, and run "
+            "`nmtalign export` afterwards"
+        )
     if output is not None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")

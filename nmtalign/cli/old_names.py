@@ -29,7 +29,7 @@ _OF_TRAIN = "set it in section [train] of nmtalign.toml"
 _SETTINGS = """
 prep --keep-duplicates drop_duplicates=false; prep --separate joint=false; train --unidirectional bidirectional=false;
 train --readout-word readout_previous_word=true; train --no-readout-word readout_previous_word=false;
-translate --weights alignment_type={}; align --weights alignment_type={}; score --apart cumulative=false;
+translate --weights alignment_type={}; align --weights alignment_type={};
 score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links={};
 view --links hard_links=true; view --no-links hard_links=false
 """
@@ -59,9 +59,9 @@ _OPTIONS: Mapping[str, str] = {
 }
 # Options of version 0.2 that have no replacement, without `--` and `no-`.
 _GONE: Mapping[str, str] = {
-    "score": "attention attention-from by-frequency by-place table1 train-text",
+    "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
     "align": "temperature drop-end keep-end",
-    "aer": "by-type worst",
+    "aer": "alpha by-type worst",
     "view": "colorbar",
     "reproduce": "long reordered text",
 }

@@ -137,11 +137,10 @@ Block = Heading | Paragraph | DataTable | Figure | Commands | Definitions | Sent
 
 @dataclass(frozen=True)
 class Document:
-    """A report: a title, blocks at its top, and the blocks of its sections."""
+    """A report: a title, and the blocks of its sections."""
 
     title: str  # literal text
     blocks: Sequence[Block]
-    top: Sequence[Block] = ()
 
 
 def to_text(document: Document, width: int = 0, colour: bool = False) -> str:
@@ -149,8 +148,7 @@ def to_text(document: Document, width: int = 0, colour: bool = False) -> str:
 
     Words of style `right` and `wrong` are coloured, or in marks such as {+right+} and [-wrong-].
     """
-    blocks = [*document.top, *document.blocks]
-    return "".join(f"{line}\n" for block in blocks for line in _lines(block, width, colour)).lstrip("\n")
+    return "".join(f"{line}\n" for block in document.blocks for line in _lines(block, width, colour)).lstrip("\n")
 
 
 def _lines(block: Block, width: int, colour: bool) -> Iterator[str]:

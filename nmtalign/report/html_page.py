@@ -23,11 +23,10 @@ _BAR = re.compile("[\u2588-\u258f\u2592]")  # a bar made of blocks
 
 def to_page(document: doc.Document) -> str:
     """The complete page; equal documents give equal bytes."""
-    blocks = [*document.top, *document.blocks]
-    titles = [block.text for block in blocks if isinstance(block, doc.Heading) and block.level == 2]
+    titles = [block.text for block in document.blocks if isinstance(block, doc.Heading) and block.level == 2]
     links = "".join(f'<li><a href="#part-{number}">{_inline(title)}</a></li>' for number, title in enumerate(titles, 1))
-    content = "".join(_blocks(document.top)) + f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
-    return "".join(page(doc.printable(document.title), content + "".join(_blocks(document.blocks))))
+    contents = f'<nav aria-label="Contents"><ul>{links}</ul></nav>\n'
+    return "".join(page(doc.printable(document.title), contents + "".join(_blocks(document.blocks))))
 
 
 def _blocks(blocks: Sequence[doc.Block]) -> Iterator[str]:

@@ -14,7 +14,7 @@ _ITEM = re.compile(r"^(\d+(?=[.)](?:\s|$))|(?=[-+](?:\s|$)|-[-\s]*$))")  # the s
 
 def to_markdown(document: doc.Document) -> str:
     """The complete document in Markdown."""
-    blocks = (text for block in (*document.top, *document.blocks) for text in _block(block))
+    blocks = (text for block in document.blocks for text in _block(block))
     return "\n\n".join([f"# {escaped(document.title)}", *blocks]) + "\n"
 
 

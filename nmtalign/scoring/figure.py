@@ -72,7 +72,7 @@ def length_figure(report: Report) -> Any:
     axes.tick_params(bottom=False, labelbottom=False)
     axes.set_ylabel(f"{metric} (lower is better)" if metric == "TER" else metric, fontsize=figures.USUAL)
     step = math.ceil(len(labels) / 40)
-    strip.set_xticks(places[::step], [label.replace("<=", "\u2264") for label in labels[::step]])
+    strip.set_xticks(places[::step], labels[::step])
     strip.set_xlabel(report.lengths.removeprefix("by "), fontsize=figures.USUAL)
     strip.set_yticks([])
     strip.margins(y=0.45)

@@ -1,15 +1,14 @@
 """Metrics of sacreBLEU: their options, the statistics of each sentence, and the scores of sums of these statistics.
 
 sacreBLEU counts each sentence once. A corpus score is a function of the sum of the sentences' statistics, so every
-bucket, subset and bootstrap sample costs only one sum. sacreBLEU has no public function for these statistics. Where an
-installed version lacks the private ones, `Statistics` keeps the lines, and each score is a public `corpus_score`.
+bucket, subset and bootstrap sample costs only one sum. sacreBLEU has no public function for these statistics; those
+that are used here are the same in all its versions 2.
 """
 
 import contextlib
-import difflib
 import functools
 import importlib.metadata
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,7 +35,6 @@ MULTI_BLEU = "multi-bleu"
 TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacreBLEU's; the last two need MeCab
 _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
 _JUDGED = 2000  # lines of a reference that show whether its script has spaces
-_PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats")
 _BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time
 _PARALLEL_FROM = 2_000  # sentences of all systems; fewer take less time than starting processes
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
@@ -58,9 +56,10 @@ class MetricOptions:
         if not self.metrics:
             raise SettingError(f"give one or more of {','.join(METRICS)}", metrics="")
         object.__setattr__(self, "metrics", tuple(dict.fromkeys(self.metrics)))  # a name given twice is one metric
-        for name in self.metrics:
-            _one_of("metrics", name, METRICS)
-        _one_of("tokenize", self.tokenize, TOKENIZE)
+        chosen = [("metrics", name, METRICS) for name in self.metrics] + [("tokenize", self.tokenize, TOKENIZE)]
+        for setting, value, known in chosen:
+            if value not in known:
+                raise SettingError(f"unknown {value!r}; give one of {', '.join(known)}", **{setting: value})
         if self.tokenize.endswith("-mecab") and not has_tokenizer(self.tokenize):
             rule = f"MeCab or its dictionary is missing or does not work; install sacrebleu[{self.tokenize[:2]}]"
             raise SettingError(rule, tokenize=self.tokenize)
@@ -69,13 +68,6 @@ class MetricOptions:
                 "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text",
                 metrics=",".join(self.metrics),
             )
-
-
-def _one_of(setting: str, value: str, known: Collection[str]) -> None:
-    if value not in known:
-        near = difflib.get_close_matches(value, known, n=1, cutoff=0.0)[0]
-        rule = f"unknown {value!r}; the nearest known one is {near!r} (of {', '.join(known)})"
-        raise SettingError(rule, **{setting: value})
 
 
 def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:
@@ -137,8 +129,6 @@ class Statistics:
     signature: str
     rows: Rows  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
     metric: Any = field(repr=False)  # sacreBLEU's object, or None for given scores: rows are [score, 1]
-    # (hypotheses, each reference) for a sacreBLEU that does not give its statistics; then the rows are empty.
-    lines: Sequence[Lines] = field(default=(), repr=False)
 
     @classmethod
     def of_segments(cls, name: str, scores: Sequence[float]) -> "Statistics":
@@ -146,21 +136,14 @@ class Statistics:
         rows = np.stack([np.asarray(scores, np.float64), np.ones(len(scores))], axis=1)
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
-    def __len__(self) -> int:
-        return len(self.rows)
-
     def score(self, subset: NDArray[Any] | None = None) -> Score:
         """The corpus score of a subset: (N,) bool, or indices (a sentence may occur more than once); None = all.
 
         Raises InputError if the subset is empty.
         """
-        places = np.arange(len(self)) if subset is None else np.arange(len(self))[subset]
-        if not len(places):
+        rows = self.rows if subset is None else self.rows[subset]
+        if not len(rows):
             raise InputError("no sentence to score")
-        if self.lines:
-            hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
-            return Score(self.name, float(self.metric.corpus_score(hypotheses, references).score), self.signature)
-        rows = self.rows[places]
         value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
         too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
         return Score(self.name, value, self.signature, too_short)
@@ -176,7 +159,7 @@ class Statistics:
     def length_ratio(self, subset: NDArray[Any]) -> float | None:
         """Tokens of the hypotheses / tokens of the references, as BLEU counts them; None for other metrics."""
         rows = self.rows[subset]
-        if not isinstance(self.metric, BLEU) or self.lines or not rows[:, 1].sum():
+        if not isinstance(self.metric, BLEU) or not rows[:, 1].sum():
             return None
         return float(rows[:, 0].sum() / rows[:, 1].sum())
 
@@ -228,10 +211,10 @@ def measure_systems(
                 advance(len(block[0][names[0]]))
     return [
         [
-            _statistics(name, options, np.concatenate([block[number][name] for block in counted]), [lines, *references])
+            _statistics(name, options, np.concatenate([block[number][name] for block in counted]), references)
             for name in names
         ]
-        for number, lines in enumerate(systems)
+        for number in range(len(systems))
     ]
 
 
@@ -258,16 +241,10 @@ def _count(options: MetricOptions, names: Sequence[str], systems: int, texts: Se
         prepared = _prepared(name, options, texts)
         metric = make_metric(name, options, prepared[systems:])
         for lines, rows in zip(prepared, counted, strict=False):
-            found = metric._extract_corpus_statistics(lines, None) if gives_statistics(metric) else [[]] * len(lines)
-            rows[name] = np.array(found, dtype=np.float64)
+            rows[name] = np.array(metric._extract_corpus_statistics(lines, None), dtype=np.float64)
             if shared and name == "chrf++":
                 rows["chrf"] = rows[name][:, : 3 * metric.char_order]
     return counted
-
-
-def gives_statistics(metric: Any) -> bool:
-    """Whether this version of sacreBLEU has the private functions for the statistics of sentences."""
-    return all(hasattr(metric, name) for name in _PRIVATE)
 
 
 _moses = functools.lru_cache(maxsize=1)(MosesWords)  # it keeps the tokens of words from block to block
@@ -281,12 +258,11 @@ def _prepared(name: str, options: MetricOptions, texts: Sequence[Lines]) -> Sequ
     return [[" ".join(moses.tokenize(line)) for line in lines] for lines in texts]
 
 
-def _statistics(name: str, options: MetricOptions, rows: Rows, texts: Sequence[Lines]) -> Statistics:
-    """The statistics of a system by one metric; `texts` are its lines and those of each reference."""
-    metric = make_metric(name, options, [lines[:1] for lines in texts[1:]])
+def _statistics(name: str, options: MetricOptions, rows: Rows, references: Sequence[Lines]) -> Statistics:
+    """The statistics of a system by one metric."""
+    metric = make_metric(name, options, [lines[:1] for lines in references])
     signature = str(metric.get_signature().format())
     if name == MULTI_BLEU and options.tokenize != "none":
         *fields, last = signature.replace("|tok:none|", f"|tok:moses-{options.language}|").split("|")
         signature = "|".join([*fields, f"sacremoses:{importlib.metadata.version('sacremoses')}", last])
-    kept = () if gives_statistics(metric) else _prepared(name, options, texts)
-    return Statistics(METRICS[name], f"{METRICS[name]}|{signature}", rows, metric, kept)
+    return Statistics(METRICS[name], f"{METRICS[name]}|{signature}", rows, metric)

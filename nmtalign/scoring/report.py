@@ -11,7 +11,7 @@ import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -43,12 +43,10 @@ class Bucket:
 
     @property
     def label(self) -> str:
-        """For example `11-20`, `7`, `>60`; cumulative buckets are `<=10` and `all`."""
+        """For example `11-20`, `7` or `>60`."""
         if self.high is None:
-            return f">{self.low - 1}" if self.low else "all"
-        if self.low == self.high:
-            return str(self.low)
-        return f"{self.low}-{self.high}" if self.low else f"<={self.high}"
+            return f">{self.low - 1}"
+        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
 
     def members(self, lengths: NDArray[np.int64]) -> Mask:
         """(N,) True where the length of the sentence is in the bucket."""
@@ -62,11 +60,10 @@ def by_length(lines: Lines, buckets: Sequence[Bucket]) -> dict[str, Mask]:
     return {bucket.label: bucket.members(lengths) for bucket in buckets}
 
 
-def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
+def parse_buckets(text: str) -> list[Bucket]:
     """Makes buckets of their upper ends: "10,20" is 0 (lines without a word), 1-10, 11-20 and >20.
 
-    Cumulative buckets are <=10, <=20 and all; each contains those before it. Raises SettingError unless the ends are
-    whole numbers that rise.
+    Raises SettingError unless the ends are whole numbers that rise.
     """
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
@@ -74,8 +71,6 @@ def parse_buckets(text: str, cumulative: bool = False) -> list[Bucket]:
     ends = [0, *map(int, parts)]
     if any(second <= first for first, second in itertools.pairwise(ends)):
         raise SettingError("each upper end must be greater than the one before, the first at least 1", buckets=text)
-    if cumulative:
-        return [Bucket(0, end) for end in (*ends[1:], None)]
     closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
     return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
 
@@ -169,11 +164,9 @@ def make_report(
     """Scores every system on all sentences and on every one of `parts`, and again on only its `known` (N,) ones.
 
     `tables` contains the statistics of each system, metrics in the same order. With `resampling` figures have intervals
-    and, if there are two systems or more, p-values. `advance` is called with shares of the work done, which sum to 1.
+    and p-values; its tests need two systems or more. `advance` is called with shares of the work done, which sum to 1.
     """
-    drawn = resampling if resampling is None or len(tables) > 1 else replace(resampling, tests=())
-    drawn = drawn if drawn and (drawn.intervals or drawn.tests) else None
-    subsets = [np.ones(len(tables[0][0]), np.bool_), *([] if known is None else [known])]
+    subsets = [np.ones(len(tables[0][0].rows), np.bool_), *([] if known is None else [known])]
     parts = parts or {}
     share = 1 / (len(subsets) * (1 + len(parts)))
 
@@ -182,20 +175,20 @@ def make_report(
         inside = [("all", subset), *((label, mask & subset) for label, mask in parts.items())]
         rows = []
         for label, mask in inside:
-            if label != Bucket(0, 0).label or np.any(mask):
-                rows.append(_parts(label, tables, mask, drawn))
+            if label != "0" or np.any(mask):
+                rows.append(_parts(label, tables, mask, resampling))
             if advance:
                 advance(share)
         return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
     signatures = {one.name: one.signature for one in tables[0]}
-    if drawn:
-        samples = drawn.samples if drawn.intervals or "bs" in drawn.tests else 0
-        trials = drawn.trials if "ar" in drawn.tests else 0
-        signatures = {one.name: one.signed(samples, trials, drawn.seed) for one in tables[0]}
+    if resampling:
+        samples = resampling.samples if resampling.intervals or "bs" in resampling.tests else 0
+        trials = resampling.trials if "ar" in resampling.tests else 0
+        signatures = {one.name: one.signed(samples, trials, resampling.seed) for one in tables[0]}
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
-    return Report(tuple(signatures), signatures, tuple(systems), drawn)
+    return Report(tuple(signatures), signatures, tuple(systems), resampling)
 
 
 def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from nmtalign.report import document as doc
 from nmtalign.scoring.differences import Difference, Segment
 from nmtalign.scoring.report import Estimate, Part, Report, Section, Test
+from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
 BAR = 20  # characters of the longest bar
@@ -31,7 +32,8 @@ def score_document(
     followed by the versions.
     """
     total = report.systems[0].everything.whole.sentences
-    blocks: list[doc.Block] = [doc.Heading("Scores"), *_corpus_scores(report)]
+    blocks: list[doc.Block] = [doc.Paragraph(counted(total, "sentence")), doc.Heading("Scores")]
+    blocks += _corpus_scores(report)
     if any(system.no_unk for system in report.systems):
         blocks += _known_words(report, total)
     if figures:
@@ -48,7 +50,7 @@ def score_document(
         versions = {"nmtalign": __version__, "sacreBLEU": importlib.metadata.version("sacrebleu")}
         rows = [(doc.Span(name), doc.Span(value)) for name, value in {**facts, **versions}.items()]
         blocks += [doc.Heading("How to get these figures again"), doc.Definitions(rows)]
-    return doc.Document(title, blocks, [doc.Paragraph(f"{total:,} sentence{'' if total == 1 else 's'}")])
+    return doc.Document(title, blocks)
 
 
 def figure(value: float | None, signature: str = "") -> str:
@@ -126,21 +128,10 @@ def _p_values(scores: Sequence[Estimate]) -> Columns:
 
 
 def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
-    """The scores of the sentences without an unknown word, Table 1 of Bahdanau et al. (2015), and rates of such words.
-
-    The rows of Table 1 are BLEU of all sentences, and of those without an unknown word.
-    """
+    """The scores of the sentences without an unknown word, as in Table 1 of Bahdanau et al. (2015), and their rates."""
     known = [system.no_unk.whole for system in report.systems if system.no_unk]
     yield doc.Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
     yield _table(_names(report, "system") + _scores(report, known))
-    columns, wholes = _names(report, "model"), [system.everything.whole for system in report.systems]
-    for name in report.metrics:
-        if "bleu" in name.lower():
-            for title, parts in (("All", wholes), ("No UNK", known)):
-                columns.append([f"{name} {title}", *(figure(part.scores[name].value) for part in parts)])
-    if len(columns) > 1:
-        yield doc.Heading("Table 1: with and without unknown words")
-        yield _table(columns)
     if rates := report.unknown:
         shares: list[tuple[str | doc.Span, float]] = [("source", rates.source), ("reference", rates.reference)]
         shares += [(doc.Span(name), rate) for name, rate in rates.systems.items()]
@@ -150,8 +141,7 @@ def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
 
 def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterator[doc.Block]:
     """One table per system, and before them one that compares the systems, if there are several."""
-    # Cumulative buckets end with all sentences.
-    rows = [[*one.lengths, *([one.whole] if one.lengths[-1].label != one.whole.label else [])] for one in sections]
+    rows = [[*one.lengths, one.whole] for one in sections]
     first = report.metrics[0]
     if len(sections) > 1:
         yield doc.Heading(f"{first} {report.lengths} ({subset}, all systems)")

@@ -5,10 +5,9 @@ import csv
 import dataclasses
 import io
 import math
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +35,6 @@ from nmtalign.text.languages import has_no_spaces, language_code, not_raw, suffi
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
 
 ALL = "all"  # a name for all metrics
-SEED = "SACREBLEU_SEED"  # sacreBLEU's environment variable
-DEFAULT_SEED = 12345  # sacreBLEU's
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
 _RESERVED = frozenset((*METRICS, *(name.lower() for name in METRICS.values())))
@@ -56,39 +53,6 @@ class Text:
 
     name: str
     lines: Lines
-
-
-@dataclass(frozen=True)
-class ScoreRequest:
-    """What to score, and how. A system may also be a model directory: the model translates the source."""
-
-    systems: Mapping[str, TextOrPath]
-    references: Sequence[TextOrPath]
-    source: TextOrPath | None = None
-    settings: ScoreConfig = field(default_factory=ScoreConfig)
-    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]] = field(default_factory=dict)  # one per system
-    words: Path | None = None  # a model or a prepared corpus, whose words are known; else the models that translate
-    translation: TranslateConfig | None = None  # how models translate; None: with the defaults
-
-    @property
-    def models(self) -> dict[str, Path]:
-        """The systems that are models, by name."""
-        return {name: one for name, one in self.systems.items() if isinstance(one, Path) and one.is_dir()}
-
-    def check(self) -> None:
-        """Raises UsageError where a text is missing that the settings need, InputError if there is nothing to score."""
-        if not self.systems or not self.references:
-            raise InputError("no sentence to score")
-        settings = self.settings
-        if self.source is None:
-            if self.models:
-                raise UsageError("nothing to translate: give the source with -s")
-            if settings.by_length and settings.length_of == "source":
-                raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
-            if settings.known_words:
-                raise UsageError("known words: give the source with -s")
-        if settings.known_words and not self.words and not self.models:
-            raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
 
 
 @dataclass(frozen=True)
@@ -148,33 +112,46 @@ class ScoreResult:
 
 
 def run_scoring(
-    request: ScoreRequest,
-    *,
-    notify: Notify = lambda message: None,
-    progress: Track = lambda doing, total: contextlib.nullcontext(),
+    hypotheses: Mapping[str, TextOrPath],
+    against: Sequence[TextOrPath],
+    source_text: TextOrPath | None,
+    settings: ScoreConfig,
+    segment_scores: Mapping[str, Sequence[Path | Sequence[float]]],
+    known: Path | None,
+    translation: TranslateConfig | None,
+    notify: Notify,
+    progress: Track,
 ) -> ScoreResult:
-    """Computes the requested scores. All possible checks are made before models translate."""
-    settings, several = request.settings, len(request.systems) > 1
-    buckets = parse_buckets(settings.buckets, settings.cumulative)
-    request.check()
-    language = find_language(request)
+    """Scores the hypotheses by name, as `nmtalign.api.score` does; a model directory translates the source.
+
+    `known` is a model or a prepared corpus, whose words are known. All possible checks are made before models
+    translate. Raises UsageError for settings that need other texts, InputError if there is nothing to score.
+    """
+    several = len(hypotheses) > 1
+    models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
+    folders = [known] if known else [*models.values()]  # of the words that are known
+    buckets = parse_buckets(settings.buckets)
+    if not hypotheses or not against:
+        raise InputError("no sentence to score")
+    _check_source(source_text is None, settings, bool(models))
+    if settings.known_words and not folders:
+        raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
+    language = find_language(settings.target_language, [against[0], *hypotheses.values()], folders[:1])
     options = metric_options(settings, language)
     resampling = _resampling(settings, several)
-    words = []
-    if settings.known_words:
-        words = [read_words(folder) for folder in ([request.words] if request.words else request.models.values())]
-    references = [_text(one, f"reference {number}") for number, one in enumerate(request.references, 1)]
-    source = None if request.source is None else _text(request.source, "source")
+    words = list(map(read_words, folders)) if settings.known_words else []
+    references = [_text(one, f"reference {number}") for number, one in enumerate(against, 1)]
+    source = None if source_text is None else _text(source_text, "source")
     check_aligned([*references, *([source] if source else [])])
     given = {
-        metric: read_segment_scores(metric, scores, [*request.systems], references[0])
-        for metric, scores in request.segment_scores.items()
+        metric: read_segment_scores(metric, scores, [*hypotheses], references[0])
+        for metric, scores in segment_scores.items()
     }
     systems = {
-        name: translation_of(source, one, request.translation, notify, progress)
-        if source and isinstance(one, Path) and one.is_dir()
+        name: translation_of(source, models[name], translation, notify, progress)
+        if source and name in models
         else _text(one, name)
-        for name, one in request.systems.items()
+        for name, one in hypotheses.items()
     }
     check_aligned([references[0], *systems.values()])
     judged = [] if settings.tokenize == "none" else systems.values()
@@ -183,11 +160,10 @@ def run_scoring(
         notify(note)
     if not settings.tokenize:
         options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
-    named, against = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
-    texts = list(named.values())
-    size = len(against[0])
+    named, expected = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
+    size = len(expected[0])
     with progress("counting", size) as advance:
-        tables = measure_systems(texts, against, options, advance=advance)
+        tables = measure_systems([*named.values()], expected, options, advance=advance)
     for metric, columns in given.items():
         for table, scores in zip(tables, columns, strict=True):
             table.append(Statistics.of_segments(metric, scores))
@@ -196,29 +172,37 @@ def run_scoring(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
-    if resampling and any(one.lines for one in tables[0]):
-        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
-        resampling = None
     parts, title = None, ""
     if settings.by_length:
-        parts = by_length(source.lines if source and settings.length_of == "source" else against[0], buckets)
-        title = f"by words of the {settings.length_of}{', cumulative' if settings.cumulative else ''}"
+        parts = by_length(source.lines if source and settings.length_of == "source" else expected[0], buckets)
+        title = f"by words of the {settings.length_of}"
     with progress("drawing samples", size) if resampling else contextlib.nullcontext() as advance:
         report = make_report(
             [*systems],
             tables,
             parts=parts,
-            known=without_unknown_words(words, source.lines, against) if words and source else None,
+            known=without_unknown_words(words, source.lines, expected) if words and source else None,
             resampling=resampling,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
     report = dataclasses.replace(report, lengths=title)
     if words and source:
-        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, against, named))
+        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, expected, named))
     if settings.differences and several:
-        found = most_different(named, against, tables, settings.differences, source.lines if source else None)
+        found = most_different(named, expected, tables, settings.differences, source.lines if source else None)
         report = dataclasses.replace(report, differences=found)
     return ScoreResult(report, systems, references, source)
+
+
+def _check_source(missing: bool, settings: ScoreConfig, translates: bool) -> None:
+    """Raises UsageError if the source is missing and needed."""
+    by_source = settings.by_length and settings.length_of == "source"
+    if missing and translates:
+        raise UsageError("nothing to translate: give the source with -s")
+    if missing and by_source:
+        raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
+    if missing and settings.known_words:
+        raise UsageError("known words: give the source with -s")
 
 
 def translation_of(
@@ -301,19 +285,19 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
     return scores
 
 
-def find_language(request: ScoreRequest) -> str:
-    """The language of the translations: the setting, the ending of the reference, or the model's.
+def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Path]) -> str:
+    """The language of the translations: the one of the settings, the ending of the reference, or a model's.
 
-    Endings of the translations count only for languages with another tokeniser of BLEU.
+    `texts` are the reference and the translations, whose endings count only for languages with another tokeniser of
+    BLEU.
     """
-    if request.settings.target_language:
-        return language_code(request.settings.target_language)
-    paths = (request.references[0], *request.systems.values())
-    reference, *systems = (suffix_language(one) if isinstance(one, Path) else "" for one in paths)
+    if chosen:
+        return language_code(chosen)
+    reference, *systems = (suffix_language(one) if isinstance(one, Path) else "" for one in texts)
     others = [one for one in systems if one and tokenizer_for(one) != MetricOptions.tokenize]
     if reference or others:
         return reference or others[0]
-    for folder in [request.words] if request.words else list(request.models.values())[:1]:
+    for folder in folders:
         from nmtalign.text.tokenizer import Tokenizers
 
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
@@ -332,11 +316,8 @@ def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
 
 
 def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
-    """What is drawn: tests between systems, and intervals where systems or parts are compared or a setting asks for it.
-
-    A seed that is not given is sacreBLEU's: $SACREBLEU_SEED, or 12345.
-    """
-    intervals, seed = settings.confidence, settings.seed
+    """What is drawn: tests between systems, and intervals where systems or lengths are compared or settings say so."""
+    intervals = settings.confidence
     tests: tuple[Test, ...] = ()
     if intervals is None:
         intervals = several or settings.by_length
@@ -344,12 +325,7 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
         tests = ("bs", "ar") if settings.significance == "both" else (settings.significance,)
     if not intervals and not tests:
         return None
-    if seed is None:
-        text = os.environ.get(SEED, str(DEFAULT_SEED))
-        if not (text.isascii() and text.isdigit()):
-            raise UsageError(f"{SEED} = {text!r}: must be a whole number; set it so, or add --set seed=N")
-        seed = int(text)
-    return Resampling(settings.bootstrap, settings.trials, seed, tests=tests, intervals=intervals)
+    return Resampling(settings.bootstrap, settings.trials, settings.seed, tests=tests, intervals=intervals)
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:

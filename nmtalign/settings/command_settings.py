@@ -253,7 +253,6 @@ class ScoreConfig(Settings, section="score"):
     by_length: bool = common(False, "Also score by sentence length.")
     length_of: Literal["source", "reference"] = setting("source", "Text whose lengths define the buckets.")
     buckets: str = setting("10,20,30,40,50,60", "Upper ends of the buckets, in words.", metavar="N,...")
-    cumulative: bool = setting(False, "Each bucket contains all sentences up to its upper end.")
     known_words: bool = common(
         False, "Also score only the sentences without unknown words, as in the article's Table 1."
     )
@@ -282,7 +281,7 @@ class ScoreConfig(Settings, section="score"):
     )
     bootstrap: int = setting(1000, "Bootstrap samples.", at_least=2, at_most=1_000_000)
     trials: int = setting(10_000, "Trials of approximate randomisation.", at_least=1, at_most=1_000_000)
-    seed: int | None = setting(None, "Seed of the samples.", unset="$SACREBLEU_SEED, or 12345", at_most=2**32 - 1)
+    seed: int = setting(12345, "Seed of the samples.", at_most=2**32 - 1)
     significance: Literal["bs", "ar", "both", "none"] = common(
         "bs", "Paired bootstrap (bs), approximate randomisation (ar), both or none."
     )
@@ -364,9 +363,6 @@ class AerConfig(Settings, section="aer"):
     by_length: bool = common(False, "Also compare by words of the source.")
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
-    )
-    alpha: float | None = setting(
-        None, "Also compute F = 1 / (A / precision + (1 - A) / recall).", at_most=1, metavar="A", unset="none"
     )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 

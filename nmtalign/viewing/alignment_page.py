@@ -22,7 +22,7 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain, groupby, islice
 from operator import itemgetter
 from pathlib import Path
@@ -54,7 +54,6 @@ class PageSummary:
     sentences: int = 0
     bytes: int = 0
     complete: bool = True  # whether the limit left out no sentence
-    figures: list[LinkFigures] = field(default_factory=list)  # of each file, with gold links
 
 
 def write_page(
@@ -71,7 +70,7 @@ def write_page(
     The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit).
     Raises UsageError if there is no sentence to show or one is missing, InputError for gold links that do not fit.
     """
-    summary = PageSummary(figures=[LinkFigures() for _ in files])
+    summary = PageSummary()
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
@@ -94,7 +93,7 @@ def _data(
     summary: PageSummary,
 ) -> Iterator[tuple[str, str]]:
     """Yields the data of the page, and counts in the summary."""
-    found = sentences(files, numbers)
+    found, totals = sentences(files, numbers), [LinkFigures() for _ in files]  # with gold links
     block: list[Entry] = []
     for entries in islice(found, limit) if limit else found:
         summary.sentences += 1
@@ -106,7 +105,7 @@ def _data(
         for model, record in entries:
             if gold is not None and not record.rank:
                 gold.check_inside(record.sentence_id, len(record.source), len(record.target))
-                summary.figures[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
+                totals[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
     yield from _packed_block(block, gold)
     summary.complete = next(found, None) is None
     models = [
@@ -117,7 +116,7 @@ def _data(
             },
             "aer": figures.aer if gold else None,
         }
-        for name, file, figures in zip(names, files, summary.figures, strict=True)
+        for name, file, figures in zip(names, files, totals, strict=True)
     ]
     about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
     yield "about", inert_json(about)

@@ -65,14 +65,14 @@ def draw_inputs(
         notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
         return ""
     chosen = chain.from_iterable(numbers) if numbers else [0]
-    panels = read_panels(files, chosen, config.rank, links, links=config.hard_links)
+    panels = read_panels(files, chosen, config.rank, links, links=config.hard_links, end=config.end)
     across = len(files)
     if output:
         panels = [replace(panels[0], caption=title)] if len(panels) == 1 else panels
-        for note in (*draw(panels, output, across=across if across > 1 else None, end=config.end), f"wrote {output}"):
+        for note in (*draw(panels, output, across if across > 1 else None), f"wrote {output}"):
             notify(note)
         return ""
     rows = [panels[start : start + across] for start in range(0, len(panels), across)]
-    text = "\n".join(render_text(row, width, end=config.end, colour=colour) for row in rows)
+    text = "\n".join(render_text(row, width, colour) for row in rows)
     marks = legend(panels)
     return f"{text}{marks}\n" if marks else text

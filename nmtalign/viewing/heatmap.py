@@ -51,6 +51,7 @@ class Panel:
     caption: str = ""
     gold: GoldLinks | None = None
     links: bool = False  # also draw the hard links of the record
+    end: bool = True  # also draw the row and the column of `</s>`
 
     def no_words(self) -> str:
         """Returns why there is nothing to draw, "" if there is something."""
@@ -58,10 +59,10 @@ class Panel:
             return ""
         return f"nothing to draw: {len(self.record.source)} source words, {len(self.record.target)} target words"
 
-    def labels(self, *, end: bool = True) -> tuple[list[str], list[str], Matrix]:
-        """Returns (source words, target words, weights) to draw, with the row and the column of `</s>` or without."""
+    def labels(self) -> tuple[list[str], list[str], Matrix]:
+        """Returns (source words, target words, weights) to draw."""
         source, target = ([printable(word) for word in side] for side in (self.record.source, self.record.target))
-        if end:
+        if self.end:
             return [*source, EOS], [*target, EOS], self.record.weights
         return source, target, self.record.weights[:-1, :-1]
 
@@ -87,11 +88,12 @@ def read_panels(
     gold: LinkFile | None = None,
     *,
     links: bool = False,
+    end: bool = True,
 ) -> list[Panel]:
     """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
 
-    `rank` is the place in n-best lists, `links` also draws the hard links. Raises UsageError for a sentence that a file
-    does not have, InputError if the files have different sources, or gold links do not fit.
+    `rank` is the place in n-best lists; `links` and `end` are those of `Panel`. Raises UsageError for a sentence that a
+    file does not have, InputError if the files have different sources, or gold links do not fit.
     """
     panels = []
     with contextlib.ExitStack() as stack:
@@ -112,7 +114,7 @@ def read_panels(
                     gold.check_inside(number, len(record.source), len(record.target))
                 caption = [name] if len(files) > 1 else []
                 caption += [f"sentence {number}" + (f", rank {rank}" if rank else "")]
-                panels.append(Panel(record, ": ".join(caption), gold.pair(number) if gold else None, links))
+                panels.append(Panel(record, ": ".join(caption), gold.pair(number) if gold else None, links, end))
     return panels
 
 
@@ -131,7 +133,7 @@ def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
 # Picture files
 
 
-def draw(panels: Sequence[Panel], path: Path, *, across: int | None = None, end: bool = True) -> list[str]:
+def draw(panels: Sequence[Panel], path: Path, across: int | None = None) -> list[str]:
     """Draws one or several alignments (a grid `across` panels wide) into a picture file, atomically.
 
     Returns warnings, one sentence each: letters without a font on this machine, drawn as boxes (an SVG contains text
@@ -139,10 +141,10 @@ def draw(panels: Sequence[Panel], path: Path, *, across: int | None = None, end:
     pair without words, and if matplotlib is missing.
     """
     kind = check_figure_name(path)
-    words = {word for panel in panels for side in panel.labels(end=end)[:2] for word in side}
+    words = {word for panel in panels for side in panel.labels()[:2] for word in side}
     texts, without = [*words, *(panel.caption for panel in panels)], "without -o the picture is drawn in the terminal"
     with usual_settings(texts, kind, without) as notes:
-        figure = make_figure(panels, across=across, end=end)
+        figure = make_figure(panels, across)
         first, sides = figure.axes[0], figure.get_size_inches()
         cell = first.get_position().width * sides[0] / first.images[0].get_array().shape[1]  # inches
         dpi = min(max(_DPI, _PIXELS_A_CELL / cell), _PIXELS / max(sides))
@@ -152,7 +154,7 @@ def draw(panels: Sequence[Panel], path: Path, *, across: int | None = None, end:
     return notes
 
 
-def make_figure(panels: Sequence[Panel], *, across: int | None = None, end: bool = True) -> Any:
+def make_figure(panels: Sequence[Panel], across: int | None = None) -> Any:
     """Returns the matplotlib figure of `draw`: each alignment has its own axes, with cells of the same size.
 
     All places of the grid are equally large; sizes are in cells until the size of a cell is known.
@@ -162,7 +164,7 @@ def make_figure(panels: Sequence[Panel], *, across: int | None = None, end: bool
     for panel in panels:
         if reason := panel.no_words():
             raise UsageError(f"sentence {panel.record.sentence_id}: {reason}; choose another one")
-    drawn = [panel.labels(end=end) for panel in panels]
+    drawn = [panel.labels() for panel in panels]
     across = across or math.ceil(math.sqrt(len(panels)))
     left, top = (1 + max(_length(word) for labels in drawn for word in labels[side]) for side in (1, 0))
     columns, rows = (max(len(labels[side]) for labels in drawn) for side in (0, 1))
@@ -223,14 +225,14 @@ def _draw_marks(axes: Any, panel: Panel, points: float) -> None:
 # The terminal
 
 
-def render_text(panels: Sequence[Panel], width: int, *, end: bool = True, colour: bool = False) -> str:
+def render_text(panels: Sequence[Panel], width: int, colour: bool = False) -> str:
     """Draws alignments in lines of at most `width` columns, ending in `\\n`; side by side if they fit.
 
     A row is a target word, and a cell has two columns. Without colour, ` ░▒▓█` are weights of 0, 1/4, 1/2, 3/4 and 1;
     with colour, the background is the weight, from black to white. Source words are written downwards above their
     columns; if they do not all fit side by side, the rest follows in further bands. Long words are cut with "…".
     """
-    blocks = [_block(panel, width, end, colour) for panel in panels]
+    blocks = [_block(panel, width, colour) for panel in panels]
     if sum(cell_len(block[0]) for block in blocks) + len(_GAP) * (len(blocks) - 1) <= width:
         height = max(map(len, blocks))
         padded = [[head, *[" " * cell_len(head)] * (height - 1 - len(rest)), *rest] for head, *rest in blocks]
@@ -245,20 +247,20 @@ def legend(panels: Sequence[Panel]) -> str:
     return "  ".join(f"{mark} {name}" for mark, name in marks.items())
 
 
-def _block(panel: Panel, width: int, end: bool, colour: bool) -> list[str]:
+def _block(panel: Panel, width: int, colour: bool) -> list[str]:
     """Returns the lines of a picture, which all have the same number of columns."""
     lines = [cut(printable(panel.caption), width)] if panel.caption else []
     if reason := panel.no_words():
         lines.append(cut(reason, width))
     else:
-        lines += _matrix(panel, width, end, colour)
+        lines += _matrix(panel, width, colour)
     widths = [cell_len(_COLOUR.sub("", line)) for line in lines]
     widest = max(widths)  # once: a picture of a long pair has thousands of lines
     return [line + " " * (widest - width) for line, width in zip(lines, widths, strict=True)]
 
 
-def _matrix(panel: Panel, width: int, end: bool, colour: bool) -> Iterator[str]:
-    source, target, weights = panel.labels(end=end)
+def _matrix(panel: Panel, width: int, colour: bool) -> Iterator[str]:
+    source, target, weights = panel.labels()
     marks = {link: (sure, hard) for link, sure, hard in panel.marks()}
     names = [cut(_plain(word), max(1, min(_LABEL_COLUMNS, width - 4))) for word in target]
     margin = max(map(cell_len, names))

@@ -40,9 +40,3 @@ def test_counts_and_rates_are_what_their_definitions_say(pairs: list[tuple[froze
 def test_smallest_and_largest_rates(links: list, sure: list, rates: tuple[int, ...]) -> None:
     figures = count_links(links, GoldLinks(frozenset(sure), frozenset(sure)))
     assert tuple(figures.rates().values()) == rates
-
-
-def test_f_with_a_weight() -> None:
-    figures = LinkFigures(1, sure=8, links=4, links_sure=2, links_possible=2)  # precision 1/2, recall 1/4
-    assert figures.f(0.4) == pytest.approx(1 / (0.4 / 0.5 + 0.6 / 0.25))
-    assert (figures.f(1), figures.f(0), LinkFigures(1, 1, 1).f(0.3)) == (0.5, 0.25, 0)

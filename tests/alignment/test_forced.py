@@ -155,7 +155,7 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
     assert summary.figures.recall == float((0, 0) in expected[0].hard_links)
     again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
-    with pytest.raises(UsageError, match="would compare only the rest"):
+    with pytest.raises(UsageError, match="--gold needs all pairs"):
         write(resume=True, gold=gold)
 
 

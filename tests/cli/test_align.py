@@ -158,7 +158,7 @@ MISTAKES = [
     (("in.en", "out.fr", "-o", "in.en/a.h5"), 2, "in.en: is a file; give the name of a folder"),
     (("in.en", "out.fr", "--set", "alignment_type=float8"), 2, "--set alignment_type=float8: must be one of"),
     (("in.en", "out.fr", "--gold", "wide.gold"), 3, "wide.gold: line 3: link 0-9 (counted from 0) points outside"),
-    (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a gold link"),
+    (("in.en", "out.fr", "--gold", "short.fr"), 3, "short.fr: line 1: 'le' is not a link"),
     (("in.en", "out.fr", "--gold", "long.gold"), 3, "alignments: has no line 5, but long.gold has 5 lines"),
     (("in.en", "out.fr", "--gold", "odd.gold"), 3, "odd.gold: line 2: '0:0'"),
     (("in.en", "out.fr", "-m", "blind"), 2, "blind: this model has no attention, so it cannot align"),

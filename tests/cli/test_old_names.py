@@ -39,7 +39,7 @@ def test_commands_work_with_a_note(capsys, old, new):
         ("align a b --which last", "--set which=last"),
         ("align a b --backward x --forward=y", "--model x --model y"),
         ("aer --links-method threshold", "--set links=threshold"),
-        ("score --apart --data x", "--set cumulative=false --model x"),
+        ("score --cased --data x", "--set lowercase=false --model x"),
         ("serve --beam 5 --whole-lines", "--set beam=5 --set split_sentences=false"),
     ],
 )

@@ -94,7 +94,7 @@ def test_the_links_of_all_blocks_in_order_are_those_of_the_text(random_model, te
         assert [record.sentence_id for record in alignments] == [3, 4, 5]
     (texts / "gold").write_text("0-0\n" * 9)
     for arguments, code, message in (
-        (("--shard", "1/2", "--gold", "gold"), 2, b"--gold has the links of all pairs"),
+        (("--shard", "1/2", "--gold", "gold"), 2, b"--gold needs all pairs"),
         (("--shard", "2/1"), 2, b"give I/N"),
     ):
         done = align(*arguments)

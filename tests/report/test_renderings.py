@@ -49,6 +49,7 @@ def everything(text: str) -> Document:
     figure = Figure("a.png", text, SVG)
     rows = [(span, span), (text, text), (Span(text, "name"), "–")]
     blocks = [
+        Paragraph(span),
         Heading(span),
         Paragraph((span, " and ", Span(text, "muted"), Span(text, "odd"), Span(text, "code"))),
         DataTable((text, span), rows, span),
@@ -59,7 +60,7 @@ def everything(text: str) -> Document:
         Definitions([(span, span), (text, text)]),
         Definitions([(span, Span(text, "code"))]),
     ]
-    return Document(text, blocks, [Paragraph(span)])
+    return Document(text, blocks)
 
 
 @pytest.mark.parametrize("text", HOSTILE)

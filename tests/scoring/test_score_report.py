@@ -1,6 +1,5 @@
 """A report has the same figures as sacreBLEU on the lines of each subset, for every division of the text."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -64,16 +63,6 @@ def test_the_known_subset_has_figures_of_its_own():
     assert [part.sentences for part in section.lengths] == [1, 2]
 
 
-def test_the_last_cumulative_part_is_the_whole():
-    parts = by_length(SOURCES, parse_buckets("1,3", cumulative=True))
-    tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
-    report = make_report("ab", tables, parts=parts, resampling=replace(QUICK, tests=("bs", "ar")))
-    for system in report.systems:
-        found = system.everything.lengths
-        assert [(part.label, part.sentences) for part in found] == [("<=1", 2), ("<=3", 5), ("all", 6)]
-        assert found[-1] == system.everything.whole
-
-
 def test_intervals_can_be_left_out():
     tables = measure_systems([HYPOTHESES, OTHERS], [REFERENCES])
     report = make_report("ab", tables, resampling=replace(QUICK, tests=("ar",), intervals=False))
@@ -90,14 +79,9 @@ def test_upper_ends_become_buckets_with_both_ends_in_them():
 
 
 @given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
-def test_every_length_is_in_one_bucket_and_cumulative_ones_contain_those_before(ends, lengths):
+def test_every_length_is_in_one_bucket(ends, lengths):
     text, counts = ",".join(map(str, sorted(ends))), np.array(lengths, dtype=np.int64)
     assert (sum(bucket.members(counts).astype(int) for bucket in parse_buckets(text)) == 1).all()
-    buckets = parse_buckets(text, cumulative=True)
-    members = [bucket.members(counts) for bucket in buckets]
-    assert [bucket.label for bucket in buckets] == [*(f"<={end}" for end in sorted(ends)), "all"]
-    assert all((first <= second).all() for first, second in itertools.pairwise(members))
-    assert members[-1].all()
 
 
 WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,20,...,60"

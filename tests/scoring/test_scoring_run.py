@@ -10,8 +10,6 @@ from sacrebleu.metrics import BLEU
 from nmtalign import score
 from nmtalign.errors import InputError, UsageError
 from nmtalign.scoring.metrics import tokenizer_for
-from nmtalign.scoring.scoring_run import ScoreRequest, run_scoring
-from nmtalign.settings.command_settings import ScoreConfig
 
 
 def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
@@ -75,8 +73,7 @@ def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, to
     reference, told = tmp_path / name, []
     reference.write_text("".join(f"{line}\n" for line in CHINESE))
     given = [line.replace("老", "小") for line in CHINESE]
-    request = ScoreRequest({"one": given, "two": CHINESE}, [reference], settings=ScoreConfig(**settings, bootstrap=5))
-    result = run_scoring(request, notify=told.append)
+    result = score({"one": given, "two": CHINESE}, [reference], notify=told.append, **settings, bootstrap=5)
     assert result.value(system="one") == BLEU(tokenize=tokenizer).corpus_score(given, [CHINESE]).score < 95
     assert result.value(system="two") == pytest.approx(100)
     assert f"|tok:{tokenizer}|" in result.to_dict()["signatures"]["BLEU"]
@@ -86,9 +83,7 @@ def test_bleu_of_chinese_is_that_of_sacrebleu(tmp_path: Path, name, settings, to
 def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_does(tmp_path: Path) -> None:
     for name in ("out.ko", "reference", "out.fr"):
         (tmp_path / name).write_text("나는 집에 갑니다 .\n")
-    korean, french = (
-        run_scoring(ScoreRequest({"one": tmp_path / name}, [tmp_path / "reference"])) for name in ("out.ko", "out.fr")
-    )
+    korean, french = (score(tmp_path / name, tmp_path / "reference") for name in ("out.ko", "out.fr"))
     assert f"|tok:{tokenizer_for('ko')}|" in korean.to_dict()["signatures"]["BLEU"]
     assert "|tok:13a|" in french.to_dict()["signatures"]["BLEU"]
 
@@ -96,8 +91,7 @@ def test_the_ending_of_the_translation_chooses_the_tokeniser_if_nothing_else_doe
 def test_bleu_that_is_0_for_equal_texts_is_told(tmp_path: Path) -> None:
     for lines, settings in ((CHINESE, {"tokenize": "13a"}), (["un chat", "deux"], {})):
         told = []
-        request = ScoreRequest({"one": lines}, [lines], settings=ScoreConfig(target_language="zh", **settings))
-        assert run_scoring(request, notify=told.append).value() == 0
+        assert score(lines, lines, notify=told.append, target_language="zh", **settings).value() == 0
         assert len(told) == 1
         assert "tokenize=char" in told[0]
 

@@ -133,7 +133,7 @@ def words_and_pieces(request, tmp_path_factory):
 @pytest.mark.parametrize(
     ("line", "links", "message"),
     [
-        (5, "0-0 1-", "line 6: '1-' is not a link; write source-target"),
+        (5, "0-0 1-", "line 6: '1-' is not a link; write 0-0 2-1"),
         (1, "0", "line 2: '0' is not a link"),
         (2, "0-0 2-1", "line 3: 2-1 is outside the pair, which has 2 source and 3 target words"),
         (5, "0-1", "line 6: 0-1 is outside the pair, which has 1 source and 1 target words"),

@@ -2,6 +2,7 @@
 
 import re
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -44,7 +45,7 @@ def test_labels_keep_accents_and_the_end() -> None:
     assert source == ["été", "a·b", "</s>"]
     assert target == ["·", "</s>"]
     assert weights.shape == (2, 3)
-    assert SMALL.labels(end=False)[2].shape == (2, 2)
+    assert replace(SMALL, end=False).labels()[2].shape == (2, 2)
 
 
 def test_the_figure_is_the_paper_s() -> None:
@@ -135,7 +136,7 @@ def test_rows_are_target_words() -> None:
         "</s>     ██",
     ]
     assert text.endswith("██\n")
-    assert render_text([SMALL], 80, end=False).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
+    assert render_text([replace(SMALL, end=False)], 80).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
     shades = panel("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
     assert render_text([shades], 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
 
