@@ -1,8 +1,8 @@
 """Metrics of sacreBLEU: their options, the statistics of each sentence, and the scores of sums of these statistics.
 
 sacreBLEU counts each sentence once. A corpus score is a function of the sum of the sentences' statistics, so every
-bucket, subset and bootstrap sample costs only one sum. sacreBLEU has no public function for these statistics; those
-that are used here are the same in all its versions 2.
+bucket, subset and bootstrap sample costs only one sum. sacreBLEU has no public function for these statistics. Where an
+installed version lacks the private ones, `Statistics` keeps the lines, and each score is a public `corpus_score`.
 """
 
 import contextlib
@@ -35,6 +35,7 @@ MULTI_BLEU = "multi-bleu"
 TOKENIZE = ("13a", "none", "intl", "char", "zh", "ja-mecab", "ko-mecab")  # sacreBLEU's; the last two need MeCab
 _CHINESE = frozenset(("zh", "yue", "wuu", "lzh"))
 _JUDGED = 2000  # lines of a reference that show whether its script has spaces
+_PRIVATE = ("_extract_corpus_statistics", "_compute_score_from_stats")
 _BLOCK, _CHARACTERS = 200, 200_000  # sentences and characters that a process counts at a time
 _PARALLEL_FROM = 2_000  # sentences of all systems; fewer take less time than starting processes
 _KILLED = "a process that scores was killed (out of memory?); score fewer systems at a time"
@@ -129,6 +130,8 @@ class Statistics:
     signature: str
     rows: Rows  # (N, D); for BLEU the first two columns are the lengths of hypothesis and reference
     metric: Any = field(repr=False)  # sacreBLEU's object, or None for given scores: rows are [score, 1]
+    # (hypotheses, each reference) for a sacreBLEU that does not give its statistics; then the rows are empty.
+    lines: Sequence[Lines] = field(default=(), repr=False)
 
     @classmethod
     def of_segments(cls, name: str, scores: Sequence[float]) -> "Statistics":
@@ -141,9 +144,13 @@ class Statistics:
 
         Raises InputError if the subset is empty.
         """
-        rows = self.rows if subset is None else self.rows[subset]
-        if not len(rows):
+        places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
+        if not len(places):
             raise InputError("no sentence to score")
+        if self.lines:
+            hypotheses, *references = ([lines[i] for i in places.tolist()] for lines in self.lines)
+            return Score(self.name, float(self.metric.corpus_score(hypotheses, references).score), self.signature)
+        rows = self.rows[places]
         value = float(self.values(np.add.reduce(rows, axis=0)[None])[0])
         too_short = isinstance(self.metric, BLEU) and bool(rows[:, 1].max() < self.metric.max_ngram_order)
         return Score(self.name, value, self.signature, too_short)
@@ -159,7 +166,7 @@ class Statistics:
     def length_ratio(self, subset: NDArray[Any]) -> float | None:
         """Tokens of the hypotheses / tokens of the references, as BLEU counts them; None for other metrics."""
         rows = self.rows[subset]
-        if not isinstance(self.metric, BLEU) or not rows[:, 1].sum():
+        if not isinstance(self.metric, BLEU) or self.lines or not rows[:, 1].sum():
             return None
         return float(rows[:, 0].sum() / rows[:, 1].sum())
 
@@ -211,10 +218,10 @@ def measure_systems(
                 advance(len(block[0][names[0]]))
     return [
         [
-            _statistics(name, options, np.concatenate([block[number][name] for block in counted]), references)
+            _statistics(name, options, np.concatenate([block[number][name] for block in counted]), [lines, *references])
             for name in names
         ]
-        for number in range(len(systems))
+        for number, lines in enumerate(systems)
     ]
 
 
@@ -241,10 +248,16 @@ def _count(options: MetricOptions, names: Sequence[str], systems: int, texts: Se
         prepared = _prepared(name, options, texts)
         metric = make_metric(name, options, prepared[systems:])
         for lines, rows in zip(prepared, counted, strict=False):
-            rows[name] = np.array(metric._extract_corpus_statistics(lines, None), dtype=np.float64)
+            found = metric._extract_corpus_statistics(lines, None) if gives_statistics(metric) else [[]] * len(lines)
+            rows[name] = np.array(found, dtype=np.float64)
             if shared and name == "chrf++":
                 rows["chrf"] = rows[name][:, : 3 * metric.char_order]
     return counted
+
+
+def gives_statistics(metric: Any) -> bool:
+    """Whether this version of sacreBLEU has the private functions for the statistics of sentences."""
+    return all(hasattr(metric, name) for name in _PRIVATE)
 
 
 _moses = functools.lru_cache(maxsize=1)(MosesWords)  # it keeps the tokens of words from block to block
@@ -258,11 +271,12 @@ def _prepared(name: str, options: MetricOptions, texts: Sequence[Lines]) -> Sequ
     return [[" ".join(moses.tokenize(line)) for line in lines] for lines in texts]
 
 
-def _statistics(name: str, options: MetricOptions, rows: Rows, references: Sequence[Lines]) -> Statistics:
-    """The statistics of a system by one metric."""
-    metric = make_metric(name, options, [lines[:1] for lines in references])
+def _statistics(name: str, options: MetricOptions, rows: Rows, texts: Sequence[Lines]) -> Statistics:
+    """The statistics of a system by one metric; `texts` are its lines and those of each reference."""
+    metric = make_metric(name, options, [lines[:1] for lines in texts[1:]])
     signature = str(metric.get_signature().format())
     if name == MULTI_BLEU and options.tokenize != "none":
         *fields, last = signature.replace("|tok:none|", f"|tok:moses-{options.language}|").split("|")
         signature = "|".join([*fields, f"sacremoses:{importlib.metadata.version('sacremoses')}", last])
-    return Statistics(METRICS[name], f"{METRICS[name]}|{signature}", rows, metric)
+    kept = () if gives_statistics(metric) else _prepared(name, options, texts)
+    return Statistics(METRICS[name], f"{METRICS[name]}|{signature}", rows, metric, kept)

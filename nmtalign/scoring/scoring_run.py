@@ -172,6 +172,9 @@ def run_scoring(
             f"warning: {' and '.join(zero)} of the reference against itself would be 0, because none of its lines has "
             "four tokens; choose another tokeniser, such as --set tokenize=char, or --metrics chrf"
         )
+    if resampling and any(one.lines for one in tables[0]):
+        notify("warning: this version of sacrebleu gives no statistics of sentences: no intervals and p-values")
+        resampling = None
     parts, title = None, ""
     if settings.by_length:
         parts = by_length(source.lines if source and settings.length_of == "source" else expected[0], buckets)

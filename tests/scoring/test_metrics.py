@@ -20,7 +20,8 @@ from sacrebleu.significance import PairedTest
 
 from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.scoring import metrics
-from nmtalign.scoring.metrics import MetricOptions, has_tokenizer, measure, measure_systems, tokenizer_for
+from nmtalign.scoring.metrics import METRICS, MetricOptions, has_tokenizer, measure, measure_systems, tokenizer_for
+from nmtalign.scoring.report import make_report
 from nmtalign.scoring.scoring_run import read_text
 from nmtalign.text.tokenizer import MosesWords
 
@@ -291,6 +292,22 @@ def test_what_cannot_be_scored_is_refused() -> None:
 def test_wrong_options_are_named(settings: dict[str, object], message: str) -> None:
     with pytest.raises(UsageError, match=message):
         MetricOptions(**settings)  # type: ignore[arg-type]
+
+
+def test_a_sacrebleu_without_statistics_scores_through_its_public_functions(monkeypatch: pytest.MonkeyPatch) -> None:
+    hypotheses, *references = noisy_corpus(30)
+    options, known = MetricOptions(tuple(METRICS), language="fr"), np.arange(30) % 2 == 0
+    with_statistics = measure(hypotheses, references, options)
+    monkeypatch.setattr(metrics, "_PRIVATE", ("_gone",))
+    without = measure(hypotheses, references, options)
+    for one, other in zip(with_statistics, without, strict=True):
+        assert other.rows.shape == (30, 0)
+        assert (one.score().value, one.signature) == (other.score().value, other.signature)
+        assert one.score(known).value == other.score(known).value
+        assert all(one.score(np.array([place])).value == other.score(np.array([place])).value for place in (3, 4))
+    report = make_report(["a"], [without], known=known)
+    scores = report.systems[0].no_unk.whole.scores.values()
+    assert [score.value for score in scores] == [one.score(known).value for one in with_statistics]
 
 
 LINES = [f"un chat noir dort {number}, dit-il." for number in range(420)]
