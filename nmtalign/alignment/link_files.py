@@ -23,7 +23,7 @@ from nmtalign.errors import InputError, UsageError, with_more
 from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
-from nmtalign.text.languages import suffix_language
+from nmtalign.text.languages import is_unspaced, suffix_language
 from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
@@ -326,12 +326,15 @@ def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> Compa
 
     Texts with another number of lines than `number` give None, too.
     """
-    sides = []
-    for path in texts:
-        tokenize = MosesWords(suffix_language(path)).tokenize
-        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in read_lines(path)])
-    if any(len(side) != number for side in sides):
+    both = [list(read_lines(path)) for path in texts]
+    # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
+    pieces = any(file.words is not None for file in files) and any(map(is_unspaced, both))
+    if pieces or any(len(lines) != number for lines in both):
         return None
+    sides = []
+    for path, lines in zip(texts, both, strict=True):
+        tokenize = MosesWords(suffix_language(path)).tokenize
+        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines])
     pairs = list(zip(*sides, strict=True))
     counted = [
         counting.counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files

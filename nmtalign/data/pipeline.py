@@ -5,12 +5,14 @@ import itertools
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from multiprocessing.connection import wait
+from types import ModuleType
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -136,6 +138,19 @@ def tokenize_pairs(
             yield future.result()
 
 
+class _Pool(ProcessPoolExecutor):
+    """A pool whose processes import nmtalign, but not the script of the user."""
+
+    def submit(self, *arguments: Any, **more: Any) -> Future[Any]:
+        """Starts a process if it is needed, which would run a script without `if __name__ == "__main__"` again."""
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            return super().submit(*arguments, **more)
+        finally:
+            sys.modules["__main__"] = main
+
+
 @contextlib.contextmanager
 def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[ProcessPoolExecutor]:
     """A pool of fresh processes (a plain fork would inherit the locks of threads that it does not have).
@@ -146,7 +161,7 @@ def process_pool(workers: int, *shared: Any, killed: str = _KILLED) -> Iterator[
     method = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
     context = multiprocessing.get_context(method)
     others = set(multiprocessing.active_children())
-    with ProcessPoolExecutor(workers, mp_context=context, initializer=_start, initargs=shared) as pool:
+    with _Pool(workers, mp_context=context, initializer=_start, initargs=shared) as pool:
         try:
             yield pool
         except BaseException as error:

@@ -105,8 +105,10 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         rows = []
         for one in systems:
             cells = [_score(part, metric) for metric in metrics for part in (one, known.get(one["name"]))]
-            p_value = _number(one["scores"][metrics[-1]]["p_values"].get("bs"), 3)
-            rows.append([one["name"], *cells, p_value, *_paper_cells(one["name"], is_of_paper)])
+            last, base = (part["scores"][metrics[-1]] for part in (one, systems[0]))
+            # Of equal scores, such as 0 after few updates, sacreBLEU's p-value is the smallest that there is.
+            p_value = None if last["value"] == base["value"] else last["p_values"].get("bs")
+            rows.append([one["name"], *cells, _number(p_value, 3), *_paper_cells(one["name"], is_of_paper)])
         for name in OTHERS if is_of_paper else ():
             rows.append([name, *[doc.NOTHING] * (2 * len(metrics) + 1), *_paper_cells(name, True)])
         head += [f"p against {first}", *(["paper", "paper, no unknown word"] if is_of_paper else [])]

@@ -15,6 +15,7 @@ from nmtalign.alignment.link_files import (
     NO_LINKS,
     GoldLinks,
     LinkFile,
+    comparable,
     parse_links,
     read_links,
 )
@@ -126,3 +127,18 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
             read_panels([("", tmp_path / "a.h5")], [3], gold=read_links(path, "gold"))
         with expected:
             write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))
+
+
+def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp_path: Path) -> None:
+    """Its tokens between marks are fewer; links to pieces behind the last token were "outside the pair"."""
+    texts = tmp_path / "a.zh", tmp_path / "a.en"
+    texts[0].write_text("对不起，我们预订了两个房间。\n" * 20)
+    texts[1].write_text("Sorry, we reserved two rooms.\n" * 20)
+    words = ["对不起", "，", "我们", "预订", "了", "两个", "房间", "。"], ["Sorry,", "we", "reserved", "two", "rooms."]
+    links = frozenset([(0, 0), (2, 1), (3, 2), (5, 3), (6, 4)])
+    gold, found = (
+        LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own)
+        for name, own in (("gold", None), ("a.h5", [words] * 20))
+    )
+    files, pairs, _, _, notes = comparable([gold, found], texts)
+    assert (files, pairs, notes) == ([gold, found], 20, ())

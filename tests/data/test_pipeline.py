@@ -3,6 +3,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -100,3 +101,13 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         process.send_signal(signal.SIGKILL)  # a signal that no process can handle
         # The processes also have the pipe open: it ends when the last of them has ended.
         assert process.communicate(timeout=60)[0] == b""
+
+
+def test_processes_do_not_run_the_script_of_the_user(tmp_path: Path) -> None:
+    """A script without `if __name__ == "__main__"` ran again in each process, and "was killed (out of memory?)"."""
+    (script := tmp_path / "script.py").write_text(
+        "from nmtalign.data.pipeline import process_pool\n"
+        "with process_pool(2) as pool:\n"
+        "    print(list(pool.map(abs, [-1, 2])))\n"
+    )
+    assert subprocess.check_output([sys.executable, script], text=True, timeout=100) == "[1, 2]\n"

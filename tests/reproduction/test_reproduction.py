@@ -105,6 +105,7 @@ def test_the_report_has_the_papers_tables_and_figures(made):
     assert [row[0] for row in one] == ["RNNencdec-50", "light", "RNNsearch-50\\*", "Moses (more text)"]
     assert one[0][-2:] == [f"{number:.2f}" for number in PAPER["RNNencdec-50"]]
     assert one[0][-3] == "–"  # the baseline is not tested against itself
+    assert [one[1][1], one[1][-3]] == [one[0][1], "–"]  # nor are equal scores; its p was 1 / 21
     assert rows_of(text, "| system | settings")[0] == ["light", 'cell = "light"']
     assert [row[1] for row in rows_of(text, "| model | updates |")] == ["3"] * 2
     assert [row[-1] != "–" for row in rows_of(text, "| model | updates |")] == [False, True]  # AER
