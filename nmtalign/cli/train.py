@@ -130,17 +130,15 @@ def train(
 
 def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str], None]) -> None:
     """Prints the result of a training that has made this number of updates."""
-    reason, diverged = finished.reason, ", diverged" if finished.diverged else ""
+    reason, done = finished.reason, "done" if updates else "already done"
     if not finished.complete:
         tell(f"{folder}: {reason} at update {finished.update}; the same command resumes")
-    elif not updates and diverged:
-        tell(f"{folder}: already done ({reason}), diverged; lower learning_rate and train anew with --force")
+    elif finished.diverged:
+        tell(f"{folder}: {done} ({reason}), diverged; lower learning_rate and train anew with --force")
     elif not updates:
-        tell(f"{folder}: already done ({reason}); to continue give a larger budget, to train anew --force")
-    elif diverged:
-        tell(f"{folder}: done ({reason}), diverged")
+        tell(f"{folder}: {done} ({reason}); to continue give a larger budget, to train anew --force")
     else:
-        tell(f"{folder}: done ({reason}); next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
+        tell(f"{folder}: {done} ({reason}); next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:

@@ -139,14 +139,13 @@ class AttendingLayer(NamedTuple):
         look-update-generate is that of the article's main text: s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on
         s_{i-1}. A step attends with the old state, then updates it with the previous word and the new context.
         """
-        if self.order == "look-update-generate":
-            look = self._look(memory, before.hidden, before)
-            hidden, fed = self._update(inputs, look.context, before.hidden), None
-        else:
-            updates = before.steps > 0 or self.order == "update-look-generate"
-            hidden = self._update(inputs, before.context, before.hidden) if updates else before.hidden
-            look = self._look(memory, hidden, before)
-            fed = look.context if self.cell.context_weight is not None else None
+        looks_first, hidden = self.order == "look-update-generate", before.hidden
+        if not looks_first and (before.steps or self.order == "update-look-generate"):
+            hidden = self._update(inputs, before.context, hidden)
+        look = self.attention(memory, self._output(hidden), before.coverage, before.steps)
+        if looks_first:
+            hidden = self._update(inputs, look.context, hidden)
+        fed = None if looks_first or self.cell.context_weight is None else look.context
         after = DecoderState(hidden, fed, look.coverage, before.steps + 1)
         return after, StepOutput(self._output(hidden), look.context, look.weights)
 
@@ -154,10 +153,6 @@ class AttendingLayer(NamedTuple):
         """The next state (N, S) from the inputs of the word, the context and the state before."""
         inputs = inputs if context is None else self.add_context(inputs, context)
         return self.cell.step(inputs, hidden, *self.recurrent)
-
-    def _look(self, memory: Memory, hidden: Tensor, before: DecoderState) -> Look:
-        """The attention step from a state (N, S)."""
-        return self.attention(memory, self._output(hidden), before.coverage, before.steps)
 
     def _output(self, hidden: Tensor) -> Tensor:
         """The output (N, n) of a state (N, S), in the dtype of the products."""
