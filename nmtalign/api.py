@@ -282,8 +282,8 @@ def align(
 ) -> "Iterator[AlignmentRecord]":
     """Yields the soft alignment of each pair (source line, target line), in order.
 
-    `models` is the folder of one model, or of `nmtalign link`, or the folders of a forward and a backward model. The
-    aligner of `nmtalign link` stays open for the next call. `settings` are those of section [align], such as
+    `models` is one model, or a forward and a backward one, each a folder or a file of weights in it, or the folder of
+    `nmtalign link`, whose aligner stays open for the next call. `settings` are those of section [align], such as
     reading="posterior". Raises UsageError for a model without attention and for what is not a pair.
     """
     with _resolved("align", AlignConfig, config, settings) as config:

@@ -63,6 +63,7 @@ NO_MEMORY = "out of memory; give a smaller batch, shorter lines or fewer workers
 # Parts of the messages with which libraries report that memory or address space is exhausted.
 _NO_MEMORY = (
     "out of memory",
+    "not enough memory",
     "allocate memory",
     "unable to allocate",
     "bad_alloc",

@@ -16,7 +16,7 @@ from dataclasses import asdict, dataclass
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from safetensors import SafetensorError, safe_open
 
@@ -65,7 +65,6 @@ STATE, PREVIOUS_STATE = "training_state.safetensors", "training_state.previous.s
 CALIBRATION = "calibration"  # in the metadata of best.safetensors
 EXPORTED = "exported"  # in config.json of an exported model: the type of its weights
 AVERAGED = "averaged"  # in the metadata of best.safetensors: the number of weights whose mean they are
-Which = Literal["best", "last"]
 FIXED = select(ModelConfig, lambda setting: not setting.adaptable)  # settings that give weights their meaning
 
 _USUAL = Path("model")  # the folder of the model, unless another is given
@@ -162,12 +161,12 @@ def check_files(folder: Path, settings: Mapping[str, Any]) -> None:
             raise FormatError(f"{path}: was changed after training, and does not fit the weights; restore the original")
 
 
-def find_weights(folder: Path, which: Which) -> Path:
-    """The file of the requested weights; before the first validation, the best weights are the last ones."""
-    for name in (BEST, LAST) if which == "best" else (LAST,):
+def find_weights(folder: Path) -> Path:
+    """The file of the best weights; before the first validation, they are the last ones."""
+    for name in (BEST, LAST):
         if (folder / name).is_file():
             return folder / name
-    raise FormatError(f"{folder}: has no weights yet ({which}.safetensors); let `nmtalign train` reach a checkpoint")
+    raise FormatError(f"{folder}: has no weights yet ({BEST}); let `nmtalign train` reach a checkpoint")
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
@@ -249,10 +248,10 @@ class LoadedModel:
         return hashlib.sha256(hashes.encode()).hexdigest()
 
 
-def load_model(
-    folder: Path, device: Device = "auto", precision: InferencePrecision = "fp32", which: Which = "best"
-) -> LoadedModel:
+def load_model(place: Path, device: Device = "auto", precision: InferencePrecision = "fp32") -> LoadedModel:
     """Loads a model for inference; on the CPU its weights are mapped into memory, not copied.
+
+    `place` is the folder of the model, for its best weights, or a file of weights in this folder.
 
     Raises FormatError with the file name for anything missing, foreign, damaged or edited, and ResourceError for a
     device or a precision that the machine does not have.
@@ -263,11 +262,12 @@ def load_model(
     from nmtalign.core.model import TranslationModel
     from nmtalign.core.numerics import in_int8, inference_precision, pick_device
 
+    folder = place.parent if place.suffix == ".safetensors" else place
     settings = read_settings(folder)
     check_files(folder, settings)
     config = model_config(folder, settings)
     vocabularies = load_vocabularies(folder, config)
-    path = find_weights(folder, which)
+    path = find_weights(folder) if place == folder else place
     with torch.device("meta"):
         model = TranslationModel(config)
     chosen = pick_device(device)

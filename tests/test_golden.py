@@ -54,7 +54,7 @@ def test_models_give_the_same_scores(tmp_path, nmtalign, model, error):
 def test_models_corpora_and_aligners_are_used(tmp_path, nmtalign):
     by_model, by_aligner = (
         nmtalign("align", "text.en", "text.fr", "-m", name, "--pharaoh").stdout.splitlines()
-        for name in ("model", "aligner")
+        for name in ("model/best.safetensors", "aligner")
     )
     assert len(by_model) == len(by_aligner) == 3
     assert all(by_aligner)

@@ -39,7 +39,7 @@ _OPTIONS: Mapping[str, str] = {
     "link --quick": "--learn-from 50000",
     "translate --feature": "the feature in the list is always nmtalign=",
     **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
-    **dict.fromkeys(("translate --which", "serve --which"), _WHICH),
+    **dict.fromkeys(("translate --which", "align --which", "serve --which"), _WHICH),
     "score --all": "give the folders of the models as HYP",
     "score --all-words": "--no-known-words",
     **dict.fromkeys(("score --beam", "score --device"), _OF_TRANSLATE),

@@ -130,17 +130,16 @@ def train(
 
 def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str], None]) -> None:
     """Prints the result of a training that has made this number of updates."""
-    already, diverged = "" if updates else "already ", ", diverged" if finished.diverged else ""
-    done = f"{folder}: {already}done ({finished.reason}){diverged}"
+    reason, done = f"({finished.reason})", f"{folder}: {'done' if updates else 'already done'}"
     if not finished.complete:
         tell(f"{folder}: {finished.reason} at update {finished.update}; the same command resumes")
-    elif diverged:
-        tell(done if updates else f"{done}; lower learning_rate and train anew with --force")
+    elif finished.diverged:
+        tell(f"{done} {reason}, diverged; lower learning_rate and train anew with --force")
     elif updates:
-        tell(f"{done}; next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
+        tell(f"{done} {reason}; next: nmtalign translate -m {quote(str(folder))} < in.txt > out.txt")
     else:
         more = "--set patience=0" if finished.reason.startswith(NO_PROGRESS) else "a larger budget"
-        tell(f"{done}; to continue give {more}, to train anew --force")
+        tell(f"{done} {reason}; to continue give {more}, to train anew --force")
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:

@@ -87,7 +87,7 @@ class Inference:
             contexts, log_weights = output.contexts, None
             if self.model.latent is not None and output.weights is not None:
                 contexts, log_weights = _alternatives(self.model.latent, output.weights, memory.values)
-            features = self._readout.features(output.states, words, contexts)
+            features = self._readout.features(output.states, words, self._readout.products(contexts))
             gate = None if self._copying is None else self._copying(output.states, words, output.contexts)
         if log_weights is not None and log_weights.shape[1] == 1:  # a single alternative is certain
             features, log_weights = features[:, 0], None
@@ -133,7 +133,7 @@ class FoldedWeights:
     ) -> tuple[DecoderState, StepOutput, Tensor, Tensor | None, Tensor | None]:
         """As `Inference.step`, over a folded memory: (state, results of the decoder, features, gate, log_weights)."""
         words = self._words.no_word(len(state)) if previous is None else self._words(previous)
-        state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
+        state, output = self._layer.step(memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]
         columns = slice(self._width, self._width + self._readout_width)

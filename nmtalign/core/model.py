@@ -261,7 +261,8 @@ class TranslationModel(nn.Module):
         with torch.enable_grad():
             contexts = run.contexts.detach().requires_grad_()
             states = decoder.states_given(run, contexts)
-            features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), contexts.flatten(0, 1))
+            products = self.readout.products(contexts.flatten(0, 1))
+            features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), products)
             nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
         (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
@@ -321,7 +322,7 @@ class TranslationModel(nn.Module):
             rows = [part.index_select(0, index) for part in rows]
         state, word, contexts, targets, *log_parts = rows
         products = self.readout.products(contexts) if alternatives is None else contexts
-        features = self.readout.features_of(state, word, products, self._dropout_rate if self.training else 0.0)
+        features = self.readout.features(state, word, products, self._dropout_rate if self.training else 0.0)
         log_weights = log_parts[0] if weights else None
         if not copied:
             return Outputs(features, targets, log_weights)
@@ -397,19 +398,15 @@ class Readout(Initialised):
             self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
         self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
 
-    def features(self, state: Tensor, word: Tensor, context: Tensor, dropout: float = 0.0) -> Tensor:
-        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and contexts (N, 2n).
-
-        With C contexts (N, C, 2n) for each word they are (N, C, .).
-        """
-        return self.features_of(state, word, self.products(context.to(word.dtype)), dropout)
-
     def products(self, contexts: Tensor) -> Tensor:
         """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""
         return F.linear(contexts, self.context_weight) if self.has_maxout else contexts
 
-    def features_of(self, state: Tensor, word: Tensor, products: Tensor, dropout: float = 0.0) -> Tensor:
-        """As `features`, from the `products` of the contexts."""
+    def features(self, state: Tensor, word: Tensor, products: Tensor, dropout: float = 0.0) -> Tensor:
+        """The inputs of the softmax (N, output_rank or l), from states (N, n), words (N, m) and `products` of contexts.
+
+        With the products of C contexts (N, C, 2l) for each word they are (N, C, .).
+        """
         dtype = word.dtype
         hidden = state.to(dtype)
         if self.has_maxout:

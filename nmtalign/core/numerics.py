@@ -200,7 +200,7 @@ def fused(function: F_) -> F_:
                 compiled = torch.compile(function, dynamic=True)
             return compiled(*arguments)
         except Exception as error:  # of a compiler: any kind
-            if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
+            if is_out_of_memory(error):
                 raise
             Fusion.problem = str(error).strip().partition("\n")[0] or type(error).__name__
             return function(*arguments)
@@ -585,20 +585,12 @@ def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_la
     try:
         return work(items)
     except (MemoryError, RuntimeError) as error:
-        if not out_of_memory(error):
+        if not is_out_of_memory(error):
             raise
     if len(items) == 1:
         raise ResourceError(too_large(items[0]))
     half = len(items) // 2
     return in_halves(work, items[:half], too_large) + in_halves(work, items[half:], too_large)
-
-
-def out_of_memory(error: Exception) -> bool:
-    """Whether an error means that memory ran out; PyTorch reports this by several classes."""
-    if is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError):
-        return True
-    text = str(error).lower()
-    return "memory" in text and "alloc" in text
 
 
 def split_product(rows: Tensor, weight: Tensor, addend: Tensor) -> tuple[Tensor, Tensor | None]:

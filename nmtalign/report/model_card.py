@@ -32,7 +32,7 @@ def model_card(folder: Path, facts: Mapping[str, Any]) -> str:
     bleu = f"{best.bleu:.2f} ({best.signature})" if best and best.signature else None
     model = {"languages": " to ".join(languages), "licence": None, "preset": facts["preset"]}
     model |= {"parameters": f"{facts['parameters']:,}, stored as {facts['weights']}"}
-    model |= {"SHA-256 of the weights": sha256_of(find_weights(folder, "best"))}
+    model |= {"SHA-256 of the weights": sha256_of(find_weights(folder))}
     data = {"texts": None, "licence of the texts": None, "training pairs": start.get("pairs")}
     data |= {"SHA-256 of the prepared corpus": settings.get("corpus")}
     spent = {"updates": f"{last.update:,}", "epochs": f"{last.epoch:.2f}", "hours": f"{last.hours:.3f}"}

@@ -320,9 +320,6 @@ class AlignConfig(Settings, section="align"):
     alignment_type: Literal["float16", "float32"] = setting(
         "float16", "Type of the stored weights.", affects="printing"
     )
-    which: Literal["best", "last"] = setting(
-        "best", "Weights of the best validation, or the last ones.", affects="machine", loading=True
-    )
     device: Device = common("auto", DEVICE_HELP, affects="machine", loading=True)
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(loading=True)

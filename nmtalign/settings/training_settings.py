@@ -139,16 +139,6 @@ class ModelConfig(Settings, section="train"):
     needs = _NEEDS
     rules = (
         (
-            "attention_window attention_span",
-            "global attention has no window",
-            lambda own: own.attention_window != 10 and own.attention_span == "global",
-        ),
-        (
-            "attention_positions attention_kind",
-            "soft attention sums over all positions",
-            lambda own: own.attention_positions != 6 and own.attention_kind == "soft",
-        ),
-        (
             "layers order",
             "the orders of the paper have one layer",
             lambda own: own.layers > 1 and own.order != "update-look-generate" and own.architecture == "recurrent",
@@ -209,6 +199,8 @@ class ModelConfig(Settings, section="train"):
         ("readout_previous_word", "only maxout uses it", lambda own: own.readout != "maxout"),
         ("residual", "the first two layers have no such connections", lambda own: own.layers < 3),
         ("attention_layer", "there is only one layer", lambda own: own.layers == 1),
+        ("attention_window", "global attention has no window", lambda own: own.attention_span == "global"),
+        ("attention_positions", "soft attention sums over all positions", lambda own: own.attention_kind == "soft"),
     )
 
 

@@ -337,4 +337,4 @@ def first_weights(folder: Path, corpus: Corpus) -> Path:
             f"init_from: {folder / name} has other words than {corpus.folder / name}; "
             f"prepare the texts with the words of the model: nmtalign prep ... --vocabulary-from {folder}"
         )
-    return model_directory.find_weights(folder, "best")
+    return model_directory.find_weights(folder)

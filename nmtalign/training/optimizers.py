@@ -34,7 +34,7 @@ class Optimizer(torch.optim.Optimizer):
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
         """Makes one step with a learning rate on the gradients times `scale`.
 
-        A scale that is not finite changes nothing.
+        A scale on the device that is not finite changes nothing.
         """
         raise NotImplementedError
 
@@ -99,8 +99,6 @@ class Adam(Optimizer, torch.optim.AdamW):
         super().__init__(groups, betas=(beta1, beta2), eps=epsilon, fused=True)
 
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        if isinstance(scale, float) and not math.isfinite(scale):
-            return
         device = self.param_groups[0]["params"][0].device
         if isinstance(scale, float) and device.type == "mps":  # whose kernel ignores `grad_scale`
             torch._foreach_mul_([weight.grad for weight in self.weights() if weight.grad is not None], scale)
@@ -128,8 +126,6 @@ class Adadelta(Optimizer):
 
     @torch.no_grad()
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        if isinstance(scale, float) and not math.isfinite(scale):
-            return
         for weight in self.weights():
             if weight.grad is None:
                 continue

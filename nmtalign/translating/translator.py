@@ -34,7 +34,7 @@ from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_json
-from nmtalign.model_directory import LAST, LoadedModel, load_model
+from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
@@ -463,16 +463,7 @@ def _absolute(path: str | Path) -> str:
 
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
     """Loads models, folders or their files of weights, for the device of `config`."""
-    paths = [Path(model) for model in models]
-    return [
-        load_model(
-            path.parent if path.suffix == ".safetensors" else path,
-            device=config.device,
-            precision="fp32",
-            which="last" if path.name == LAST else "best",
-        )
-        for path in paths
-    ]
+    return [load_model(Path(model), config.device) for model in models]
 
 
 def _chosen(config: TranslateConfig) -> Mapping[str, Any]:

@@ -31,8 +31,6 @@ _TRANSFORMER = {**_STACK, "architecture": "transformer"}
 NEEDED: Mapping[str, Mapping[str, Any]] = {
     "candidates": {"lexicon": "lexicon.txt"},
     "reverse_source": {"bidirectional": False},
-    "attention_window": {"attention_span": "local-m"},
-    "attention_positions": {"attention_kind": "marginal"},
     "layers": _STACK,
     "architecture": _STACK,
     **dict.fromkeys(("shared_embeddings", "norm", "alignment_layer", "alignment_head"), _TRANSFORMER),
@@ -157,6 +155,8 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
         ("train --set cell=lstm --preset transformer", "a Transformer does not use it"),
         ("train --set residual=true --preset gnmt --set layers=2", "the first two layers have no such connections"),
         ("train --set guided_weight=2", "there are no links to learn"),
+        ("train --set attention_window=5", "global attention has no window"),
+        ("train --set attention_positions=3", "soft attention sums over all positions"),
     ],
 )
 def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words: str, reason: str) -> None:

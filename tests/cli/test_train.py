@@ -76,21 +76,6 @@ def test_a_training_imports_no_compiler(workspace):
     assert [one["update"] for one in events(workspace / "adamw") if one["event"] == "started"] == [0, 2]
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--preset", "rnnencdec-50"],
-        sets(attention="none", bidirectional="false", reverse_source="true", optimizer="adam", schedule="inverse-sqrt"),
-    ],
-    ids=lambda options: "-".join(options[:2]),
-)
-def test_presets_and_options_train(nmtalign, workspace, options):
-    flags = [*options, *QUICK, "--max-updates", "2", *sets(validate_every=2)]
-    result = nmtalign("train", "-o", "m", *(["--preset", "tiny"] if "--preset" not in options else []), *flags)
-    assert "dev loss" in result.stderr.decode()
-    assert [event["update"] for event in events(workspace / "m") if event["event"] == "validated"] == [2]
-
-
 def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign, workspace):
     flags = [*QUICK, *sets(optimizer="adam", learning_rate="1e38", clip_norm=0, warmup=0)]
     result = nmtalign("train", *flags, check=False)

@@ -84,7 +84,6 @@ def test_local_p_weights_are_normalised_and_contexts_are_not():
     [
         (TINY, {"attention_span": "local-m", "attention": "none"}, "needs attention = "),
         (TINY, {"attention_span": "local-p", "coverage": "linguistic"}, "needs coverage = none"),
-        (TINY, {"attention_window": 5}, "global attention has no window"),
         (TINY, {"attention_window": 0, "attention_span": "local-m"}, "must be at least 1"),
         (TINY, {"input_feeding": "attentional"}, "needs readout = attentional"),
         (TINY, {"input_feeding": "attentional", "readout": "attentional"}, "needs order = "),

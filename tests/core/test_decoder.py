@@ -93,6 +93,6 @@ def test_a_readout_without_the_previous_word_still_hears_of_it_through_the_state
     assert "readout.word_weight" not in model.state_dict()
     one, other = (model.force(*arguments([([3, 4], [first, 3, 4])])).log_probs[0] for first in (2, 5))
     assert one[1] != other[1]
-    state, context = torch.randn(3, TINY.hidden).double(), torch.randn(3, 2 * TINY.hidden).double()
+    state, products = torch.randn(3, TINY.hidden).double(), torch.randn(3, 2 * TINY.maxout).double()
     words = torch.randn(2, 3, TINY.embedding).double()
-    assert torch.equal(*(model.readout.features(state, word, context) for word in words))
+    assert torch.equal(*(model.readout.features(state, word, products) for word in words))

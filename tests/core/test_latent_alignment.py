@@ -102,8 +102,3 @@ def test_training_of_hard_attention_draws_and_teaches_the_weights(static):
 def test_models_without_latent_positions_are_refused(kind, changes):
     with pytest.raises(SettingError, match=f"attention_kind = .{kind}.* needs "):
         dataclasses.replace(models.TINY, attention_kind=kind, **changes)
-
-
-def test_soft_attention_has_no_number_of_positions():
-    with pytest.raises(SettingError, match="soft attention sums over all positions"):
-        dataclasses.replace(models.TINY, attention_positions=3)

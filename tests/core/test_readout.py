@@ -123,5 +123,5 @@ def test_maxout_takes_the_larger_of_adjacent_pairs(layer):
         for weight in (layer.state_weight, layer.word_weight, layer.context_weight):
             weight.zero_()
         layer.bias.copy_(torch.arange(10.0) * torch.tensor([1, -1] * 5))
-    found = layer.features(torch.zeros(1, 6).double(), torch.zeros(1, 4).double(), torch.zeros(1, 8).double())
+    found = layer.features(*(torch.zeros(1, size).double() for size in (6, 4, 10)))
     assert found[0].tolist() == [0, 2, 4, 6, 8]
