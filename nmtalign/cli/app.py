@@ -12,6 +12,7 @@ import textwrap
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from nmtalign.errors import NO_MEMORY, NmtalignError, ResourceError, is_out_of_memory
@@ -108,7 +109,7 @@ def _dispatch(arguments: Sequence[str]) -> int:
         from nmtalign.cli.common import signals
         from nmtalign.cli.options import load_command
 
-        _save_address_space()
+        _guard_address_space()
         try:
             Path.cwd()  # if the folder was removed, MKL would end the process with its own words
         except OSError as error:
@@ -125,14 +126,23 @@ def _dispatch(arguments: Sequence[str]) -> int:
     return result if isinstance(result, int) else 0
 
 
-def _save_address_space() -> None:
-    """With a limit of `ulimit -v`, NumPy's products get no threads, each of which takes 40 MB."""
+def _guard_address_space() -> None:
+    """Makes an import of NumPy or PyTorch an error if `ulimit -v` is too small: these libraries would abort."""
     try:
         import resource
     except ImportError:  # Windows has no such limit
         return
-    if resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY:
-        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    needs = {"numpy": 300, "torch": 1200 + 20 * (os.cpu_count() or 1)}  # MB, measured; threads have stacks
+
+    def find_spec(name: str, *_: object) -> None:
+        if limit >> 20 < needs.get(name, 0):
+            left = f"ulimit -v leaves {limit >> 20:,} MB of address space"
+            raise ResourceError(f"{left}, and {name} needs about {needs[name]:,} MB: raise the limit")
+
+    if limit != resource.RLIM_INFINITY:
+        os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB per thread, which compute nothing
+        sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))
 
 
 def completing_app() -> Any:
