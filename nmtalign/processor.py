@@ -4,9 +4,14 @@ import contextlib
 import ctypes
 import itertools
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Literal
+
+_ISA = ("ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA")  # limit the instructions of oneDNN, PyTorch's library for products
+_WITH_BF16 = ("ALL", "DEFAULT", "BF16", "FP16", "AMX", "AVX10")
+_WITH_VNNI = (*_WITH_BF16, "VNNI")
+_WITH_AMX = ("ALL", "DEFAULT", "AMX", "AVX10")
 
 
 def bf16_is_fast() -> bool:
@@ -17,7 +22,7 @@ def bf16_is_fast() -> bool:
     A processor without any of them imitates bf16, several times as slowly as fp32. False if the system does not tell.
     """
     amd = "AMD" in cpu_facts().get("vendor_id", "")
-    return _has("amx_bf16") or (amd and _has("avx512_bf16"))
+    return _has({"amx_bf16"}, _WITH_AMX) or (amd and _has({"avx512_bf16"}, _WITH_BF16))
 
 
 def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
@@ -26,14 +31,15 @@ def fastest_precision() -> Literal["fp32", "bf16", "int8"]:
     VNNI are instructions that multiply numbers of eight bits and add the products, in a quarter of the time of fp32. On
     AMD's processors with both VNNI and bf16, int8 is the faster one. Small models (`tiny`) may be faster in fp32.
     """
-    if _has("avx512_vnni", "avx_vnni") and not _has("amx_bf16"):
+    if _has({"avx512_vnni", "avx_vnni"}, _WITH_VNNI) and not _has({"amx_bf16"}, _WITH_AMX):
         return "int8"
     return "bf16" if bf16_is_fast() else "fp32"
 
 
-def _has(*flags: str) -> bool:
-    """Whether the processor has one of these flags."""
-    return not {*flags}.isdisjoint(cpu_facts().get("flags", "").split())
+def _has(flags: set[str], names: Iterable[str]) -> bool:
+    """Whether the processor has one of these flags, and oneDNN may use the instructions of one of these names."""
+    isa = next((os.environ[name].upper() for name in _ISA if os.environ.get(name)), "ALL")
+    return bool(flags & {*cpu_facts().get("flags", "").split()}) and any(name in isa for name in names)
 
 
 def cpu_facts(root: Path = Path("/")) -> Mapping[str, str]:

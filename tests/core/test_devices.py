@@ -106,22 +106,26 @@ def test_mps_is_chosen_only_by_its_name(with_mps):
 
 
 @pytest.mark.parametrize(
-    ("vendor", "flags", "trained_in_bf16", "fastest"),
+    ("vendor", "flags", "isa", "trained_in_bf16", "fastest"),
     [
-        ("AuthenticAMD", "avx512f avx512_bf16", True, "bf16"),
-        ("AuthenticAMD", "avx2 avx512f avx512_vnni avx512_bf16", True, "int8"),
-        ("GenuineIntel", "avx2 avx512f avx512_vnni amx_bf16 amx_tile", True, "bf16"),
+        ("AuthenticAMD", "avx512f avx512_bf16", "", True, "bf16"),
+        ("AuthenticAMD", "avx512f avx512_bf16", "AVX512_CORE_VNNI", False, "fp32"),
+        ("AuthenticAMD", "avx512f avx512_bf16", "avx512_core_bf16", True, "bf16"),
+        ("AuthenticAMD", "avx2 avx512f avx512_vnni avx512_bf16", "", True, "int8"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni amx_bf16 amx_tile", "", True, "bf16"),
+        ("GenuineIntel", "avx512f avx512_bf16 amx_bf16 amx_tile", "AVX512_CORE_BF16", False, "fp32"),
         # Intel's bf16 instructions without AMX take longer than fp32.
-        ("GenuineIntel", "avx512f avx512_bf16", False, "fp32"),
-        ("GenuineIntel", "avx2 avx512f avx512_vnni avx512_bf16", False, "int8"),
-        ("GenuineIntel", "avx2", False, "fp32"),
-        ("", "", False, "fp32"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni avx512_bf16", "", False, "int8"),
+        ("GenuineIntel", "avx2 avx512f avx512_vnni", "AVX512_CORE", False, "fp32"),
+        ("GenuineIntel", "avx2", "", False, "fp32"),
+        ("", "", "", False, "fp32"),
     ],
 )
 def test_auto_is_the_fastest_precision_of_a_training_and_of_a_search(
-    vendor, flags, trained_in_bf16, fastest, monkeypatch
+    vendor, flags, isa, trained_in_bf16, fastest, monkeypatch
 ):
     monkeypatch.setattr(processor, "cpu_facts", lambda: {"vendor_id": vendor, "flags": flags})
+    monkeypatch.setenv("ONEDNN_MAX_CPU_ISA", isa)
     cpu = torch.device("cpu")
     assert picks_bf16("auto", cpu, 512) == trained_in_bf16  # training has no int8
     assert not picks_bf16("auto", cpu, 192)
