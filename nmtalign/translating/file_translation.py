@@ -234,7 +234,7 @@ class FileTranslation:
                         self.end = request.end
                         check.add(request.text)
                         progress(self)
-                    check.finish(self.words, self.unknown)
+                    check.finish()
                 if self.rest:
                     write(self.rest)
                 if self._file is not None:

@@ -258,9 +258,11 @@ class FileScores:
                 progress(self)
 
     def _scored_lines(self, translator: Translator, available: bool) -> Iterator[tuple[str, ScoredPair]]:
-        fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
         paths = self._source, self._target
-        pairs = check_pairs(read_pairs(*paths), paths, fits, self._notify, ahead=available)
+        pairs = read_pairs(*paths)
+        if available:  # pairs of a stream are not delayed
+            fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
+            pairs = check_pairs(pairs, paths, fits, self._notify)
         for pair in score_pairs(translator, pairs, available):
             yield pair_json(pair) if self._config.format == "json" else pair_line(pair, self._config), pair
 

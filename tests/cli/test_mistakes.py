@@ -141,7 +141,7 @@ def test_an_error_is_one_line_that_leads_to_the_fix(run, folder, command, words)
 
 
 WARNINGS = """
-translate test.fr --beam 1 --set max_length_ratio=1 => test.fr: seems to be fr, and the model translates en to fr:
+translate test.fr --beam 1 --set max_length_ratio=1 => test.fr: seems to be fr, not en:
 score test.en -r test.fr -s test.en --metrics bleu => test.en: 100% of its words are in the source,
 score test.fr -r test.en -s test.fr --metrics bleu => are source and reference in the right order?
 score test.en -r test.fr --metrics bleu => test.en is en by its name, and the reference test.fr is fr; give a
