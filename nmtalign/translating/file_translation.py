@@ -61,7 +61,6 @@ _MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
 _PHRASES_KEYS = ("phrases", "constraints")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 # Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
 # describe the earlier translation.
 _OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces", "confidence"))
@@ -344,11 +343,9 @@ class FileTranslation:
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
             if translation.pieces > translation.sentences:
-                tokens = f"{len(translation.source_tokens)} tokens, more than"
-                size = tokens if translation.sentences == 1 else "a sentence has more tokens than"
                 self._notify(
-                    f"{request.place}: {size} max_source_length = {self._config.max_source_length}: "
-                    f"translated in {translation.pieces} pieces"
+                    f"{request.place}: a sentence has more tokens than max_source_length = "
+                    f"{self._config.max_source_length}: translated in {translation.pieces} pieces"
                 )
             yield request, translation, output.lines(request.index, translation).encode()
 
@@ -571,7 +568,7 @@ def make_request(found: Any, where: str) -> Request:
     becomes U+FFFD. Raises InputError, which begins with `where`.
     """
     if not isinstance(found, dict):
-        raise InputError(f'{where}: {_kind(found)}, not an object; write {{"text": "..."}}')
+        raise InputError(f'{where}: not an object; write {{"text": "..."}}')
     key = next((key for key in _TEXT_KEYS if key in found), None)
     if key is None:
         raise InputError(f'{where}: the object has no "text"; write {{"text": "..."}}, or the source under "source"')
@@ -603,18 +600,14 @@ def _refuse(name: str) -> NoReturn:
 def checked_text(value: Any, what: str) -> str:
     """Returns a text from JSON with U+FFFD for every surrogate; raises InputError, which begins with `what`."""
     if not isinstance(value, str):
-        raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
+        raise InputError(f"{what} is not a text; write one in quotes")
     return whole_text(value)
 
 
 def _phrases(value: Any, what: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise InputError(f'{what} is {_kind(value)}; write a list of texts, such as ["..."]')
+        raise InputError(f'{what} is not a list; write one of texts, such as ["..."]')
     return tuple(checked_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "a number")
 
 
 def _status(path: Path) -> os.stat_result:
