@@ -176,16 +176,13 @@ class FileTranslation:
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
-        self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        missing = self._alignments is not None and not self._alignments.exists()
-        newer = [shown(one) for one in self._inputs.paths if _status(one).st_mtime > _status(file.path).st_mtime]
-        if self.done != lines or missing or newer:
-            has = f"the input has {lines}" if lines is not None else "the lines of the input cannot be counted"
-            has = f"{newer[0]} is newer" if newer and self.done == lines else has
-            has = f"{self._alignments} does not exist" if missing else has
+        self.done, paths, written = file.count(), self._inputs.paths, file.path.stat().st_mtime
+        same = are_files(*paths) and self.done == self._inputs.count()
+        newer = any(_status(path).st_mtime > written for path in paths)
+        if not same or newer or (self._alignments is not None and not self._alignments.exists()):
             raise UsageError(
-                f"{file.path}: is complete, with the translations of {self.done} lines, but {has}; "
-                "leave out --resume to translate all lines again"
+                f"{file.path}: is complete, with the translations of {self.done} lines, but the input is newer or has "
+                "not as many, or the alignments are missing; leave out --resume to translate all lines again"
             )
         self._summary = f"{file.path}: already done: it contains the translations of all {self.done:,} lines"
         return True
