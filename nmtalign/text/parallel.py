@@ -200,9 +200,8 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
     if len(names) == 2 and not table and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
-    where = f"its names ({', '.join(names)[:80]}) do not tell" if table else "line 1 does not name"
     raise UsageError(
-        f"{name}: {counted(len(names), 'column')}, and {where} "
+        f"{name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not tell "
         f"{' and '.join(filter(None, languages)) or 'two'}; choose two, such as --set columns=1,2"
     )
 

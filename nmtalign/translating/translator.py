@@ -170,12 +170,9 @@ class Translator:
         self._given: Layer = "section [translate]", _chosen(config)
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
-        if config.replace_unk and not attends:
-            raise SettingError("this model has no attention: it cannot replace unknown words", replace_unk=True)
-        if config.coverage_penalty and not attends:
-            raise SettingError(
-                "this model has no attention: it knows no coverage", coverage_penalty=config.coverage_penalty
-            )
+        attending = {name: getattr(config, name) for name in ("replace_unk", "coverage_penalty")}
+        if not attends and (wrong := {name: value for name, value in attending.items() if value}):
+            raise SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)

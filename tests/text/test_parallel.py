@@ -70,7 +70,7 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "columns", "error", "message"),
     [
-        ("a\tb\tc\n", "", UsageError, "3 columns, and line 1 does not name en and fr; choose two"),
+        ("a\tb\tc\n", "", UsageError, "3 columns, and their names \\(a, b, c\\) do not tell en and fr; choose two"),
         ("a\tb\n", "1,5", UsageError, "columns: .*c has no column 5; it has 2 columns: a, b"),
         ("a\tb\n", "1,x", UsageError, "columns: .*c has no column x"),
         ("only\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),
@@ -164,7 +164,7 @@ def test_another_region_is_never_taken(tmp_path: Path, languages: tuple[str, str
 def test_a_header_with_another_region_is_no_pair(tmp_path: Path) -> None:
     path = tmp_path / "c.tsv"
     path.write_text("en\tzh-TW\nOne\t臺灣\n")
-    with pytest.raises(UsageError, match="2 columns, and line 1 does not name en and zh-CN"):
+    with pytest.raises(UsageError, match=r"2 columns, and their names \(.*\) do not tell en and zh-CN"):
         list(ParallelText(path, None, ("en", "zh-CN")))
 
 
