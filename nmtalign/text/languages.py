@@ -24,6 +24,7 @@ from nmtalign.text.tokenizer import (
     Tokenizers,
     Vocabulary,
     bare,
+    is_word,
 )
 
 # The code of a language in ISO 639-1, then those of ISO 639-2 and 639-3, and its English name.
@@ -289,8 +290,9 @@ class _SideFit:
     def add(self, line: str) -> None:
         """Counts a line."""
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        words, unknown = self._vocabulary.count_words(tokens)
-        self.tokens, self.words, self.unknown = self.tokens + len(tokens), self.words + words, self.unknown + unknown
+        words = list(filter(is_word, tokens))
+        self.tokens, self.words = self.tokens + len(tokens), self.words + len(words)
+        self.unknown += sum(word not in self._vocabulary for word in words)
         parts = tokens if self._unspaced else self._tokenizer.words(tokens)
         self.common += sum(word in self.frequent for word in parts)
 

@@ -133,9 +133,9 @@ class FileTranslation:
     """Translates all lines of the inputs to a file, which a later run can resume, or to a stream.
 
     Streams are an open stream, and the path of something that cannot be replaced, such as /dev/null or a named pipe.
-    `lines`, `tokens`, `words` and `unknown` count what this run has translated: lines, source tokens, those that are
-    words, and unknown words. `done` counts the lines that earlier runs have translated. `end` is the number of bytes of
-    the input up to the last translated line, `size` that of all bytes, or None. `str` gives a summary.
+    `lines`, `tokens` and `unknown` count what this run has translated: lines, source tokens, and unknown ones of them.
+    `done` counts the lines that earlier runs have translated. `end` is the number of bytes of the input up to the last
+    translated line, `size` that of all bytes, or None. `str` gives a summary.
     """
 
     rest = b""  # what is written after the last line
@@ -153,7 +153,7 @@ class FileTranslation:
 
         `notify` receives one line of text for each thing that a user should know about a line or a file.
         """
-        self.lines = self.tokens = self.words = self.unknown = self.done = self.end = 0
+        self.lines = self.tokens = self.unknown = self.done = self.end = 0
         self.size = inputs.size()
         self._inputs, self._config, self._resume = inputs, config, resume
         self._alignments, self._notify = alignments, notify
@@ -224,8 +224,7 @@ class FileTranslation:
                             write(text)
                             self.lines += 1
                             self.tokens += len(translation.source_tokens)
-                            words, unknown = translator.loaded.source_vocabulary.count_words(translation.source_tokens)
-                            self.words, self.unknown = self.words + words, self.unknown + unknown
+                            self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
                         self.end = request.end
                         check.add(request.text)
@@ -243,14 +242,12 @@ class FileTranslation:
         self._summary = self._report(translator, max(time.monotonic() - started, 1e-3))
 
     def _report(self, translator: Translator, seconds: float) -> str:
-        kind = translator.loaded.tokenizers.kind
-        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(kind, "words")
+        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         return (
             f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-            f"{translator.precision}); {self.unknown / max(self.words, 1):.2%} of the source "
-            f"{unit if kind == 'bytes' else 'words'} are unknown"
+            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
         )
 
     def _origin(self, translator: Translator) -> dict[str, Any]:

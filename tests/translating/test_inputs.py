@@ -146,7 +146,7 @@ def test_every_line_of_a_file_is_counted_and_reported(tmp_path: Path, random_mod
     assert not files.is_done()
     files.run(translator, lambda run: reported.append(run.end))
     assert reported == [0, 8, 9, 16]
-    assert (files.lines, files.words, files.unknown, files.done) == (3, 4, 2, 0)
+    assert (files.lines, files.tokens, files.unknown, files.done) == (3, 4, 2, 0)
     assert (tmp_path / "out.fr").read_text().count("\n") == 3
     again = FileTranslation(*given, resume=True)
     assert again.is_done()
