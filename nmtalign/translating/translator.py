@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Se
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
-from functools import cache, cached_property, partial
+from functools import cache, cached_property, lru_cache, partial
 from itertools import islice
 from pathlib import Path
 from threading import Event
@@ -150,7 +150,8 @@ class Translation:
 class Translator:
     """Translates lines with one model, or with several models as an ensemble.
 
-    `Translator.load("model/").translate(lines, beam=5)` yields one `Translation` per line, in order.
+    `Translator.load("model/").translate(lines, beam=5)` yields one `Translation` per line, in order. A translator that
+    was made by `load` can be pickled: the pickle contains the paths and the settings, and each process loads them once.
     """
 
     def __init__(
@@ -168,6 +169,7 @@ class Translator:
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
         self._given: Layer = "section [translate]", _chosen(config)
+        self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         attending = {name: getattr(config, name) for name in ("replace_unk", "coverage_penalty")}
@@ -209,7 +211,16 @@ class Translator:
         with naming(layer):
             translator = cls(load_models([model, *more_models], config), config, alignments)
         translator._given = layer
+        paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
+        pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
+        models = tuple(map(_absolute, (model, *more_models)))
+        translator._load = models, alignments, tuple(sorted(pickled.items()))
         return translator
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if not self._load:
+            raise TypeError("only a translator that was made by Translator.load can be pickled")
+        return _load_once, (type(self), *self._load)
 
     def translate(self, lines: Iterable[str | Request], **settings: Any) -> Iterator[Translation]:
         """Yields one translation per line, in order.
@@ -433,6 +444,17 @@ class Translator:
         return replace_unknowns(
             ids, tokens, weights, words, copies, self._lexicon, word_start, unknown, languages, elide
         )
+
+
+@lru_cache(4)
+def _load_once(
+    cls: type[Translator], models: Sequence[str], alignments: bool, settings: tuple[tuple[str, Any], ...]
+) -> Translator:
+    return cls.load(*models, alignments=alignments, **dict(settings))
+
+
+def _absolute(path: str | Path) -> str:
+    return str(Path(path).absolute())
 
 
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:

@@ -2,6 +2,7 @@
 
 import copy
 import itertools
+import pickle
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -514,6 +515,11 @@ def test_loaded_from_a_folder(tmp_path: Path, random_model_directory) -> None:
     translator = nmtalign.Translator.load(folder, beam=2)
     found = list(translator.translate(iter(["a b", ""])))
     assert [t.source for t in found] == ["a b", ""]
+    made = [pickle.loads(pickle.dumps(translator)) for _ in range(2)]  # noqa: S301 - loaded once per process
+    assert made[0] is made[1]
+    assert [t.text for t in made[0].translate(["a b", ""])] == [t.text for t in found]
+    with pytest.raises(TypeError, match=r"only a translator that was made by Translator.load"):
+        pickle.dumps(made[0].changed({"beam": 3}))
     (folder / "best.safetensors").rename(folder / "last.safetensors")
     (last,) = nmtalign.Translator.load(folder / "last.safetensors", beam=2).translate(["a b"])
     assert last.text == found[0].text
