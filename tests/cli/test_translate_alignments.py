@@ -49,7 +49,7 @@ def test_both_go_on_after_the_same_line(
     assert done.stderr == b"nmtalign: out: already done: it contains the translations of all 15 lines\n"
     (tmp_path / "a.h5").unlink()
     done = inside(*arguments, "--resume")
-    assert (done.returncode, b"a.h5 does not exist; leave out --resume" in done.stderr) == (2, True)
+    assert (done.returncode, b"or the alignments are missing; leave out --resume" in done.stderr) == (2, True)
     (tmp_path / "out").unlink()
     for kept in (True, False):  # the complete alignments have more lines than the text, or are gone
         unfinished(*arguments)
