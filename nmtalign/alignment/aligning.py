@@ -272,7 +272,7 @@ class AlignmentRun:
         if done:  # of a stream no hash tells that it has become shorter
             texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))
         texts = islice(texts, begin, self._block.stop)
-        pairs = check_pairs(texts, self._texts, fits, self._notify, ahead=True)
+        pairs = check_pairs(texts, self._texts, fits, self._notify)
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _origin(self) -> dict[str, object]:

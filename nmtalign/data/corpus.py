@@ -186,15 +186,10 @@ class Corpus:
 
         Raises FormatError if there is none, if it is foreign or damaged, or if a file beside it was changed.
         """
-        path = folder if folder.is_file() else folder / CORPUS_FILE
-        if not path.is_file():
-            found = f", but {kind_of(folder)}" if folder.is_dir() and kind_of(folder) != "a folder" else ""
+        path, kind = folder if folder.is_file() else folder / CORPUS_FILE, kind_of(folder)
+        if not path.is_file() or kind == "a text file":
+            found = f", but {kind}" if kind not in ("", "a folder") else ""
             raise FormatError(f"{folder}: no prepared corpus here (no {CORPUS_FILE}){found}; run nmtalign prep")
-        if path.name != CORPUS_FILE and kind_of(path) == "a text file":
-            raise FormatError(
-                f"{path}: is a text file and no prepared corpus; run `nmtalign prep` with it and its translation, and "
-                "give the folder that it makes"
-            )
         with damage(path, "prepared corpus", "run nmtalign prep again"):
             check_seal(path)
             with opened(path) as file:

@@ -34,7 +34,7 @@ _PARAGRAPHS = 0.2  # a larger share of such lines is reported; of real sentences
 _SENTENCE_END = re.compile(rf"[.!?…][\"'’)»”\]]*\s+[\"'‘(«“\[]*(?=[A-ZÀ-ÞΑ-ΩА-Я])|[{WIDE_ENDS}](?=.)")
 _OVERLAP = 0.02  # a smaller share of pairs that are also training pairs is usual: short sentences are repeated
 _MANY_UNKNOWN = 0.005  # with a larger share of unknown words in the training text, subwords are worth a try
-_FEW_PAIRS = {1_000: "it can only repeat them", 10_000: "expect poor translations of other text"}
+_FEW_PAIRS = 10_000  # with fewer, a model translates little more than the pairs themselves
 
 
 def subword_size(pairs: int) -> int:
@@ -158,10 +158,8 @@ class CorpusChecks:
                     "it will be too good; remove them from one of the two"
                 )
         self._check_lines(summary)
-        expected = next((text for most, text in _FEW_PAIRS.items() if kept < most), "")
-        if expected and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs
-            be = "is" if kept == 1 else "are"
-            self.notes.append(f"{counted(kept, 'training pair')} {be} few for a translation model: {expected}")
+        if kept < _FEW_PAIRS and not self.config.vocabulary_from:  # a model that is adapted needs fewer pairs
+            self.notes.append(f"only {counted(kept, 'training pair')}: expect poor translations of other text")
         if "dev" not in summary.splits:
             aside = min(1000, kept // 10)
             self.notes.append(

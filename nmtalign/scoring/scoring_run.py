@@ -232,7 +232,7 @@ def translation_of(
     check = InputCheck(fit, source.name, notify)
     for line in source.lines:
         check.add(line)
-    check.finish(fit.own.words, fit.own.unknown)
+    check.finish()
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 

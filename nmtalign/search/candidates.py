@@ -1,6 +1,6 @@
 """Candidate lists: the target words that the translation of a sentence may use."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -18,15 +18,6 @@ class Candidates:
 
     words: NDArray[np.int64]
     allowed: NDArray[np.bool_]
-
-    def with_words(self, words: Sequence[set[int]]) -> "Candidates":
-        """The same with more words for each sentence."""
-        union = np.union1d(self.words, list(set().union(*words)))
-        allowed = np.zeros((len(words), len(union)), np.bool_)
-        allowed[:, np.searchsorted(union, self.words)] = self.allowed
-        for row, own in zip(allowed, words, strict=True):
-            row[np.searchsorted(union, list(own))] = True
-        return Candidates(union, allowed)
 
 
 class CandidateLists:
@@ -61,21 +52,25 @@ class CandidateLists:
             raise FormatError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
         return cls(np.array(pairs), len(source), len(target), frequent)
 
-    def of(self, sentences: Sequence[Sequence[int]]) -> Candidates:
-        """The candidates of a batch, given the source ids of its sentences."""
+    def of(self, sentences: Sequence[Sequence[int]], more: Sequence[Collection[int]] = ()) -> Candidates:
+        """The candidates of a batch, given the source ids of its sentences, and of each `more` target words."""
         lengths = np.fromiter(map(len, sentences), np.int64, len(sentences))
         tokens = np.fromiter(chain.from_iterable(sentences), np.int64, int(lengths.sum()))
         counts = self._counts[tokens]
         places = np.repeat(self._ends[tokens] - np.cumsum(counts), counts)
         places += np.arange(len(places))
+        rows = np.repeat(np.repeat(np.arange(len(lengths)), lengths), counts)
         found = self._targets[places]
-        member = np.zeros(self._target_size, np.bool_)
+        if any(more):
+            rows = np.append(rows, np.repeat(np.arange(len(lengths)), list(map(len, more))))
+            found = np.append(found, np.fromiter(chain.from_iterable(more), np.int64))
+        member = np.zeros(max(self._target_size, found.max(initial=0) + 1), np.bool_)
         member[: self._always] = member[found] = True
         words = np.flatnonzero(member)
         columns = np.cumsum(member) - 1
         allowed = np.zeros((len(lengths), len(words)), np.bool_)
         allowed[:, : self._always] = True
-        allowed[np.repeat(np.repeat(np.arange(len(lengths)), lengths), counts), columns[found]] = True
+        allowed[rows, columns[found]] = True
         return Candidates(words, allowed)
 
 

@@ -88,9 +88,8 @@ class ServedAligner:
 
     def _pairs(self, settings: Settings) -> PairAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
-        base, usual = self._align_config, AlignConfig()
-        given = {name: value for name, value in vars(base).items() if value != getattr(usual, name)}
-        config = resolve(AlignConfig, ("section [align]", given), (_REQUEST, _typed(settings, AlignConfig)))
+        given = "section [align]", vars(self._align_config)
+        config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
         return PairAligner(self._models, replace(config, threads=self._threads))
 
     def describe(self) -> Mapping[str, Any]:
@@ -194,10 +193,8 @@ class ServedModels:
         found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
         if found:
             return found
-        pairs = ", ".join(f"{one.source}-{one.target}" for one in self._models or self._aligners)
-        if self._models:
-            raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
-        raise InputError(f"this server has only word aligners ({pairs}), which align pairs and do not translate")
+        pairs = ", ".join(f"{one.source}-{one.target}" for one in self) or "none, only word aligners"
+        raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""

@@ -24,6 +24,7 @@ from nmtalign.text.tokenizer import (
     Tokenizers,
     Vocabulary,
     bare,
+    is_word,
 )
 
 # The code of a language in ISO 639-1, then those of ISO 639-2 and 639-3, and its English name.
@@ -289,8 +290,9 @@ class _SideFit:
     def add(self, line: str) -> None:
         """Counts a line."""
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
-        words, unknown = self._vocabulary.count_words(tokens)
-        self.tokens, self.words, self.unknown = self.tokens + len(tokens), self.words + words, self.unknown + unknown
+        words = list(filter(is_word, tokens))
+        self.tokens, self.words = self.tokens + len(tokens), self.words + len(words)
+        self.unknown += sum(word not in self._vocabulary for word in words)
         parts = tokens if self._unspaced else self._tokenizer.words(tokens)
         self.common += sum(word in self.frequent for word in parts)
 
@@ -364,37 +366,24 @@ class TextFit:
 
 
 class InputCheck:
-    """Warns once if the text that a model translates is in its target language, or has many unknown words."""
+    """Warns once if the text that a model translates is in its target language, not raw, or has many unknown words."""
 
     def __init__(self, fit: TextFit, name: str, notify: Notify) -> None:
         self._fit, self._name, self._notify = fit, name, notify
-        self._judged = self._warned = False
+        self._judged = False
 
     def add(self, line: str) -> None:
         """Counts a line that has been translated; judges the text as soon as enough is known."""
         if not self._judged:
             self._fit.add(line)
             if self._fit.full:
-                self._judge(_ENOUGH)
+                self.finish()
 
-    def finish(self, words: int, unknown: int) -> None:
-        """Judges a short text at its end; `words` and `unknown` are counted over all lines."""
-        many = unknown > MOST_UNKNOWN * words
+    def finish(self) -> None:
+        """Judges a short text at its end."""
         if not self._judged:
-            self._judge(1 if many else _ENOUGH)
-        if many and not self._warned:
-            self._notify(unknown_words(self._name, unknown / words, self._fit.own.language))
-
-    def _judge(self, enough: int) -> None:
-        self._judged = True
-        _report_traces([self._name], [self._fit], self._notify)
-        if self._fit.fits_other(enough):
-            self._warned = True
-            own, other = self._fit.own.language, self._fit.other.language
-            self._notify(
-                f"warning: {self._name}: seems to be {other}, and the model translates {own} to {other}: "
-                f"{self._fit.evidence()}; give a text in {own}, or with -m a model that translates {other} to {own}"
-            )
+            self._judged = True
+            _report([self._name], [self._fit], self._notify)
 
 
 def unknown_words(name: str, share: float, language: str) -> str:
@@ -407,7 +396,8 @@ def unknown_words(name: str, share: float, language: str) -> str:
 
 def other_language(name: str, fit: TextFit) -> str:
     """The warning that a text is in the language of the other side."""
-    return f"warning: {name}: seems to be {fit.other.language}, not {fit.own.language}: {fit.evidence()}"
+    own = fit.own.language
+    return f"warning: {name}: seems to be {fit.other.language}, not {own}: {fit.evidence()}; give a text in {own}"
 
 
 def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], notify: Notify) -> None:
@@ -421,53 +411,41 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
 
 
 def check_pairs(
-    pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, ahead: bool
+    pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify
 ) -> Iterator[tuple[str, str]]:
     """Yields the pairs of two texts, and reports if the texts are exchanged, or one of them is in the other language.
 
-    `ahead` reads the first pairs before it yields one, and raises UsageError if both the names and the words of the
-    files say that they are exchanged. Without it, the pairs are never delayed, and there are only warnings.
+    It reads the first pairs before it yields one. Raises UsageError if both the names and the words of the files say
+    that they are exchanged.
     """
     pairs = iter(pairs)
-    first = list(islice(pairs, _LINES if ahead else 0))
+    first = list(islice(pairs, _LINES))
     for fit, lines in zip(fits, zip(*first, strict=True), strict=False):
         for line in lines:
             fit.add(line)
-    if ahead:
-        _report_pairs(names, fits, notify, stop=True)
-        if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
-            check_spaces(names, first, notify)
-    judged = ahead
-    for pair in chain(first, pairs):
-        yield pair
-        if not judged:
-            for fit, line in zip(fits, pair, strict=True):
-                fit.add(line)
-            if judged := fits[0].full:
-                _report_pairs(names, fits, notify)
-    if not judged:
-        _report_pairs(names, fits, notify)
-
-
-def _report_pairs(names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify, stop: bool = False) -> None:
     problem, words_agree, names_agree = exchanged(names, fits)
-    if words_agree and names_agree and stop:
+    if words_agree and names_agree:
         raise UsageError(f"{problem}; give the two files in the other order")
     if problem:
         notify(f"warning: {problem}; if so, give the two files in the other order")
-        return
-    _report_traces(list(map(shown, names)), fits, notify)
-    for name, fit in zip(map(shown, names), fits, strict=True):
-        if fit.fits_other():
-            notify(other_language(name, fit))
-        elif fit.own.share > MOST_UNKNOWN:
-            notify(unknown_words(name, fit.own.share, fit.own.language))
+    else:
+        _report(list(map(shown, names)), fits, notify)
+    if fits[0].kind == "pieces":  # of a word aligner, which knows only words between spaces
+        check_spaces(names, first, notify)
+    yield from chain(first, pairs)
 
 
-def _report_traces(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> None:
+def _report(names: Sequence[str], fits: Sequence[TextFit], notify: Notify) -> None:
+    """Warns of texts that are not raw, are in the other language, or have many unknown words."""
     instead = ", or give --tokenized if these are the tokens of the model" if fits[0].kind == MosesWords.kind else ""
     for warning in not_raw([(name, fit.traces()) for name, fit in zip(names, fits, strict=True)], instead):
         notify(warning)
+    for name, fit in zip(names, fits, strict=True):
+        many = fit.own.share > MOST_UNKNOWN
+        if fit.fits_other(1 if many else _ENOUGH):
+            notify(other_language(name, fit))
+        elif many:
+            notify(unknown_words(name, fit.own.share, fit.own.language))
 
 
 def exchanged(names: tuple[Path, Path], fits: Sequence[TextFit]) -> tuple[str, bool, bool]:

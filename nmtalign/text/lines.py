@@ -20,7 +20,6 @@ from itertools import chain
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
-from zipfile import ZipFile
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import kind_of
@@ -36,7 +35,6 @@ _UNMARKED_UTF16 = re.compile(rb"([^\0]\0){2}|(\0[^\0]){2}")
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB
 _BLOCK = 1 << 16
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
-_NAMED = 5  # members of an archive that a message lists
 
 
 def shown(path: Path) -> str:
@@ -244,8 +242,7 @@ def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
             stream, head = _with_head(_DerivedStream(stream, _decompressed(stream, name, *compression)))
             break
     if kind := next((kind for magic, kind in _NO_TEXT.items() if magic.match(head)), ""):
-        members = _members(raw) if "zip" in kind and head.startswith(b"PK") and raw.seekable() else ""
-        raise InputError(f"{name}: is {kind}{members}")
+        raise InputError(f"{name}: is {kind}")
     return _DerivedStream(stream, _utf_8(stream)) if head.startswith(_UTF_16) else stream
 
 
@@ -355,14 +352,6 @@ def _utf_8(stream: io.RawIOBase) -> Iterator[bytes]:
         yield from codecs.iterencode(codecs.iterdecode(blocks, "utf-16", "surrogatepass"), "utf-8", "surrogatepass")
     except UnicodeDecodeError:
         yield b"\xff"
-
-
-def _members(raw: Any) -> str:
-    """The names of the files in a zip archive, for a message; without those that only describe it."""
-    with contextlib.suppress(Exception), ZipFile(raw) as archive:  # a damaged archive has many kinds of errors
-        names = [name for name in archive.namelist() if not re.search(r"(^|/)($|README|LICEN[CS]E)", name)]
-        return f": {', '.join(names[:_NAMED])}{', ...' if len(names) > _NAMED else ''}" if names else ""
-    return ""
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST
-from nmtalign.text.languages import EXACT, WIDER, count_unspaced, fit, known_language, matched
+from nmtalign.text.languages import EXACT, count_unspaced, fit, known_language, matched
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
@@ -34,7 +34,7 @@ from nmtalign.text.lines import (
 from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, text_columns
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
-_NAMED = 10  # columns that a note lists
+_NAMED = 10  # languages that a message lists
 Unit = tuple[str, str] | None  # None: one of the languages is missing
 
 _START = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
@@ -101,7 +101,7 @@ class ParallelText:
             columns = text_columns(self.source)
             names = [*columns]
             chosen = _chosen(self.name, names, self._languages, self._columns, table=True)
-            self.note = f"{self.name}: {chosen.described(names, self._languages)}"
+            self.note = f"{self.name}: {chosen.described(names)}"
             yield from column_pairs(self.source, (columns[names[chosen.source]], columns[names[chosen.target]]))
             return
         with reading(self.source) as stream:
@@ -125,7 +125,7 @@ class ParallelText:
         if len(names) == 1:
             raise _one_text(self.source)
         chosen = _chosen(self.name, names, self._languages, self._columns)
-        self.note = f"{self.name}: {chosen.described(names, self._languages)}"
+        self.note = f"{self.name}: {chosen.described(names)}"
         if not chosen.header:
             yield names[chosen.source], names[chosen.target]
         for number, raw in enumerate(lines, 2):
@@ -179,17 +179,10 @@ class _Columns(NamedTuple):
     target: int
     header: bool
 
-    def described(self, names: Sequence[str], languages: tuple[str, str]) -> str:
-        """What was chosen, for the user, and which other columns fit a language that is not named exactly."""
+    def described(self, names: Sequence[str]) -> str:
+        """What was chosen, for the user."""
         source, target = (f"column {place + 1}{f' ({names[place]})' * self.header}" for place in self[:2])
-        chosen = f"{source} is the source, {target} the target"
-        if not self.header:
-            return f"{chosen}; line 1 is a pair, no header"
-        for place, language in zip(self[:2], languages, strict=True):
-            others = [name.strip() for name in names if name != names[place] and fit(name, language)]
-            if others and 0 < fit(names[place], language) < EXACT:
-                chosen += f"; for {language} it also has {', '.join(others[:_NAMED])}"
-        return chosen
+        return f"{source} is the source, {target} the target{'' if self.header else '; line 1 is a pair, no header'}"
 
 
 def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns: str, table: bool = False) -> _Columns:
@@ -207,9 +200,8 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
     if len(names) == 2 and not table and not any(other):  # a header may name only another region
         return _Columns(0, 1, header=False)
-    where = f"its names ({', '.join(names)[:80]}) do not tell" if table else "line 1 does not name"
     raise UsageError(
-        f"{name}: {counted(len(names), 'column')}, and {where} "
+        f"{name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not tell "
         f"{' and '.join(filter(None, languages)) or 'two'}; choose two, such as --set columns=1,2"
     )
 
@@ -270,7 +262,6 @@ class TmxReader:
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
         self._path, self._wanted = path, languages
         self._languages: set[str] = set()  # the first ones
-        self._fitting: tuple[dict[str, None], dict[str, None]] = {}, {}  # the first ones that fit each side
         self._before = "", ""  # the codes of the last unit
         self._depth = self._size = 0  # the size is that of the part that has been read since the last unit
         self._builder: TreeBuilder | None = None  # of the tree of the unit that is being read
@@ -303,21 +294,18 @@ class TmxReader:
             yield from self._units
             self._units = []
         if not any(self._before):
-            regions = (
-                "; a code without a region, such as en, takes any" if re.search("[-_]", "".join(self._wanted)) else ""
-            )
             raise InputError(
-                f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; its languages are "
-                f"{', '.join(sorted(self._languages)) or 'not named'}{regions}"
+                f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {self._named_languages()}; "
+                "a code without a region, such as en, takes any"
             )
 
     def note(self) -> str:
-        """What was taken, for the user; with the codes if several fit a language, or none names all its parts."""
-        note = f"{shown(self._path)}: TMX, {self._wanted[0]} is the source, {self._wanted[1]} the target"
-        for wanted, codes in zip(self._wanted, self._fitting, strict=True):
-            if len(codes) > 1 or fit(next(iter(codes)), wanted) == WIDER:
-                note += f"; for {wanted} it has {', '.join(codes)}"
-        return note
+        """What was taken, for the user."""
+        source, target = self._wanted
+        return f"{shown(self._path)}: TMX, {source} is the source, {target} the target; {self._named_languages()}"
+
+    def _named_languages(self) -> str:
+        return f"its languages are {', '.join(sorted(self._languages)) or 'not named'}"
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
@@ -347,11 +335,7 @@ class TmxReader:
             language = variant.get("xml:lang", variant.get("lang", "")).strip()[:_LONGEST_CODE]
             if len(self._languages) < _NAMED:
                 self._languages.add(language)
-            fits = [codes for codes, wanted in zip(self._fitting, self._wanted, strict=True) if fit(language, wanted)]
-            for codes in fits:
-                if len(codes) < _NAMED:
-                    codes[language] = None
-            for segment in variant.iter("seg") if fits else ():
+            for segment in variant.iter("seg") if any(fit(language, wanted) for wanted in self._wanted) else ():
                 # Of several segments in a language the first one that is not empty.
                 segments[language] = segments.get(language) or one_line("".join(_parts(segment)))
         source, target = matched([*segments], self._wanted, self._before)

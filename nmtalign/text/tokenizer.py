@@ -924,11 +924,6 @@ class Vocabulary:
         copies = {token: len(self) + place for place, token in reversed(list(enumerate(source)))}
         return [ids.get(token) or copies.get(token, UNK_ID) for token in tokens]
 
-    def count_words(self, tokens: Iterable[str]) -> tuple[int, int]:
-        """How many tokens are words, and how many of these are unknown."""
-        words = list(filter(is_word, tokens))
-        return len(words), sum(word not in self._ids for word in words)
-
     def known_tokens(self, line: str, tokenize: Callable[[str], list[str]]) -> list[str]:
         """The tokens of a line, composed or decomposed (NFC or NFD) if fewer are unknown then; none of a blank line."""
         tokens = [] if BLANK.fullmatch(line) else tokenize(line)

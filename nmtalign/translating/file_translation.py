@@ -61,7 +61,6 @@ _MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
 _PHRASES_KEYS = ("phrases", "constraints")
 _SURROGATE = re.compile("[\ud800-\udfff]")
-_KINDS = {dict: "an object", list: "a list", str: "a text", bool: "true or false", type(None): "null"}
 # Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
 # describe the earlier translation.
 _OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces", "confidence"))
@@ -134,9 +133,9 @@ class FileTranslation:
     """Translates all lines of the inputs to a file, which a later run can resume, or to a stream.
 
     Streams are an open stream, and the path of something that cannot be replaced, such as /dev/null or a named pipe.
-    `lines`, `tokens`, `words` and `unknown` count what this run has translated: lines, source tokens, those that are
-    words, and unknown words. `done` counts the lines that earlier runs have translated. `end` is the number of bytes of
-    the input up to the last translated line, `size` that of all bytes, or None. `str` gives a summary.
+    `lines`, `tokens` and `unknown` count what this run has translated: lines, source tokens, and unknown ones of them.
+    `done` counts the lines that earlier runs have translated. `end` is the number of bytes of the input up to the last
+    translated line, `size` that of all bytes, or None. `str` gives a summary.
     """
 
     rest = b""  # what is written after the last line
@@ -154,7 +153,7 @@ class FileTranslation:
 
         `notify` receives one line of text for each thing that a user should know about a line or a file.
         """
-        self.lines = self.tokens = self.words = self.unknown = self.done = self.end = 0
+        self.lines = self.tokens = self.unknown = self.done = self.end = 0
         self.size = inputs.size()
         self._inputs, self._config, self._resume = inputs, config, resume
         self._alignments, self._notify = alignments, notify
@@ -178,14 +177,17 @@ class FileTranslation:
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        missing = self._alignments is not None and not self._alignments.exists()
         newer = [shown(one) for one in self._inputs.paths if _status(one).st_mtime > _status(file.path).st_mtime]
-        if self.done != lines or missing or newer:
-            has = f"the input has {lines}" if lines is not None else "the lines of the input cannot be counted"
-            has = f"{newer[0]} is newer" if newer and self.done == lines else has
-            has = f"{self._alignments} does not exist" if missing else has
+        problem = ""
+        if self.done != lines:
+            problem = "the lines of the input cannot be counted" if lines is None else f"the input has {lines}"
+        elif newer:
+            problem = f"{newer[0]} is newer"
+        elif self._alignments is not None and not self._alignments.exists():
+            problem = f"{self._alignments} does not exist"
+        if problem:
             raise UsageError(
-                f"{file.path}: is complete, with the translations of {self.done} lines, but {has}; "
+                f"{file.path}: is complete, with the translations of {self.done} lines, but {problem}; "
                 "leave out --resume to translate all lines again"
             )
         self._summary = f"{file.path}: already done: it contains the translations of all {self.done:,} lines"
@@ -228,13 +230,12 @@ class FileTranslation:
                             write(text)
                             self.lines += 1
                             self.tokens += len(translation.source_tokens)
-                            words, unknown = translator.loaded.source_vocabulary.count_words(translation.source_tokens)
-                            self.words, self.unknown = self.words + words, self.unknown + unknown
+                            self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
                         self.end = request.end
                         check.add(request.text)
                         progress(self)
-                    check.finish(self.words, self.unknown)
+                    check.finish()
                 if self.rest:
                     write(self.rest)
                 if self._file is not None:
@@ -247,14 +248,12 @@ class FileTranslation:
         self._summary = self._report(translator, max(time.monotonic() - started, 1e-3))
 
     def _report(self, translator: Translator, seconds: float) -> str:
-        kind = translator.loaded.tokenizers.kind
-        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(kind, "words")
+        unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         return (
             f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
-            f"{translator.precision}); {self.unknown / max(self.words, 1):.2%} of the source "
-            f"{unit if kind == 'bytes' else 'words'} are unknown"
+            f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
         )
 
     def _origin(self, translator: Translator) -> dict[str, Any]:
@@ -344,11 +343,9 @@ class FileTranslation:
             if not request.valid:
                 self._notify(f"{request.place}: not UTF-8; the bytes that are not became U+FFFD")
             if translation.pieces > translation.sentences:
-                tokens = f"{len(translation.source_tokens)} tokens, more than"
-                size = tokens if translation.sentences == 1 else "a sentence has more tokens than"
                 self._notify(
-                    f"{request.place}: {size} max_source_length = {self._config.max_source_length}: "
-                    f"translated in {translation.pieces} pieces"
+                    f"{request.place}: a sentence has more tokens than max_source_length = "
+                    f"{self._config.max_source_length}: translated in {translation.pieces} pieces"
                 )
             yield request, translation, output.lines(request.index, translation).encode()
 
@@ -571,7 +568,7 @@ def make_request(found: Any, where: str) -> Request:
     becomes U+FFFD. Raises InputError, which begins with `where`.
     """
     if not isinstance(found, dict):
-        raise InputError(f'{where}: {_kind(found)}, not an object; write {{"text": "..."}}')
+        raise InputError(f'{where}: not an object; write {{"text": "..."}}')
     key = next((key for key in _TEXT_KEYS if key in found), None)
     if key is None:
         raise InputError(f'{where}: the object has no "text"; write {{"text": "..."}}, or the source under "source"')
@@ -603,18 +600,14 @@ def _refuse(name: str) -> NoReturn:
 def checked_text(value: Any, what: str) -> str:
     """Returns a text from JSON with U+FFFD for every surrogate; raises InputError, which begins with `what`."""
     if not isinstance(value, str):
-        raise InputError(f"{what} is {_kind(value)}; write a text in quotes")
+        raise InputError(f"{what} is not a text; write one in quotes")
     return whole_text(value)
 
 
 def _phrases(value: Any, what: str) -> tuple[str, ...]:
     if not isinstance(value, list):
-        raise InputError(f'{what} is {_kind(value)}; write a list of texts, such as ["..."]')
+        raise InputError(f'{what} is not a list; write one of texts, such as ["..."]')
     return tuple(checked_text(phrase, f"{what}: entry {number}") for number, phrase in enumerate(value, 1))
-
-
-def _kind(value: Any) -> str:
-    return _KINDS.get(type(value), "a number")
 
 
 def _status(path: Path) -> os.stat_result:

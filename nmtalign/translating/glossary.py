@@ -151,8 +151,7 @@ def _entry(line: str, where: str) -> tuple[str, str]:
     """The source and the target of a line; raises InputError, which begins with `where`."""
     parts = [part.strip() for part in line.split("\t")]
     if len(parts) != 2 or not all(map(spelling, parts)):
-        found = "no tab" if len(parts) == 1 else "an empty side" if len(parts) == 2 else "more than one tab"
-        raise InputError(f"{where}: has {found}; write a term, a tab and its translation")
+        raise InputError(f"{where}: has an empty side or not one tab; write a term, a tab and its translation")
     return parts[0], parts[1]
 
 

@@ -5,7 +5,6 @@ and the translations of the terms of a glossary.
 """
 
 import unicodedata
-from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
@@ -93,7 +92,7 @@ class RequestReader:
         """The line with this number, from 0.
 
         The prefix and the phrases of the request belong to its first piece, those of the glossary to the piece that
-        contains the term. A phrase of both is required once. Raises UsageError for what is not a line.
+        contains the term. Of a phrase of both the request decides how often. Raises UsageError for what is not a line.
         """
         request = line if isinstance(line, Request) else Request(line)
         listed = isinstance(request.phrases, list | tuple)
@@ -109,8 +108,9 @@ class RequestReader:
         for sentence, text, part, terms in self._parts(request.text):
             (own, _, copies), copied = self._loaded.ids(part), part if self._loaded.model.config.copy else ()
             first, required = () if pieces else prefix, NO_PHRASES
-            if given := () if pieces else request.phrases:
-                terms = _without(terms, given)
+            given = () if pieces else request.phrases
+            spellings = set(map(spelling, given))
+            terms = [term for term in terms if spelling(term) not in spellings]
             if given or terms:
                 of_request, of_terms = self._phrases(given, terms), self._phrases(terms, given)
                 required = self._required([*of_request, *of_terms], first, copied)
@@ -239,16 +239,6 @@ class RequestReader:
             f"the model does not know, first in line {line}: {word!r}; it can only guess where such a word belongs"
             for line, word in unknown[:1]
         ]
-
-
-def _without(terms: Sequence[str], given: Sequence[str]) -> list[str]:
-    """The phrases of terms without those that the request gives."""
-    left, counts = list[str](), Counter(map(spelling, given))
-    for phrase in terms:
-        counts[spelling(phrase)] -= 1
-        if counts[spelling(phrase)] < 0:
-            left.append(phrase)
-    return left
 
 
 def cut(tokens: Sequence[str], word_index: Sequence[int], limit: int) -> list[slice]:

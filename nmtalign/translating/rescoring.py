@@ -129,29 +129,11 @@ def _force(translator: Translator, batch: Sequence[tuple[ScoredPair, _Ids]]) -> 
     return [scored[place] for place in range(len(batch))]
 
 
-@dataclass(frozen=True)
-class NBestLine:
-    """A line of a Moses n-best list: `id ||| text`, then optional features and score; further fields are kept."""
+def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[tuple[str, ...], Pair]]:
+    """The fields of each line of a Moses n-best list, and its pair of texts.
 
-    sentence: int  # the id: the number of the source line, from 0
-    fields: tuple[str, ...]
-
-    def scored(self, pair: ScoredPair, rescore: bool, word_scores: bool) -> str:
-        """The line with the features nmtalign= and WordScores=, and with `rescore` with the score of the model."""
-        fields = [*self.fields, *[""] * (3 + rescore - len(self.fields))]
-        features = {"nmtalign": (pair.log_prob,), "WordScores": pair.token_log_probs if word_scores else ()}
-        for name, values in features.items():
-            if values:
-                kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
-                fields[2] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
-        if rescore:
-            fields[3] = fixed(pair.score)
-        return " ||| ".join(fields)
-
-
-def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, Pair]]:
-    """The lines of a list, each with its pair of texts; a source line may have no line in the list.
-
+    A line is `id ||| text`, then optional features and score, and further fields; the id is the number of the source
+    line, from 0. A source line may have no line in the list.
     Raises InputError with file and line for a line that is not an n-best line, for a decreasing id (the sources are
     read in parallel and not kept), and for an id without a source line.
     """
@@ -175,7 +157,20 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[NBestLine, Pair]]:
                     f"{where}: id {sentence} needs line {sentence + 1} of {shown(source)}, which has "
                     f"{before + 1} lines; ids count its lines from 0"
                 )
-        yield NBestLine(sentence, fields), (text, fields[1])
+        yield fields, (text, fields[1])
+
+
+def scored_line(given: Sequence[str], pair: ScoredPair, rescore: bool, word_scores: bool) -> str:
+    """A line of a list with the features nmtalign= and WordScores=, and with `rescore` with the score of the model."""
+    fields = [*given, *[""] * (3 + rescore - len(given))]
+    features = {"nmtalign": (pair.log_prob,), "WordScores": pair.token_log_probs if word_scores else ()}
+    for name, values in features.items():
+        if values:
+            kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
+            fields[2] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
+    if rescore:
+        fields[3] = fixed(pair.score)
+    return " ||| ".join(fields)
 
 
 class FileScores:
@@ -258,25 +253,27 @@ class FileScores:
                 progress(self)
 
     def _scored_lines(self, translator: Translator, available: bool) -> Iterator[tuple[str, ScoredPair]]:
-        fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
         paths = self._source, self._target
-        pairs = check_pairs(read_pairs(*paths), paths, fits, self._notify, ahead=available)
+        pairs = read_pairs(*paths)
+        if available:  # pairs of a stream are not delayed
+            fits = [translator.loaded.text_fit(side, translator.config.tokenized) for side in (0, 1)]
+            pairs = check_pairs(pairs, paths, fits, self._notify)
         for pair in score_pairs(translator, pairs, available):
             yield pair_json(pair) if self._config.format == "json" else pair_line(pair, self._config), pair
 
     def _scored_list(self, translator: Translator, available: bool) -> Iterator[tuple[str, ScoredPair]]:
-        waiting = deque[NBestLine]()
+        waiting = deque[tuple[str, ...]]()
 
         def pairs() -> Iterator[Pair]:
-            for line, texts in read_n_best(self._target, self._source):
-                waiting.append(line)
+            for fields, texts in read_n_best(self._target, self._source):
+                waiting.append(fields)
                 yield texts
 
         scored = ((waiting.popleft(), pair) for pair in score_pairs(translator, pairs(), available))
-        for _, group in itertools.groupby(scored, key=lambda entry: entry[0].sentence):
+        for _, group in itertools.groupby(scored, key=lambda entry: int(entry[0][0])):
             # Equal scores keep their order.
-            for line, pair in sorted(group, key=lambda entry: -entry[1].score) if self._rescore else group:
-                yield line.scored(pair, self._rescore, self._config.word_scores), pair
+            for fields, pair in sorted(group, key=lambda entry: -entry[1].score) if self._rescore else group:
+                yield scored_line(fields, pair, self._rescore, self._config.word_scores), pair
 
 
 def pair_line(pair: ScoredPair, config: TranslateConfig) -> str:

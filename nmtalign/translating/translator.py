@@ -172,12 +172,9 @@ class Translator:
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
-        if config.replace_unk and not attends:
-            raise SettingError("this model has no attention: it cannot replace unknown words", replace_unk=True)
-        if config.coverage_penalty and not attends:
-            raise SettingError(
-                "this model has no attention: it knows no coverage", coverage_penalty=config.coverage_penalty
-            )
+        attending = {name: getattr(config, name) for name in ("replace_unk", "coverage_penalty")}
+        if not attends and (wrong := {name: value for name, value in attending.items() if value}):
+            raise SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
@@ -363,9 +360,8 @@ class Translator:
         source, mask = (part.to(device) for part in make_source([piece.source for piece in pieces]))
         candidates = copies = None
         if self._candidates:
-            candidates = self._candidates.of([piece.source for piece in pieces])
             more = [{*piece.copies, *piece.prefix, *piece.phrases.ids} for piece in pieces]
-            candidates = candidates.with_words(more) if any(more) else candidates
+            candidates = self._candidates.of([piece.source for piece in pieces], more)
         if any(piece.copies for piece in pieces):
             copies = make_source([piece.copies for piece in pieces])[0].to(device)
         return Sources(source, mask, candidates, [piece.prefix for piece in pieces], copies)

@@ -95,7 +95,7 @@ ERRORS = """
 4 export missing/ -o x => missing: no such file
 4 train nowhere => nowhere: no prepared corpus here
 4 info nowhere => nowhere: no such file or folder
-4 train train.en => train.en: is a text file and no prepared corpus; run `nmtalign prep` with it and its trans
+4 train train.en => train.en: no prepared corpus here (no corpus.h5), but a text file; run nmtalign prep
 4 train model -o m => model: no prepared corpus here (no corpus.h5), but a folder with a model
 4 translate -m train.en test.en => train.en: no nmtalign model here (no config.json), but a text file
 4 translate -m data test.en => data: no nmtalign model here (no config.json), but a folder with a prepared corpus
@@ -141,7 +141,7 @@ def test_an_error_is_one_line_that_leads_to_the_fix(run, folder, command, words)
 
 
 WARNINGS = """
-translate test.fr --beam 1 --set max_length_ratio=1 => test.fr: seems to be fr, and the model translates en to fr:
+translate test.fr --beam 1 --set max_length_ratio=1 => test.fr: seems to be fr, not en:
 score test.en -r test.fr -s test.en --metrics bleu => test.en: 100% of its words are in the source,
 score test.fr -r test.en -s test.fr --metrics bleu => are source and reference in the right order?
 score test.en -r test.fr --metrics bleu => test.en is en by its name, and the reference test.fr is fr; give a

@@ -39,7 +39,7 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert rows["test", "target"][2] == "fr"
     chosen, few, end = done.stderr.splitlines()
     assert "the vocabulary is words, because neither language is known to be written without spaces" in chosen
-    assert few == "nmtalign: 30 training pairs are few for a translation model: it can only repeat them"
+    assert few == "nmtalign: 30 training pairs are few for a model: expect poor translations of other text"
     assert end == "nmtalign: the corpus is in my data; next: nmtalign train 'my data'"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
 

@@ -39,7 +39,7 @@ def test_one_line_out_for_each_line_in(random_model: Path, inside: Inside) -> No
     assert all(out[i] for i in (0, 3, 4, 5, 6, 7, 8, 9))
     told = done.stderr.decode().splitlines()
     assert told[0] == "nmtalign: text: line 7: not UTF-8; the bytes that are not became U+FFFD"
-    assert told[1].startswith("nmtalign: text: line 9: 6000 tokens, more than max_source_length = 50:")
+    assert told[1].startswith("nmtalign: text: line 9: a sentence has more tokens than max_source_length = 50:")
     assert "in 120 pieces" in told[1]
     assert len(out[8].split()) > 120
     assert told[2].startswith("nmtalign: 10 lines, ")
@@ -159,7 +159,7 @@ def test_paragraphs_are_translated_sentence_by_sentence(random_model: Path, tmp_
     ("options", "code", "message"),
     [
         (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
-        (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has no tab; write a term, a tab and its translation"),
+        (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has an empty side or not one tab; write a term"),
         (["--glossary", "-"], 2, "standard input (-) is given more than once"),
         (["--lexicon", "-", "--replace-unk"], 2, "standard input (-) is given more than once"),
         (["--glossary", "wrong.tsv", "--set", "sample=true"], 2, "a sample cannot be made to contain given phrases"),

@@ -46,7 +46,7 @@ from nmtalign.training.checkpoints import find_checkpoint, load_state
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.translating.file_translation import Inputs
 from nmtalign.translating.glossary import Glossary
-from nmtalign.translating.rescoring import read_n_best
+from nmtalign.translating.rescoring import read_n_best, scored_line
 from nmtalign.viewing.curves import panels, read_curves, render_curves
 
 _MEMORY = 1 << 30  # bytes that a process may use in addition to those of its start
@@ -271,7 +271,7 @@ def _read_links(folder: Path) -> object:
 def _read_n_best(folder: Path) -> object:
     entries = read_n_best(folder / "nbest.txt", folder / "test.en")
     scores = SimpleNamespace(log_prob=-1.5, score=-2.5, token_log_probs=(-1.0,))
-    return [(line.scored(scores, rescore=True, word_scores=True), pair) for line, pair in entries]
+    return [(scored_line(fields, scores, rescore=True, word_scores=True), pair) for fields, pair in entries]
 
 
 def _read_toml(folder: Path) -> object:

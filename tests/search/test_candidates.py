@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import FormatError
-from nmtalign.search.candidates import CandidateLists, Candidates
+from nmtalign.search.candidates import CandidateLists
 from nmtalign.text.tokenizer import Vocabulary
 
 SOURCE = Vocabulary(["</s>", "<unk>", "the", "fox", "boat", "red", "."])
@@ -96,7 +96,7 @@ def test_a_wrong_lexicon_is_refused(
 
 
 def test_words_are_added_to_the_candidates_of_their_sentence_alone():
-    before = Candidates(np.array([0, 1, 3, 5]), np.array([[1, 1, 1, 0], [1, 1, 0, 1]], bool))
-    after = before.with_words([{4, 5}, {1}])
-    assert after.words.tolist() == [0, 1, 3, 4, 5]
-    assert after.allowed.tolist() == [[True] * 5, [True, True, False, False, True]]
+    lists = CandidateLists(np.array([[2, 3], [3, 5]]), 4, 6, frequent=0)
+    found = lists.of([[2], [3, 3]], [{4, 5, 7}, {1}])  # 7 is a place of the source
+    assert found.words.tolist() == [0, 1, 3, 4, 5, 7]
+    assert found.allowed.tolist() == [[True] * 6, [True, True, False, False, True, False]]

@@ -150,13 +150,8 @@ def tar() -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (
-            zipped("README", "x/", "Books.de-en.de", "LICENSE", "Books.de-en.en"),
-            "a zip archive; unpack it .*: Books.de-en.de, Books.de-en.en$",
-        ),
-        (zipped(*(f"{i}.txt" for i in range(9))), r"a zip archive; unpack it .*: 0.txt, .*4.txt, \.\.\.$"),
-        (zipped(), "a zip archive; unpack it with unzip, then name the text files in it$"),
-        (zipped("a\n\x1b.txt")[:300], "a zip archive"),
+        (zipped("Books.de-en.de"), "a zip archive; unpack it with unzip, then name the text files in it$"),
+        (zipped(), "a zip archive"),
         (zipped("[Content_Types].xml", "word/document.xml"), "an office document; save it as plain text$"),
         (zipped("mimetype", "content.xml"), "an office document"),
         (tar(), "a tar archive; unpack it with tar -xf"),

@@ -82,7 +82,7 @@ def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> 
             {"a": ["x"], "b": ["y"]},
             "",
             UsageError,
-            "2 columns, and its names .a, b. do not tell en and fr; .*columns=1,2",
+            "2 columns, and their names .a, b. do not tell en and fr; .*columns=1,2",
         ),
         (TEXTS, "en,de", UsageError, "has no column de; it has 2 columns: en, fr"),
         ({**TEXTS, "n": [1, 2, 3]}, "en,n", UsageError, "has no column n"),

@@ -168,10 +168,10 @@ def test_words_of_tokenised_text_are_the_parts_between_spaces(tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("fox renard", "has no tab; write a term, a tab and its translation"),
+        ("fox renard", "has an empty side or not one tab; write a term, a tab and its translation"),
         ("fox\t", "has an empty side"),
         ("\trenard", "has an empty side"),
-        ("fox\trenard\tm", "has more than one tab"),
+        ("fox\trenard\tm", "has an empty side or not one tab"),
         ("cat\tchatte", "'cat' has another translation in line 1"),
     ],
 )

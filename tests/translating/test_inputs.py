@@ -96,17 +96,14 @@ def test_a_blank_line_is_an_empty_request(line: str) -> None:
         ('{"text": "a"} {"text": "b"}', "not JSON (Extra data at column 15)"),
         ('{"text": "a", "x": NaN}', "not JSON (NaN is no number of JSON)"),
         ('{"text": "a", "x": ' + "[" * 200 + "]" * 200 + "}", "not JSON (nested too deeply)"),
-        ('"the cat"', "a text, not an object"),
-        ('["the cat"]', "a list, not an object"),
-        ("17", "a number, not an object"),
-        ("null", "null, not an object"),
-        ("true", "true or false, not an object"),
+        ('["the cat"]', ": not an object; write"),
+        ("null", ": not an object; write"),
         ('{"Text": "a"}', 'the object has no "text"'),
-        ('{"text": null}', '"text" is null; write a text in quotes'),
-        ('{"source": 5}', '"source" is a number; write a text in quotes'),
-        ('{"text": "a", "prefix": ["b"]}', '"prefix" is a list; write a text in quotes'),
-        ('{"text": "a", "phrases": "b"}', '"phrases" is a text; write a list of texts'),
-        ('{"text": "a", "constraints": ["b", {}]}', '"constraints": entry 2 is an object; write a text in quotes'),
+        ('{"text": null}', '"text" is not a text; write one in quotes'),
+        ('{"source": 5}', '"source" is not a text'),
+        ('{"text": "a", "prefix": ["b"]}', '"prefix" is not a text'),
+        ('{"text": "a", "phrases": "b"}', '"phrases" is not a list; write one of texts'),
+        ('{"text": "a", "constraints": ["b", {}]}', '"constraints": entry 2 is not a text'),
     ],
 )
 def test_anything_else_is_named_by_file_and_line(line: str, message: str) -> None:
@@ -149,7 +146,7 @@ def test_every_line_of_a_file_is_counted_and_reported(tmp_path: Path, random_mod
     assert not files.is_done()
     files.run(translator, lambda run: reported.append(run.end))
     assert reported == [0, 8, 9, 16]
-    assert (files.lines, files.words, files.unknown, files.done) == (3, 4, 2, 0)
+    assert (files.lines, files.tokens, files.unknown, files.done) == (3, 4, 2, 0)
     assert (tmp_path / "out.fr").read_text().count("\n") == 3
     again = FileTranslation(*given, resume=True)
     assert again.is_done()

@@ -9,7 +9,7 @@ from helpers.score_tables import WatchedScorer
 
 from nmtalign import Translator
 from nmtalign.errors import InputError, ResourceError, UsageError
-from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs
+from nmtalign.translating.rescoring import ScoredPair, read_n_best, score_pairs, scored_line
 
 LINES = ["the fox sees a boat .", "", "a heron", "a a a a red red red", "\t\u200b ", "fox", "the fox ."]
 PAIRS = [
@@ -147,7 +147,7 @@ def test_a_line_of_a_list_gets_features(tmp_path: Path, line: str, options: dict
     ((found, _),) = read_n_best(*files)
     number = line.split("|||")[0].strip()
     given = {"rescore": False, "word_scores": False, **options}
-    assert found.scored(PAIR, **given) == expected.replace("0", number, 1)
+    assert scored_line(found, PAIR, **given) == expected.replace("0", number, 1)
 
 
 def written(folder: Path, source: str, lines: list[str]) -> tuple[Path, Path]:
