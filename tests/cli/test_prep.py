@@ -39,7 +39,7 @@ def test_from_flags_alone(tmp_path: Path) -> None:
     assert rows["test", "target"][2] == "fr"
     chosen, few, end = done.stderr.splitlines()
     assert "the vocabulary is words, because neither language is known to be written without spaces" in chosen
-    assert few == "nmtalign: 30 training pairs are few for a model: expect poor translations of other text"
+    assert few == "nmtalign: only 30 training pairs: expect poor translations of other text"
     assert end == "nmtalign: the corpus is in my data; next: nmtalign train 'my data'"
     assert sorted(Corpus.open(tmp_path / "my data").splits) == ["dev", "test", "train"]
 
@@ -82,7 +82,7 @@ def test_what_it_says_of_few_pairs_and_few_words_helps(tmp_path: Path) -> None:
     told = nmtalign(tmp_path, "prep", *texts, *advice.group().split(), "-o", "e").stderr
     assert "the corpus is in e;" in told
     told = nmtalign(tmp_path, "prep", *write_pairs(tmp_path, "one", 1), "-o", "f").stderr
-    assert "nmtalign: 1 training pair is few for a translation model: it can only repeat them" in told
+    assert "nmtalign: only 1 training pair: expect poor translations of other text" in told
     assert told.count("give --dev SRC TGT\n") == 1  # nothing can be set aside
 
 
