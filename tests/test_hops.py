@@ -40,11 +40,11 @@ from nmtalign.training.trainer import TrainingSetup
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
 UPDATE = {"rnnsearch-50": (8, 82), "small": (8, 81), "luong-global": (8, 65)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (6, 42), "small": (6, 41), "luong-global": (7, 46)}
+BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 150)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 294)),
-    "translate": ("translate", (21, 313)),
+    "translate": ("translate", (21, 314)),
 }
 
 

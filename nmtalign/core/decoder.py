@@ -1,9 +1,9 @@
 """The decoder runs along the target words and attends to the source (section 3.1, appendix A.2.2).
 
-The operations of a step have one of three orders (`AttendingLayer.step`). RNNsearch has one layer. In the stacks of
-Luong et al. (2015) the last layer attends; in that of Wu et al. (2016) the first one does, and the layers above it
-receive the context beside the output of the layer below. Layers that do not attend are plain recurrences (`Stack`).
-With input feeding all layers run together, step by step.
+One step is one of three functions, after the order of its operations: look-generate-update, look-update-generate and
+update-look-generate. RNNsearch has one layer. In the stacks of Luong et al. (2015) the last layer attends; in that of
+Wu et al. (2016) the first one does, and the layers above it receive the context beside the output of the layer below.
+Layers that do not attend are plain recurrences (`Stack`). With input feeding all layers run together, step by step.
 """
 
 from abc import ABC, abstractmethod
@@ -119,44 +119,72 @@ AddContext = Callable[[Tensor, Tensor], Tensor]
 class AttendingLayer(NamedTuple):
     """The parts of a step of the layer that attends."""
 
-    order: Order
     cell: GatedCell
     recurrent: tuple[Weight, ...]  # the weights of `GatedCell.recurrent`
     attention: Callable[[Memory, Tensor, Tensor | None, int], Look]
     add_context: AddContext
     dtype: torch.dtype  # of the products
 
-    def step(self, memory: Memory, before: DecoderState, inputs: Tensor) -> tuple[DecoderState, StepOutput]:
-        """One step, from the inputs (N, blocks * n) of the previous word, in one of three orders.
-
-        look-generate-update is that of the released code: the state of the new word is written before the next word is
-        looked for. A step updates the state with the previous word and the previous context, then attends; the word is
-        generated from that state and the new context. The first step has no update, because there is no previous word.
-
-        update-look-generate, that of Luong et al. (2015), is the same with an update at the first step, too. It gets
-        the word 0, and no context unless the context is fixed.
-
-        look-update-generate is that of the article's main text: s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on
-        s_{i-1}. A step attends with the old state, then updates it with the previous word and the new context.
-        """
-        looks_first, hidden = self.order == "look-update-generate", before.hidden
-        if not looks_first and (before.steps or self.order == "update-look-generate"):
-            hidden = self._update(inputs, before.context, hidden)
-        look = self.attention(memory, self._output(hidden), before.coverage, before.steps)
-        if looks_first:
-            hidden = self._update(inputs, look.context, hidden)
-        fed = None if looks_first or self.cell.context_weight is None else look.context
-        after = DecoderState(hidden, fed, look.coverage, before.steps + 1)
-        return after, StepOutput(self._output(hidden), look.context, look.weights)
-
-    def _update(self, inputs: Tensor, context: Tensor | None, hidden: Tensor) -> Tensor:
+    def update(self, inputs: Tensor, context: Tensor | None, hidden: Tensor) -> Tensor:
         """The next state (N, S) from the inputs of the word, the context and the state before."""
         inputs = inputs if context is None else self.add_context(inputs, context)
         return self.cell.step(inputs, hidden, *self.recurrent)
 
-    def _output(self, hidden: Tensor) -> Tensor:
+    def output(self, hidden: Tensor) -> Tensor:
         """The output (N, n) of a state (N, S), in the dtype of the products."""
         return hidden[..., : self.cell.size].to(self.dtype)
+
+    def look(self, memory: Memory, hidden: Tensor, before: DecoderState) -> Look:
+        """The attention step from a state (N, S)."""
+        return self.attention(memory, self.output(hidden), before.coverage, before.steps)
+
+
+def look_generate_update(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of the released code: the state of the new word is written before the next word is looked for.
+
+    A step updates the state with the previous word and the previous context, then attends; the word is generated from
+    that state and the new context. The first step has no update, because there is no previous word.
+    """
+    hidden = layer.update(inputs, before.context, before.hidden) if before.steps else before.hidden
+    context, weights, coverage = layer.look(memory, hidden, before)
+    after = DecoderState(hidden, context, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+def look_update_generate(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of the article's main text: s_i = f(s_{i-1}, y_{i-1}, c_i), where c_i depends on s_{i-1}.
+
+    A step attends with the old state, then updates it with the previous word and the new context.
+    """
+    context, weights, coverage = layer.look(memory, before.hidden, before)
+    hidden = layer.update(inputs, context, before.hidden)
+    after = DecoderState(hidden, None, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+def update_look_generate(
+    layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
+) -> tuple[DecoderState, StepOutput]:
+    """The order of Luong et al. (2015): as the first order, with an update at the first step, too.
+
+    The first step gets the word 0, and no context unless the context is fixed.
+    """
+    hidden = layer.update(inputs, before.context, before.hidden)
+    context, weights, coverage = layer.look(memory, hidden, before)
+    fed = context if layer.cell.context_weight is not None else None
+    after = DecoderState(hidden, fed, coverage, before.steps + 1)
+    return after, StepOutput(layer.output(hidden), context, weights)
+
+
+ORDERS: Mapping[Order, Callable[[AttendingLayer, Memory, DecoderState, Tensor], tuple[DecoderState, StepOutput]]] = {
+    "look-generate-update": look_generate_update,
+    "look-update-generate": look_update_generate,
+    "update-look-generate": update_look_generate,
+}
 
 
 class Stack(nn.Module):
@@ -208,7 +236,8 @@ class RecurrentDecoder(Decoder):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
-        self._order, self._fast, self._reversed = config.order, applies(config), config.reverse_source
+        # The function of one step of the attending layer.
+        self.order, self._fast, self._reversed = ORDERS[config.order], applies(config), config.reverse_source
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
@@ -288,11 +317,14 @@ class RecurrentDecoder(Decoder):
         layers, below = state.hidden.split(self.cell.state_size, -1), len(self.lower.cells)
         x, lower = self.lower(words, layers[:below])
         dropped = F.dropout(x, self._dropout, self.training)
-        layer, outputs = self.attending_layer(words.dtype), list[StepOutput]()
-        last = replace(state, hidden=layers[below])
+        layer, last, outputs = (
+            self.attending_layer(words.dtype),
+            replace(state, hidden=layers[below]),
+            list[StepOutput](),
+        )
         for inputs in self.cell.inputs(dropped):
             check_wanted()
-            last, output = layer.step(memory, last, inputs)
+            last, output = self.order(layer, memory, last, inputs)
             outputs.append(output)
         rows, contexts, weights = stack_steps(outputs)
         states, upper = self.upper(rows + x if self._skips else rows, layers[below + 1 :], None, contexts)
@@ -303,8 +335,8 @@ class RecurrentDecoder(Decoder):
 
     def attending_layer(self, dtype: torch.dtype, add_context: AddContext | None = None) -> AttendingLayer:
         """The parts of a step, with products in `dtype`."""
-        recurrent, add_context = self.cell.shared_recurrent(), add_context or self.cell.add_context
-        return AttendingLayer(self._order, self.cell, recurrent, self.attention.look, add_context, dtype)
+        recurrent = self.cell.shared_recurrent()
+        return AttendingLayer(self.cell, recurrent, self.attention.look, add_context or self.cell.add_context, dtype)
 
     def states_given(self, run: DecoderOutput, contexts: Tensor) -> Tensor:
         """The states (Ty, B, n) from which words are generated, as a function of the contexts (Ty, B, D) of the steps.
@@ -312,7 +344,7 @@ class RecurrentDecoder(Decoder):
         In the order look-generate-update they do not depend on them. In the other order the update comes between: one
         step of the cell, for all steps of the pass at once.
         """
-        if self._order == "look-generate-update":
+        if self.order is look_generate_update:
             return run.states
         initial = run.memory.initial
         before = torch.cat([initial[None], run.states[:-1].to(initial.dtype)]).flatten(0, 1)

@@ -133,7 +133,7 @@ class FoldedWeights:
     ) -> tuple[DecoderState, StepOutput, Tensor, Tensor | None, Tensor | None]:
         """As `Inference.step`, over a folded memory: (state, results of the decoder, features, gate, log_weights)."""
         words = self._words.no_word(len(state)) if previous is None else self._words(previous)
-        state, output = self._layer.step(memory, state, words[:, : self._width])
+        state, output = self.decoder.order(self._layer, memory, state, words[:, : self._width])
         total = F.linear(output.states, self._state_weight)
         total += words[:, self._width :]
         columns = slice(self._width, self._width + self._readout_width)
