@@ -296,6 +296,8 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             line = 1 + error.object.count(b"\n", 0, error.start)
             fix = "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
             raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
+        if markup != "html" and "\r" in text and "\n" not in text:
+            raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
         if markup != "html" and text.strip() and not (_TIMES.search(text) or text.startswith("WEBVTT")):
             raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
         tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)

@@ -205,6 +205,8 @@ def test_a_document_without_times_is_no_subtitles(markup):
         read_markup(b"<p>The cat. <!-- 1 --></p>", markup)
     assert "".join(read_markup(b"", markup)) == ""
     assert "".join(read_markup(b"WEBVTT\n", markup)) == "WEBVTT\n"
+    with pytest.raises(InputError, match="its lines end with CR alone"):
+        read_markup(b"WEBVTT\r\r00:01.000 --> 00:02.000\rThe cat.\r", markup)
 
 
 @pytest.mark.parametrize(
