@@ -115,9 +115,9 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
 
 def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> str:
     """Returns a note if found links fit far better with source and target of `file` exchanged; else ""."""
-    pairs = [(found.pair(number), answers) for number, answers in enumerate(gold)]
-    rate = sum((count_links(own.possible, answers) for own, answers in pairs), LinkFigures()).aer
-    other = sum((count_links(own.turned().possible, answers) for own, answers in pairs), LinkFigures()).aer
+    rate = sum(figures_by_pair(found, gold), LinkFigures()).aer
+    turned = (found.pair(number).turned().possible for number in range(len(gold)))
+    other = sum(map(count_links, turned, gold), LinkFigures()).aer
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"

@@ -89,7 +89,7 @@ class SideReader:
         """Reads one line."""
         if self._subwords and self._tokenized:
             # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
-            words = SpacedWords().tokenize(line)
+            words = self._tokenizer.tokenize(line)
             parts = [self._pieces_of(self._subwords, word, bool(place)) for place, word in enumerate(words)]
             tokens = [piece for part in parts for piece in part]
             return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
@@ -103,14 +103,14 @@ class SideReader:
         """Returns the pieces of a word; `inside` a line without spaces they do not begin with "▁"."""
         inside = inside and subwords.unspaced
         key = f" {word}" if inside else word
-        if key not in self._pieces:
-            # A tokeniser may leave nothing of a word (of a control character).
-            pieces = subwords.tokenize(word) or [word]
-            if inside:
-                first = pieces[0].removeprefix(WORD_START)
-                pieces[:1] = [first] if first in self._vocabulary else list(first)
-            keep(self._pieces, key, pieces or [word])
-        return self._pieces[key]
+        if found := self._pieces.get(key):
+            return found
+        # A tokeniser may leave nothing of a word (of a control character).
+        pieces = subwords.tokenize(word) or [word]
+        if inside:
+            first = pieces[0].removeprefix(WORD_START)
+            pieces[:1] = [first] if first in self._vocabulary else list(first)
+        return keep(self._pieces, key, pieces or [word])
 
 
 class Aligner:

@@ -203,7 +203,7 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     for part in _SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
-            raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1 (of gold links 0p0 or 0?0 if possible)")
+            raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1, or 0p0 or 0?0 for a possible gold link")
         link = _from_zero(int(match[1]), int(match[3]), part, where, base, role)
         possible.add(link)
         if match[2] == "-":

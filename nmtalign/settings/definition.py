@@ -326,13 +326,12 @@ def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
     Presets and nmtalign.toml may have settings for other cases, too.
     """
     known = definitions(type(settings))
-    for origin, values in layers:
-        if origin in (COMMAND_LINE, SET):
-            for names, reason, is_unused in settings.unused:
-                for name in values.keys() & set(names.split()):
-                    value = getattr(settings, name)
-                    if value != known[name].default and is_unused(settings):
-                        yield f"{written(origin, name, value)} has no effect: {reason}"
+    given = {name: origin for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
+    for names, reason, is_unused in settings.unused:
+        for name in names.split() if is_unused(settings) else ():
+            value = getattr(settings, name)
+            if name in given and value != known[name].default:
+                yield f"{written(given[name], name, value)} has no effect: {reason}"
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from pathlib import Path
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
-    UNSPACED,
+    UNSPACED_LETTER,
     WORD_START,
     MosesWords,
     SentencePieces,
@@ -65,7 +65,6 @@ _PLAIN = re.compile(
 _IN_NAME = re.compile(r"(?:^|[_-])([a-z]{2}|[a-z]{4,})(?:[-_][A-Z]{2})?$")
 _WORD = re.compile("am|as|be|he|hi|id|is|it|la|mi|my|no|or|pa|si|so|to")  # in file names these are not languages
 _LONG_WORD, _LONG_WORDS = 3, 5  # letters of one word, and of words on average, that segmented texts do not have
-_UNSPACED_LETTERS = re.compile(f"[{UNSPACED}]")
 # Marks that end a sentence wherever they are: of Chinese and Japanese, Indic languages, Arabic, Urdu, Armenian,
 # Amharic, Burmese and Khmer. The other marks end one only at the end of a word.
 WIDE_ENDS = "。！？｡।॥؟۔։።፧။។"
@@ -195,7 +194,7 @@ def word_count(line: str) -> int:
 
 def count_unspaced(text: str) -> int:
     """The number of letters of scripts without spaces between words."""
-    return len(_UNSPACED_LETTERS.findall(text))
+    return len(UNSPACED_LETTER.findall(text))
 
 
 def in_unspaced_script(text: str) -> bool:

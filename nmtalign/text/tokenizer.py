@@ -70,7 +70,7 @@ _BYTES_PER_TOKEN = 10  # a word between spaces has about 6 bytes with its space 
 UNSPACED = (
     "\u0e00-\u109f\u1780-\u17ff\u3005-\u3007\u3041-\u312f\u3400-\u9fff\uf900-\ufaff\uff66-\uff9f\U00020000-\U0003ffff"
 )
-_UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
+UNSPACED_LETTER = re.compile(f"[{UNSPACED}]")
 # A letter and what belongs to it, such as marks; marks without a letter before them belong to the one behind them.
 # `\X` leaves out some vowel signs of Burmese.
 _LETTER = regex.compile(r"(?:\A[\p{M}\u200c\u200d]+)?(\X)\p{M}*")
@@ -229,7 +229,7 @@ class SentencePieces(Subwords):
         # The share is less than a fifth in most texts without spaces, a quarter if their sentences are short, and
         # nearly half in segmented text, of which rare letters are pieces, too.
         starting = sum(piece.startswith(WORD_START) for piece in frequent)
-        letters = sum(_UNSPACED_LETTER.search(piece) is not None for piece in frequent)
+        letters = sum(UNSPACED_LETTER.search(piece) is not None for piece in frequent)
         self.unspaced = 2 * letters > len(frequent) > 3 * starting
         self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None
 

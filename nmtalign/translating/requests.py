@@ -92,7 +92,8 @@ class RequestReader:
         """The line with this number, from 0.
 
         The prefix and the phrases of the request belong to its first piece, those of the glossary to the piece that
-        contains the term. Of a phrase of both the request decides how often. Raises UsageError for what is not a line.
+        contains the term. The request decides how often a phrase of both is required.
+        Raises UsageError for what is not a line.
         """
         request = line if isinstance(line, Request) else Request(line)
         listed = isinstance(request.phrases, list | tuple)
