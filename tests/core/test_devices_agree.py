@@ -29,7 +29,7 @@ WORDS = 50
 
 
 def model_of(name: str) -> TranslationModel:
-    """A preset at a small size, in float64 on the CPU, with attention and probabilities that are not even."""
+    """A preset at a small size, in float64 on the CPU, with biases, and attention that is not even."""
     words = {"source_vocabulary_size": WORDS, "target_vocabulary_size": WORDS}
     torch.manual_seed(5)
     settings = {**SIZES, **words, "initialisation": "xavier"}
@@ -37,6 +37,8 @@ def model_of(name: str) -> TranslationModel:
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.mul_(1 if model.config.architecture == "transformer" else 2)
+            if not parameter.any():
+                parameter.normal_(std=0.1)
     return model.eval()
 
 
@@ -52,9 +54,13 @@ def batch_of(seed: int, copies: bool) -> Batch:
 
 
 def loss_and_gradient(model: TranslationModel, batch: Batch, dtype: torch.dtype | None = None) -> list[Tensor]:
-    """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU."""
+    """The negative log-likelihood and the gradient of each parameter, in float64 on the CPU.
+
+    The attention weights have a gradient of their own, as in a training with given links.
+    """
     loss = model.loss(*batch.inputs(), label_smoothing=0.1, dtype=dtype, static_shapes=True)
-    gradients = torch.autograd.grad(loss.objective, list(model.parameters()))
+    objective = loss.objective if loss.weights is None else loss.objective + loss.weights.square().sum()
+    gradients = torch.autograd.grad(objective, list(model.parameters()))
     return [each.detach().cpu().double() for each in (loss.nll, *gradients)]
 
 
