@@ -4,18 +4,17 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 """
 
 import copy
+from collections.abc import Callable
 from functools import partial
 
 import pytest
 import torch
 from torch import Tensor
 
-from nmtalign.core import cells, decoder
 from nmtalign.core import model as core_model
-from nmtalign.core.attention import FusedAdditivePass
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
-from nmtalign.core.numerics import Fusion, product
+from nmtalign.core.numerics import Fusion
 from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
@@ -100,22 +99,23 @@ def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: s
         assert [each.log_prob for each in ours_found] == pytest.approx([each.log_prob for each in expected], abs=1e-3)
 
 
-@pytest.mark.parametrize("name", ["rnnsearch-50", "small"])
-def test_the_passes_of_a_gpu_are_those_of_a_cpu(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The functions that a GPU compiles, as they are written, and sums that they take in passing."""
-    model, batch = model_of(name), batch_of(3, False)
-    expected = loss_and_gradient(model, batch)
-    monkeypatch.setattr(decoder, "AdditivePass", FusedAdditivePass)
-    monkeypatch.setattr(cells, "split_product", lambda rows, weight, addend: (product(rows, weight), addend))
-    monkeypatch.setattr(cells, "add_product", lambda total, gradient, weight: [gradient @ weight])
-    monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
-    assert distance(loss_and_gradient(model, batch), expected) < 1e-12
+@pytest.fixture
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """From its call on, a CPU computes as a GPU does; the functions that a GPU compiles run as they are written."""
+
+    def begin() -> None:
+        monkeypatch.setattr(Fusion, "wanted", False)
+        monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True))
+        monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
+
+    return begin
 
 
-def test_a_transformer_attends_on_a_gpu_as_on_a_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    model, batch = model_of("transformer-tiny"), batch_of(3, False)
+@pytest.mark.parametrize("name", PRESETS)
+def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[[], None]) -> None:
+    model, batch = model_of(name), batch_of(3, PRESETS[name].get("copy", False))
     expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
-    monkeypatch.setattr(Fusion, "wanted", False)
-    monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True))
+    like_a_gpu()
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
-    torch.testing.assert_close(model.force(*batch.inputs()).weights, weights)
+    assert distance(loss_and_gradient(model.float(), batch, torch.bfloat16), expected) < 0.1
+    torch.testing.assert_close(model.double().force(*batch.inputs()).weights, weights)
