@@ -84,7 +84,6 @@ def choose_settings(
         with keeping_generators(setup.device, config.threads):
             setup.build(lambda notice: None)
             plan = setup.plan(0)
-            setup.model.train()
             update_seconds = median_high(_update_times(setup, plan, _LOOK)) / world.size
         updates_in_epoch = math.ceil(len(plan) / config.accumulate)
         total = TrainingBudget.of(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
@@ -114,7 +113,6 @@ def dry_run(setup: TrainingSetup, preset: str, before: int, restart: bool = Fals
         advice += [setup.guide.note] if setup.guide and setup.guide.note else []
         position = load_state(checkpoint, setup.model, setup.optimizer) if checkpoint else Position()
         plan = setup.plan(position.epoch)
-        setup.model.train()
         times = _update_times(setup, plan, seconds)
         memory = _memory(setup, plan, before)
     update_seconds = median_high(times)

@@ -254,7 +254,6 @@ class Trainer:
         self._displays = Every("displays", "1s", -math.inf)
         self._began, self._highest_done = time.perf_counter(), 0.0  # of the last update
         self._emit(events.Working, "computing the first update")
-        self.model.train()
         self._meters: dict[type[events.Figures], Meter] = {events.Progressed: Meter(), events.Underway: Meter()}
 
     def _train_epoch(self) -> str | None:
