@@ -251,16 +251,19 @@ class Command(TyperCommand):
         try:
             parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
-            if explained := self._explained(error):
+            if explained := self._explained(error, words):
                 raise UsageError(explained) from None
             raise
         return parsed
 
-    def _explained(self, error: Any) -> str:
-        """A better message for an error of usage; "" if there is none."""
-        if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
+    def _explained(self, error: Any, words: Sequence[str]) -> str:
+        """A better message for an error of usage in the words; "" if there is none."""
+        if type(error).__name__ == "NoSuchOption":
             from nmtalign.cli.old_names import advice
 
+            # Of -batch_size, as other programs call an option, the error names only -b; of -b5 that is the option.
+            own = (word for word in words if word.startswith(error.option_name) and not word[2:3].isdigit())
+            name = next(own, error.option_name).partition("=")[0]
             found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):
