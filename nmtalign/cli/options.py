@@ -247,6 +247,9 @@ class Command(TyperCommand):
             from nmtalign.cli.old_names import current_options
 
             words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
+        # The parser reads -output as -o utput.
+        if glued := [one for one in words if one[:1] == "-" and f"-{one.partition('=')[0]}" in options]:
+            raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
         words = _pairs_of_files(words, self.params)
         try:
             parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])

@@ -72,6 +72,8 @@ ERRORS = """
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam
 2 translate --beam_size=5 => no such option: --beam_size; nmtalign calls it --beam
 2 translate -b5 => no such option: -b; nmtalign calls it --beam
+2 translate test.en -output test.fr => no such option: -output; nmtalign calls it --output
+2 score test.fr -r test.fr -model=model => no such option: -model=model; nmtalign calls it --model=model
 2 translate -n_best 5 => no such option: -n_best; nmtalign calls it --n-best
 2 translate -batch_size 5 => no such option: -batch_size; nmtalign calls it --set batch_size=
 2 translate test.en -replace_unk => no such option: -replace_unk; nmtalign calls it --replace-unk
