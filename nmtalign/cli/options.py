@@ -235,7 +235,7 @@ class Command(TyperCommand):
         except (BrokenPipeError, KeyboardInterrupt) as error:
             raise PassedError from error
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
@@ -252,12 +252,11 @@ class Command(TyperCommand):
             raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
         words = _pairs_of_files(words, self.params)
         try:
-            parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])
+            return super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
             if explained := self._explained(error, words):
                 raise UsageError(explained) from None
             raise
-        return parsed
 
     def _explained(self, error: Any, words: Sequence[str]) -> str:
         """A better message for an error of usage in the words; "" if there is none."""
