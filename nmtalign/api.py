@@ -264,7 +264,7 @@ def translate_files(
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
-        if not run.is_done():
+        if isinstance(run, FileScores) or not run.is_done():  # scores are never resumed
             wanted = (
                 saved is not None or config.alignment != "none" or (config.markup is not None and not config.aligner)
             )

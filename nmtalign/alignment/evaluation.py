@@ -116,8 +116,7 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
 def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> str:
     """Returns a note if found links fit far better with source and target of `file` exchanged; else ""."""
     rate = sum(figures_by_pair(found, gold), LinkFigures()).aer
-    turned = (found.pair(number).turned().possible for number in range(len(gold)))
-    other = sum(map(count_links, turned, gold), LinkFigures()).aer
+    other = sum(figures_by_pair(found.turned(), gold), LinkFigures()).aer
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"

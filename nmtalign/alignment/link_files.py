@@ -215,8 +215,8 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
 def _from_zero(i: int, j: int, part: str, where: str, base: int, role: Role) -> Link:
     if min(i, j) < base:
         raise InputError(
-            f"{where}: {part!r} has a position 0, but positions count from {base} here; if they count from 0, give "
-            f"--{role}-base 0"
+            f"{where}: {part!r} has a position 0, but positions count from {base} here; if 0 is no word (NULL), leave "
+            f"such links out; if they count from 0, give --{role}-base 0"
         )
     return i - base, j - base
 

@@ -79,7 +79,7 @@ threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,v
 shortlist=vocab-size,dim-vocabs subwords=subword,bpe,bpe-codes,sentencepiece tokenize=tok,tokenizer
 source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l reference=ref
 model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite lowercase=lc
-symmetrize=sym,heuristic
+symmetrize=sym,heuristic,c significance=paired-bs,paired-ar
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {

@@ -235,7 +235,7 @@ class Command(TyperCommand):
         except (BrokenPipeError, KeyboardInterrupt) as error:
             raise PassedError from error
 
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> Any:
         """Parses the arguments; `--show-settings` needs none."""
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
@@ -247,20 +247,25 @@ class Command(TyperCommand):
             from nmtalign.cli.old_names import current_options
 
             words = current_options(str(self.name), words, options, getattr(self.callback, "settings", {}))
+        # The parser reads -output as -o utput.
+        if glued := [one for one in words if one[:1] == "-" and f"-{one.partition('=')[0]}" in options]:
+            raise UsageError(f"no such option: {glued[0]}; nmtalign calls it -{glued[0]}")
         words = _pairs_of_files(words, self.params)
         try:
-            parsed: list[str] = super().parse_args(ctx, [*words, *args[end:]])
+            return super().parse_args(ctx, [*words, *args[end:]])
         except Exception as error:  # the classes of its errors depend on the version of typer
-            if explained := self._explained(error):
+            if explained := self._explained(error, words):
                 raise UsageError(explained) from None
             raise
-        return parsed
 
-    def _explained(self, error: Any) -> str:
-        """A better message for an error of usage; "" if there is none."""
-        if name := getattr(error, "option_name", "") if type(error).__name__ == "NoSuchOption" else "":
+    def _explained(self, error: Any, words: Sequence[str]) -> str:
+        """A better message for an error of usage in the words; "" if there is none."""
+        if type(error).__name__ == "NoSuchOption":
             from nmtalign.cli.old_names import advice
 
+            # Of -batch_size, as other programs call an option, the error names only -b; of -b5 that is the option.
+            own = (word for word in words if word.startswith(error.option_name) and not word[2:3].isdigit())
+            name = next(own, error.option_name).partition("=")[0]
             found = advice(str(self.name), name, options_of(self), getattr(self.callback, "settings", {}))
             return f"no such option: {name}; {found}" if found else ""
         if getattr(error, "message", "").startswith("Got unexpected extra argument"):

@@ -213,10 +213,6 @@ class FileScores:
             f"perplexity {perplexity:.2f}; {self._unknown / max(self.tokens, 1):.2%} of the tokens are unknown"
         )
 
-    def is_done(self) -> bool:
-        """Whether there is nothing to do; scores are never resumed."""
-        return False
-
     def left(self) -> str:
         """The end of a message about an interruption."""
         return "" if isinstance(self._output, Path) else f" after {counted(self.lines, 'line')}"

@@ -71,6 +71,16 @@ ERRORS = """
 2 train --lr 0.1 => no such option: --lr; nmtalign calls it --set learning_rate=
 2 translate -b 5 => no such option: -b; nmtalign calls it --beam
 2 translate --beam_size=5 => no such option: --beam_size; nmtalign calls it --beam
+2 translate -b5 => no such option: -b; nmtalign calls it --beam
+2 translate test.en -output test.fr => no such option: -output; nmtalign calls it --output
+2 score test.fr -r test.fr -model=model => no such option: -model=model; nmtalign calls it --model=model
+2 translate -n_best 5 => no such option: -n_best; nmtalign calls it --n-best
+2 translate -batch_size 5 => no such option: -batch_size; nmtalign calls it --set batch_size=
+2 translate test.en -replace_unk => no such option: -replace_unk; nmtalign calls it --replace-unk
+2 score out.fr -lc => no such option: -lc; nmtalign calls it --set lowercase=
+2 score out.fr -tok intl => no such option: -tok; nmtalign calls it --set tokenize=
+2 score out.fr --paired-bs => no such option: --paired-bs; nmtalign calls it --significance
+2 symmetrize links.txt links.txt -c union => no such option: -c; nmtalign calls it --symmetrize
 2 translate --src in.en => no such option: --src;
 2 align --tgt in.fr => no such option: --tgt; give the translation as the second argument
 2 score --src in.en => no such option: --src; nmtalign calls it --source
