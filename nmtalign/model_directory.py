@@ -260,7 +260,7 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
 
     from nmtalign.core.inference import in_dtype
     from nmtalign.core.model import TranslationModel
-    from nmtalign.core.numerics import in_int8, inference_precision, pick_device, usual_modes
+    from nmtalign.core.numerics import in_int8, inference_precision, pick_device
 
     folder = place.parent if place.suffix == ".safetensors" else place
     settings = read_settings(folder)
@@ -270,9 +270,9 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
     products = inference_precision(precision, chosen)
-    with usual_modes():
+    with torch.inference_mode(False):
         with torch.device("meta"):
-            model = TranslationModel(config)
+            model = TranslationModel(config).float()
         try:
             tensors, metadata = load_tensors(path)
         except FormatError as error:

@@ -36,7 +36,7 @@ from nmtalign.alignment.links import (
     word_starts,
 )
 from nmtalign.core.model import Batch, Forced, TranslationModel, make_batch
-from nmtalign.core.numerics import in_halves, usual_modes
+from nmtalign.core.numerics import in_halves
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
@@ -146,7 +146,7 @@ class Aligner:
             records |= {record.sentence_id: record for record in found}
         return (records[pair.number] for pair in window)
 
-    @usual_modes()  # posteriors need gradients
+    @torch.inference_mode(False)  # posteriors need gradients
     @torch.no_grad()
     def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
         copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None
