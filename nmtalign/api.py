@@ -546,16 +546,6 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
 
 
-def model_card(model: StrPath, facts: Mapping[str, Any] | None = None) -> str:
-    """The card of a model in Markdown, as `nmtalign info --card` prints it; raises FormatError.
-
-    `facts` are those of `describe`, which are computed if they are not given.
-    """
-    from nmtalign.report.model_card import model_card
-
-    return model_card(Path(model), describe(model) if facts is None else facts)
-
-
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:
     """(source, target) as paths; the target is None for one file with both languages."""
     source, target = (texts, None) if isinstance(texts, str | Path) else texts

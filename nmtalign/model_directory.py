@@ -268,23 +268,26 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
     config = model_config(folder, settings)
     vocabularies = load_vocabularies(folder, config)
     path = find_weights(folder) if place == folder else place
-    with torch.device("meta"):
-        model = TranslationModel(config)
     chosen = pick_device(device)
     products = inference_precision(precision, chosen)
-    try:
-        tensors, metadata = load_tensors(path)
-    except FormatError as error:
-        raise FormatError(f"{error}; `nmtalign info {folder}` reports which files are intact") from None
-    sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict()))
-    if sizes != expected:
-        raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
-    model.load_state_dict({name: tensor.to(chosen) for name, tensor in tensors.items()}, assign=True)
-    if products == "bf16":
-        model = in_dtype(model, torch.bfloat16)
-    model.eval().requires_grad_(False)
-    if products == "int8":
-        model = in_int8(model)
+    with torch.inference_mode(False):
+        with torch.device("meta"):
+            model = TranslationModel(config).float()
+        try:
+            tensors, metadata = load_tensors(path)
+        except FormatError as error:
+            raise FormatError(f"{error}; `nmtalign info {folder}` reports which files are intact") from None
+        sizes, expected = (
+            {name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict())
+        )
+        if sizes != expected:
+            raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
+        model.load_state_dict({name: tensor.to(chosen) for name, tensor in tensors.items()}, assign=True)
+        if products == "bf16":
+            model = in_dtype(model, torch.bfloat16)
+        model.eval().requires_grad_(False)
+        if products == "int8":
+            model = in_int8(model)
     calibration = metadata.get(CALIBRATION, "")
     return LoadedModel(folder, path, model, *vocabularies, Tokenizers.load(folder), settings, chosen, calibration)
 

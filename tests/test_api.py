@@ -7,6 +7,7 @@ import subprocess
 import sys
 
 import pytest
+import torch
 
 import nmtalign
 from nmtalign.translating.unknown_words import read_lexicon
@@ -170,6 +171,31 @@ STATES = """if True:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and settings of glibc")
+def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path) -> None:
+    """A notebook may work in inference mode, without gradients, or in float64."""
+    (source := tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
+    nmtalign.prepare(source, source, tmp_path / "data", languages=("en", "fr"), dev=(source, source), workers=1)
+
+    def results(name) -> tuple:
+        model = tmp_path / name
+        finished = nmtalign.train(tmp_path / "data", model, preset="tiny", max_updates=3, bleu_sentences=0, **TINY)
+        (translation,) = nmtalign.Translator.load(model, device="cpu").translate(["the fox"])
+        (pair,) = nmtalign.align(model, [("the fox", "a dog")], reading="posterior", device="cpu")
+        return finished.best_loss, translation.score, pair.log_prob, pair.weights.tolist()
+
+    usual = results("usual")
+    with torch.no_grad():
+        assert results("no_grad") == usual
+    with torch.inference_mode():
+        assert results("inference") == usual
+    try:
+        torch.set_default_dtype(torch.float64)
+        assert results("float64") == usual
+        assert torch.get_default_dtype() == torch.float64
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
 def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
     (tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
     (tmp_path / "a.fr").write_text("le renard court\nun chien dort\n" * 10)

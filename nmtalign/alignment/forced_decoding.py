@@ -58,10 +58,8 @@ def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
     mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
     forced = model.force(batch.source, batch.source_mask, target, mask, batch.copies)
-    if forced.weights is None:
-        return forced
-    steps = batch.target.shape[1]
-    return Forced(forced.log_probs[:, :steps], shifted(forced.weights, batch.target_mask, ahead))
+    weights = shifted(cast(Tensor, forced.weights), batch.target_mask, ahead)  # `Aligner` refuses models without
+    return Forced(forced.log_probs[:, : batch.target.shape[1]], weights)
 
 
 def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
@@ -148,6 +146,7 @@ class Aligner:
             records |= {record.sentence_id: record for record in found}
         return (records[pair.number] for pair in window)
 
+    @torch.inference_mode(False)  # posteriors need gradients
     @torch.no_grad()
     def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
         copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-from nmtalign.api import describe, model_card
+from nmtalign.api import describe
 from nmtalign.cli.common import escaped, json_text, own_argument, own_option, sleep_beside_others
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
@@ -39,6 +39,8 @@ def info(
     sleep_beside_others()
     facts = describe(path)
     if path is not None and card:
+        from nmtalign.report.model_card import model_card
+
         sys.stdout.write(model_card(path, facts))
     elif format == "json":
         sys.stdout.write(json_text(facts, indent=2) + "\n")

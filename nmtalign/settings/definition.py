@@ -98,6 +98,7 @@ class Setting:
 
     def convert(self, origin: str, value: Any) -> Any:
         """`value` as the type of the setting; raises UsageError that names the setting and what is allowed."""
+        value = value.item() if getattr(value, "ndim", None) == 0 else value  # a number of NumPy or PyTorch
         number = isinstance(value, int | float) and not isinstance(value, bool)
         if (
             type(value) is self.base

@@ -5,8 +5,8 @@ import json
 import pytest
 from helpers.commands import call
 
-from nmtalign import FormatError, UsageError
-from nmtalign.api import model_card
+from nmtalign import FormatError, UsageError, describe
+from nmtalign.report.model_card import model_card
 
 STARTED = {
     "event": "started",
@@ -63,11 +63,11 @@ def test_a_card_has_what_the_folder_records(model):
 
 def test_what_is_not_known_is_not_invented(model):
     (model / "train.jsonl").unlink(missing_ok=True)
-    facts = facts_of(model_card(model))
+    facts = facts_of(model_card(model, describe(model)))
     names = "licence, licence of the texts, texts, training pairs, hours, device, BLEU on dev, domains"
     assert {name: facts[name] for name in names.split(", ")} == dict.fromkeys(names.split(", "), "not stated")
-    assert header_of(model_card(model))["metrics"] == []
-    assert "license: not stated" in model_card(model)
+    assert header_of(model_card(model, describe(model)))["metrics"] == []
+    assert "license: not stated" in model_card(model, describe(model))
 
 
 def test_hostile_names_are_text(model):
@@ -75,7 +75,7 @@ def test_hostile_names_are_text(model):
     settings = json.loads(config.read_text()) | {"source_language": "x\n---\n# a", "preset": "<b>"}
     settings["training"]["a`|\n# b"] = "<script>"
     config.write_text(json.dumps(settings))
-    card = model_card(model)
+    card = model_card(model, describe(model))
     assert header_of(card)["language"] == ["x\n---\n# a", "fr"]
     assert facts_of(card)["preset"] == r"\<b\>"
     assert not any(line.startswith(("# a", "# b")) for line in card.splitlines())
@@ -87,7 +87,7 @@ def test_hostile_names_are_text(model):
 def test_scores_of_another_form(model, content):
     (model / "scores.json").write_text(content)
     with pytest.raises(FormatError, match=r"scores\.json: not what `nmtalign score"):
-        model_card(model)
+        model_card(model, describe(model))
 
 
 def test_only_a_model_has_a_card(model, tmp_path):

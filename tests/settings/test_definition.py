@@ -2,10 +2,12 @@
 
 import math
 
+import numpy as np
 import pytest
 
 from nmtalign.errors import InputError, UsageError, with_more
-from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, seconds
+from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.definition import Setting, SettingError, byte_count, interval, pair_of_sizes, resolve, seconds
 
 
 def test_the_error_of_a_setting_can_be_continued():
@@ -13,6 +15,15 @@ def test_the_error_of_a_setting_can_be_continued():
     assert type(error) is UsageError
     assert str(error).endswith("a sample contains no phrases; 3 lines are done")
     assert type(with_more(InputError("a: line 2"), "; 1 line is done")) is InputError
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = resolve(
+        TranslateConfig, ("", {"beam": np.int64(3), "length_penalty": np.float32(0.5), "sample": np.True_})
+    )
+    assert (config.beam, config.length_penalty, config.sample) == (3, 0.5, True)
+    with pytest.raises(UsageError, match="must be a whole number"):
+        resolve(TranslateConfig, ("", {"beam": np.array([3, 4])}))
 
 
 def test_units():
