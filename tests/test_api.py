@@ -170,7 +170,6 @@ STATES = """if True:
 """
 
 
-@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and settings of glibc")
 def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path) -> None:
     """A notebook may work in inference mode, without gradients, or in float64."""
     (source := tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
@@ -196,6 +195,7 @@ def test_the_modes_of_pytorch_that_the_caller_has_chosen_change_nothing(tmp_path
         torch.set_default_dtype(torch.float32)
 
 
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc and settings of glibc")
 def test_the_library_leaves_the_process_as_it_is(tmp_path) -> None:
     (tmp_path / "a.en").write_text("the fox runs\na dog sleeps\n" * 10)
     (tmp_path / "a.fr").write_text("le renard court\nun chien dort\n" * 10)

@@ -569,23 +569,18 @@ def using_threads(threads: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def usual_modes() -> Iterator[None]:
-    """Makes new tensors float32 and records gradients, also where the caller has chosen otherwise."""
-    before = torch.get_default_dtype()
+def keeping_generators(device: torch.device, threads: int = 0) -> Iterator[None]:
+    """As `using_threads`, and restores the random generators of the CPU and of a GPU with CUDA.
+
+    New tensors are float32 and record gradients, also where the caller has chosen otherwise.
+    """
+    devices, before = [device] if device.type == "cuda" else [], torch.get_default_dtype()
     try:
         torch.set_default_dtype(torch.float32)
-        with torch.inference_mode(False):
+        with using_threads(threads), torch.random.fork_rng(devices), torch.inference_mode(False):
             yield
     finally:
         torch.set_default_dtype(before)
-
-
-@contextlib.contextmanager
-def keeping_generators(device: torch.device, threads: int = 0) -> Iterator[None]:
-    """As `using_threads` in `usual_modes`, and restores the random generators of the CPU and of a GPU with CUDA."""
-    devices = [device] if device.type == "cuda" else []
-    with usual_modes(), using_threads(threads), torch.random.fork_rng(devices):
-        yield
 
 
 def in_halves(work: Callable[[Sequence[T]], list[R]], items: Sequence[T], too_large: Callable[[T], str]) -> list[R]:
