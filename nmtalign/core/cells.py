@@ -340,12 +340,12 @@ def _paper_state(
 
 @fused
 def _paper_candidate_gradient(
-    d_state: Tensor, parts: list[Tensor], gates: Tensor, candidate: Tensor, d_inputs: Tensor
+    d_state: Tensor, parts: list[Tensor], gates: Tensor, candidate: Tensor, d_candidate: Tensor
 ) -> Tensor:
     for part in parts:
         d_state.add_(part)
     taken = d_state * gates.chunk(2, -1)[0]
-    d_inputs.chunk(3, -1)[2].copy_(_one_minus_square(candidate).mul_(taken))
+    d_candidate.copy_(_one_minus_square(candidate).mul_(taken))
     return taken
 
 
@@ -357,9 +357,10 @@ def _paper_gates_gradient(
     state: Tensor,
     candidate: Tensor,
     gates: Tensor,
-    d_inputs: Tensor,
+    d_update: Tensor,
+    d_reset: Tensor,
 ) -> None:
-    (update, reset), (d_update, d_reset, _) = gates.chunk(2, -1), d_inputs.chunk(3, -1)
+    update, reset = gates.chunk(2, -1)
     d_product = d_product.to(state.dtype).mul_(reset)
     d_update.copy_(_through_sigmoid((candidate - state).mul_(taken), update))
     d_reset.copy_(_through_sigmoid(d_product * state, reset))
@@ -384,11 +385,11 @@ class PaperCellPass(CellPass):
     def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
         state, candidate, gates = self.states[step], self.candidates[step], self.gates[step]
-        d_inputs = self.d_inputs[step]
-        taken = _paper_candidate_gradient(d_state, parts, gates, candidate, d_inputs)
-        d_product = d_inputs[..., 2 * self.size :] @ self.candidate_weight
-        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_inputs)
-        return add_product(d_state, d_inputs[..., : 2 * self.size], self.gates_weight)
+        d_update, d_reset, d_candidate = self.d_inputs[step].chunk(3, -1)
+        taken = _paper_candidate_gradient(d_state, parts, gates, candidate, d_candidate)
+        d_product = d_candidate @ self.candidate_weight
+        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_update, d_reset)
+        return add_product(d_state, self.d_inputs[step][..., : 2 * self.size], self.gates_weight)
 
     def d_weights(self) -> tuple[Tensor, ...]:
         """The gates multiply the state, the candidate multiplies r * state."""

@@ -270,18 +270,17 @@ class RecurrentDecoder(Decoder):
         The last state of each direction has read the complete sentence. It is at `</s>` for the forward net and at the
         first word for the backward net, and for a single direction that reads the source reversed.
         """
-        annotations, size = encoded.annotations, self.cell.size
-        last = mask.sum(1) - 1
-        ends = [annotations[:, 0, -size:]]
-        if not self._reversed:
-            ends.insert(0, annotations[torch.arange(len(last), device=last.device), last, :size])
-        if annotations.shape[-1] == size:
-            ends = ends[:1]
-        if not isinstance(self.attention, Attention):
-            context = torch.cat(ends, -1) if len(ends) > 1 else ends[0]
-            return Memory(context, None, padding, self._initial_state(context, encoded))
-        initial, fertilities = self._initial_state(ends[-1], encoded), self.attention.fertilities(annotations)
-        return Memory(annotations, self.attention.keys(annotations), padding, initial, fertilities)
+        annotations, size, attention = encoded.annotations, self.cell.size, self.attention
+        summary, has_backward = annotations[:, 0, -size:], annotations.shape[-1] > size
+        if not (self._reversed or (has_backward and isinstance(attention, Attention))):
+            last = mask.sum(1) - 1
+            forward = annotations[torch.arange(len(last), device=last.device), last, :size]
+            summary = torch.cat([forward, summary], -1) if has_backward else forward
+        initial = self._initial_state(summary, encoded)
+        if not isinstance(attention, Attention):
+            return Memory(summary, None, padding, initial)
+        fertilities = attention.fertilities(annotations)
+        return Memory(annotations, attention.keys(annotations), padding, initial, fertilities)
 
     def _initial_state(self, summary: Tensor, encoded: Encoded) -> Tensor:
         """s_0 = tanh(W_s backward_1 + b_s), (B, n), or the encoder's last states (B, L S); wide beside bf16 too."""

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # What a machine with a GPU is to show, in parts of less than nine minutes. No network and no installation: Python
-# finds this checkout's modules, and the packages that nmtalign requires must be there.
+# finds this checkout's modules; pytest, hypothesis and the packages that nmtalign requires must be there.
 #
 # Usage: tests/bench/card.sh check OUT          results against float64, the tests of a GPU, and the speeds of updates
 #        tests/bench/card.sh translate OUT      sentences per second, greedily and with beam 5
@@ -27,7 +27,7 @@ if [ "$part" = check ]; then
     sizes=(--size paper,small,gnmt --batches 80,640)
     [ "$device" = cuda ] || sizes=()
     mapfile -t marked < <(grep -rl --include='test_*.py' '[.]mark[.]gpu' tests)
-    step tests python3 -m pytest -p no:benchmark -p no:cacheprovider -m gpu --durations 10 "${marked[@]}"
+    step tests python3 -m pytest -p no:benchmark -p no:cacheprovider -W ignore::pytest.PytestConfigWarning -m gpu --durations 10 "${marked[@]}"
     step updates python3 tests/bench gpu --device "$device" "${sizes[@]}" --json "$out/updates.json"
 elif [ "$part" = translate ]; then
     size=(--size paper --variants ours-bf16,ours-fp32 --beam 1,5 --sentences 1024)

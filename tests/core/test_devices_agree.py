@@ -4,12 +4,15 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 """
 
 import copy
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from nmtalign.core import model as core_model
 from nmtalign.core.inference import Inference
@@ -19,7 +22,8 @@ from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import PRESETS, preset
-from nmtalign.settings.training_settings import ModelConfig
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.optimizers import descend, make_optimizer
 
 SIZES = {"embedding": 32, "hidden": 32, "attention_hidden": 24, "maxout": 16, "dropout": 0.0}
 pytestmark = pytest.mark.filterwarnings("default:.*:DeprecationWarning")  # of the compiler of a GPU's kernels
@@ -119,3 +123,27 @@ def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
     assert distance(loss_and_gradient(model.float(), batch, torch.bfloat16), expected) < 0.1
     torch.testing.assert_close(model.double().force(*batch.inputs()).weights, weights)
+
+
+class Operations(TorchDispatchMode):
+    """Counts what a block computes, by the name of the operation."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.counts = Counter[str]()
+
+    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+        self.counts[function.overloadpacket.__name__] += 1
+        return function(*arguments, **(options or {}))
+
+
+def test_an_update_looks_up_no_state_and_copies_no_rate_that_it_does_not_need() -> None:
+    """Each would be a launch on a GPU."""
+    model = model_of("rnnsearch-50").float()
+    optimizer = make_optimizer(model.parameters(), TrainingConfig(optimizer="adadelta"))
+    with Operations() as of_the_pass:
+        model.loss(*batch_of(1, False).inputs(), static_shapes=True).objective.backward()
+    assert of_the_pass.counts["index"] == 0
+    with Operations() as of_the_step:
+        descend(optimizer, 1.0, 1.0, on_device=True)
+    assert of_the_step.counts["full_like"] == 1
