@@ -357,10 +357,9 @@ def _paper_gates_gradient(
     state: Tensor,
     candidate: Tensor,
     gates: Tensor,
-    d_update: Tensor,
-    d_reset: Tensor,
+    d_gates: Tensor,
 ) -> None:
-    update, reset = gates.chunk(2, -1)
+    (update, reset), (d_update, d_reset) = gates.chunk(2, -1), d_gates.chunk(2, -1)
     d_product = d_product.to(state.dtype).mul_(reset)
     d_update.copy_(_through_sigmoid((candidate - state).mul_(taken), update))
     d_reset.copy_(_through_sigmoid(d_product * state, reset))
@@ -385,11 +384,11 @@ class PaperCellPass(CellPass):
     def backward(self, step: int, d_state: Tensor, parts: list[Tensor]) -> list[Tensor]:
         """With d the gradient of s_new: d_candidate = d z (1 - candidate^2), d_z = d (candidate - s) z (1 - z)."""
         state, candidate, gates = self.states[step], self.candidates[step], self.gates[step]
-        d_update, d_reset, d_candidate = self.d_inputs[step].chunk(3, -1)
+        d_gates, d_candidate = self.d_inputs[step].split([2 * self.size, self.size], -1)
         taken = _paper_candidate_gradient(d_state, parts, gates, candidate, d_candidate)
         d_product = d_candidate @ self.candidate_weight
-        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_update, d_reset)
-        return add_product(d_state, self.d_inputs[step][..., : 2 * self.size], self.gates_weight)
+        _paper_gates_gradient(d_product, taken, d_state, state, candidate, gates, d_gates)
+        return add_product(d_state, d_gates, self.gates_weight)
 
     def d_weights(self) -> tuple[Tensor, ...]:
         """The gates multiply the state, the candidate multiplies r * state."""

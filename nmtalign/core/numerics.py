@@ -195,10 +195,10 @@ def fused(function: F_) -> F_:
         if not (arguments[0].is_cuda and Fusion.wanted) or Fusion.problem:
             return function(*arguments)
         try:
-            if compiled is None:
-                warnings.filterwarnings("ignore", module=r"torch\._(inductor|dynamo)")  # advice to its developers
-                compiled = torch.compile(function, dynamic=True)
-            return compiled(*arguments)
+            compiled = compiled or torch.compile(function, dynamic=True)
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # advice to the compiler's developers, and no error if they are errors
+                return compiled(*arguments)
         except Exception as error:  # of a compiler: any kind
             if is_out_of_memory(error):
                 raise

@@ -4,6 +4,7 @@ Without a GPU the same checks run on the CPU, with the static shapes that a GPU 
 """
 
 import copy
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -45,11 +46,11 @@ def model_of(name: str) -> TranslationModel:
     return model.eval()
 
 
-def batch_of(seed: int, copies: bool) -> Batch:
+def batch_of(seed: int, copies: bool, longer: int = 0) -> Batch:
     """Random pairs of several lengths; with copies, each place has its own word."""
     draw = torch.Generator().manual_seed(seed)
     pairs = [
-        [torch.randint(2, WORDS, (length,), generator=draw).tolist() for length in lengths]
+        [torch.randint(2, WORDS, (length + longer,), generator=draw).tolist() for length in lengths]
         for lengths in ((3, 5), (9, 2), (6, 11), (1, 1), (12, 12))
     ]
     sources = [source for source, _ in pairs]
@@ -86,6 +87,7 @@ def test_a_preset_computes_the_same_as_in_float64(name: str, device: str) -> Non
     torch.testing.assert_close(forced.log_probs.cpu().double(), forced_exactly.log_probs, rtol=1e-4, atol=1e-4)
     if forced.weights is not None and forced_exactly.weights is not None:
         torch.testing.assert_close(forced.weights.cpu().double(), forced_exactly.weights, rtol=1e-3, atol=1e-5)
+    assert not Fusion.problem  # else a GPU would have computed with functions that are not compiled
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -104,11 +106,11 @@ def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: s
 
 
 @pytest.fixture
-def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
-    """From its call on, a CPU computes as a GPU does; the functions that a GPU compiles run as they are written."""
+def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
+    """From its call on, a CPU computes as a GPU does, with functions that are compiled or run as they are written."""
 
-    def begin() -> None:
-        monkeypatch.setattr(Fusion, "wanted", False)
+    def begin(compiled: bool) -> None:
+        monkeypatch.setattr(Fusion, "wanted", compiled)
         monkeypatch.setattr(Tensor, "is_cuda", property(lambda _: True))
         monkeypatch.setattr(core_model, "_to_gradient", core_model._fused_gradient)
 
@@ -116,13 +118,30 @@ def like_a_gpu(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[[], None]) -> None:
+def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[[bool], None]) -> None:
     model, batch = model_of(name), batch_of(3, PRESETS[name].get("copy", False))
     expected, weights = loss_and_gradient(model, batch), model.force(*batch.inputs()).weights
-    like_a_gpu()
+    like_a_gpu(False)
     assert distance(loss_and_gradient(model, batch), expected) < 1e-12
     assert distance(loss_and_gradient(model.float(), batch, torch.bfloat16), expected) < 0.1
     torch.testing.assert_close(model.double().force(*batch.inputs()).weights, weights)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(shutil.which("g++") is None, reason="PyTorch's compiler for a CPU needs one of C++")
+@pytest.mark.parametrize("dtype", [None, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("name", ["rnnsearch-50", "small"])
+def test_what_a_gpu_compiles_computes_the_same(
+    name: str, dtype: torch.dtype | None, like_a_gpu: Callable[[bool], None]
+) -> None:
+    """PyTorch's compiler makes code of C++ of the same functions; a second batch has other lengths."""
+    torch.compiler.reset()
+    exact, batches = model_of(name), [batch_of(1, False, longer) for longer in (0, 2)]
+    expected, ours = [loss_and_gradient(exact, batch) for batch in batches], copy.deepcopy(exact).float()
+    like_a_gpu(True)
+    for batch, of_batch in zip(batches, expected, strict=True):
+        assert distance(loss_and_gradient(ours, batch, dtype), of_batch) < (0.1 if dtype else 1e-5)
+    assert not Fusion.problem
 
 
 class Operations(TorchDispatchMode):
