@@ -8,15 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nmtalign.alignment.links import Link
+from nmtalign.alignment.links import AlignmentRecord, Link, hard_links
 from nmtalign.alignment.symmetrization import (
     HARD_METHODS,
     combined,
+    join,
+    kind_of_mean,
     posterior,
     soft_links,
     symmetrize,
 )
-from nmtalign.errors import UsageError
+from nmtalign.errors import InputError, UsageError
 
 SIZE = 7
 words = st.integers(0, SIZE - 1)
@@ -151,3 +153,22 @@ def test_null_is_the_mean_of_both_directions_null() -> None:
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "arithmetic")[1], row / row.sum(), atol=1e-6)
     row = np.append(np.sqrt(FORWARD[1, :3] * BACKWARD[1, :3]), np.sqrt(0.1 * 0.9 * 0.8 * 0.3))
     np.testing.assert_allclose(combined(FORWARD, BACKWARD, "geometric")[1], row / row.sum(), atol=1e-6)
+
+
+def test_one_record_of_two_directions() -> None:
+    def record(source: str, target: str, weights: np.ndarray) -> AlignmentRecord:
+        log_probs = np.full(len(weights), -1.0)
+        return AlignmentRecord(
+            tuple(source), tuple(target), weights, -3.0, 0, log_probs, tuple(hard_links(weights, "argmax"))
+        )
+
+    forward, backward = record("abc", "xy", FORWARD), record("xy", "abc", BACKWARD.T)
+    assert join(forward, backward, "intersection").hard_links == ((0, 0),)
+    both = join(forward, backward, "union")
+    assert (both.source, both.target, both.log_prob) == (forward.source, forward.target, forward.log_prob)
+    assert both.hard_links == ((0, 0), (1, 1), (2, 1))
+    np.testing.assert_allclose(both.weights, combined(FORWARD, BACKWARD, kind_of_mean("union")))
+    assert both.link_scores == tuple(both.weights[j, i] for i, j in both.hard_links)
+    assert join(forward, backward, "product", 0.4).link_scores == pytest.approx((0.72**0.5, 0.21**0.5))
+    with pytest.raises(InputError, match=r"line 1: the two directions have different words \('c' and 'd'\)"):
+        join(forward, record("xy", "abd", BACKWARD.T), "union")

@@ -118,6 +118,16 @@ def test_systems_are_compared_with_marks_and_p_values(run: Run) -> None:
     assert [len(row) for row in table(out)[:3]] == [3, 3, 3]
 
 
+@pytest.mark.parametrize("side", ["source", "reference"])
+def test_lengths_are_those_of_the_chosen_side(run: Run, folder: Path, side: str) -> None:
+    lines = (folder / "src.en").read_text().splitlines()
+    write(folder / "src.en", [f"{line} {line}" for line in lines])
+    given = [*TWO, "--by-length", "--set", "buckets=10,20", "--set", f"length_of={side}", "--no-confidence"]
+    rows = table(run(*given)[1], f"BLEU by words of the {side} (all sentences, all systems):")
+    lengths = [len(line.split()) * (2 if side == "source" else 1) for line in lines]
+    assert [int(row[1]) for row in rows[1:3]] == [sum(n <= 10 for n in lengths), sum(10 < n <= 20 for n in lengths)]
+
+
 def test_by_length_compares_the_systems_in_every_bucket(run: Run) -> None:
     given = [*TWO, "--by-length", "--set", "buckets=10,20", "--metrics", "bleu,chrf"]
     _, out, _ = run(*given)

@@ -98,6 +98,15 @@ def test_blocks_of_html_are_segments_and_other_tags_are_marks():
     ]
 
 
+def test_two_codes_of_xliff_with_one_name_are_around_their_words():
+    def mark(text):
+        (segment,) = [part for part in read_markup(f"<p>see {text} now</p>".encode(), "html") if type(part) is not str]
+        return segment.text, list(segment.spans())
+
+    assert mark('<bx id="1"/>the fox<ex id="1"/>') == mark("<b>the fox</b>")
+    assert mark('<bx id="1"/>the fox<ex id="2"/>') != mark("<b>the fox</b>")
+
+
 def test_a_sentence_over_several_cues_is_one_text():
     assert texts(SRT, "srt") == ["The fox sees a boat.", "Who?", "Me"]
     assert texts(VTT, "vtt") == ["The & fox sees <3.", "a boat"]

@@ -125,6 +125,14 @@ def phrase(text: str, *others: str, language: str = "fr", spaced: bool = False) 
     return GivenPhrase.of(text, [text, *others], language, spaced)
 
 
+def test_where_a_phrase_is_found() -> None:
+    assert phrase("istanbul", language="tr").pattern.search("İstanbul")
+    assert phrase("고양이").pattern.search("고양이가")  # a particle follows without a space
+    assert not phrase("고양이").pattern.search("들고양이")
+    assert phrase("10").pattern.search("de 10.")
+    assert not phrase("10").pattern.search("3.10")
+
+
 @pytest.mark.parametrize(
     ("given", "text", "expected"),
     [
