@@ -270,7 +270,7 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
     path = find_weights(folder) if place == folder else place
     chosen = pick_device(device)
     products = inference_precision(precision, chosen)
-    with torch.inference_mode(False):
+    with torch.inference_mode(False):  # weights that are made in it have no gradients, which a posterior needs
         with torch.device("meta"):
             model = TranslationModel(config).float()
         try:

@@ -146,7 +146,7 @@ class Aligner:
             records |= {record.sentence_id: record for record in found}
         return (records[pair.number] for pair in window)
 
-    @torch.inference_mode(False)  # posteriors need gradients
+    @torch.inference_mode(False)  # in it, a posterior could not turn gradients on
     @torch.no_grad()
     def _force(self, pairs: Sequence[ModelPair]) -> list[AlignmentRecord]:
         copies = [pair.source.copies for pair in pairs] if self._loaded.model.config.copy else None

@@ -197,7 +197,7 @@ def fused(function: F_) -> F_:
         try:
             compiled = compiled or torch.compile(function, dynamic=True)
             with warnings.catch_warnings():
-                warnings.simplefilter("ignore")  # advice to the compiler's developers, and no error if they are errors
+                warnings.simplefilter("ignore")  # a compiler whose warnings are errors would fail
                 return compiled(*arguments)
         except Exception as error:  # of a compiler: any kind
             if is_out_of_memory(error):

@@ -126,7 +126,7 @@ class Adadelta(Optimizer):
 
     @torch.no_grad()
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        rate_there = torch.full_like(torch.as_tensor(scale), rate)  # filled once, and not for each weight
+        rate_on_device = torch.full_like(torch.as_tensor(scale), rate)  # one fill for all weights
         for weight in self.weights():
             if weight.grad is None:
                 continue
@@ -136,7 +136,7 @@ class Adadelta(Optimizer):
             means = values["square_avg"], values["acc_delta"]
             w, g, square, delta = (x.view(-1) for x in (weight, weight.grad.contiguous(), *means))
             if isinstance(scale, Tensor):
-                _adadelta(w, g, square, delta, scale, rate_there, self._rho, self._epsilon)
+                _adadelta(w, g, square, delta, scale, rate_on_device, self._rho, self._epsilon)
             else:
                 self._by_pieces((w, g, square, delta), rate, scale)
 

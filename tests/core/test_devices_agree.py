@@ -134,7 +134,7 @@ def test_a_preset_computes_on_a_gpu_as_on_a_cpu(name: str, like_a_gpu: Callable[
 def test_what_a_gpu_compiles_computes_the_same(
     name: str, dtype: torch.dtype | None, like_a_gpu: Callable[[bool], None]
 ) -> None:
-    """PyTorch's compiler makes code of C++ of the same functions; a second batch has other lengths."""
+    """PyTorch's compiler translates the same functions to C++. The second batch has other lengths."""
     torch.compiler.reset()
     exact, batches = model_of(name), [batch_of(1, False, longer) for longer in (0, 2)]
     expected, ours = [loss_and_gradient(exact, batch) for batch in batches], copy.deepcopy(exact).float()
