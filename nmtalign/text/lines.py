@@ -31,7 +31,11 @@ BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
 _BUFFER = 1 << 20  # bytes
-_UNMARKED_UTF16 = re.compile(rb"([^\0]\0){2}|(\0[^\0]){2}")
+# Every second byte of most scripts is a control character in UTF-16, such as \0 of Latin and \4 of Cyrillic letters. The
+# tabs of Hindi, which a table may have, count only beside others.
+_UNMARKED_UTF16 = re.compile(
+    rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){3}|([\0-\x1f][^\0]){3})"
+)
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB
 _BLOCK = 1 << 16
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -121,8 +125,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
 
     `path` is its name for messages, `head` its first line if this has been read. Raises InputError naming file and line
     for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a line
-    that does not fit into memory. UTF-16 without a byte order mark is refused, too: its Latin letters would be valid
-    UTF-8.
+    that does not fit into memory. UTF-16 without a byte order mark is refused, too: letters of many scripts would be
+    valid UTF-8.
     """
     number = 1
     while raw := head or stream.readline(LONGEST_LINE + 1):
@@ -132,7 +136,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
                 "per line"
             )
         if number == 1 and _UNMARKED_UTF16.match(raw):
-            encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"
+            little = len({*raw[1:200:2]}) <= len({*raw[:200:2]})  # its upper bytes differ less than the lower ones
+            encoding = "UTF-16LE" if little else "UTF-16BE"
             raise InputError(
                 f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
                 f"iconv -f {encoding} -t UTF-8"
@@ -279,6 +284,7 @@ _NO_TEXT = {
         rb"%PDF-|\{\\rtf1|\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a PDF or office document; save it as plain text",
         rb"(.{512})?\x89HDF\r\n": "an HDF5 file, such as a corpus or alignments, and not a text; give a text file",
         rb"SQLite format 3\x00|PAR1[\x00-\x1f]|ARROW1\x00": "a database or table; export its texts as text files",
+        rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff": "UTF-32; convert it to UTF-8: iconv -f UTF-32 -t UTF-8",
         rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}(WEBP|WAVE)|ID3[\x02-\x04]|OggS\x00|fLaC\x00"
         rb"|.{4}ftyp": "an image or a recording; give a text file",
     }.items()

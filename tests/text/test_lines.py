@@ -44,6 +44,7 @@ def write(path: Path, content: bytes) -> Path:
         ("a\u2028b\u0085c\x0bd\x1ce\0f\n".encode(), ["a\u2028b\u0085c\x0bd\x1ce\0f"]),
         (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
         (b"\n\n \n", ["", "", " "]),
+        (b"\x1b[0ma\tb\tc\td\n", ["\x1b[0ma\tb\tc\td"]),
     ],
 )
 def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: list[str]) -> None:
@@ -119,8 +120,11 @@ def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Call
     [
         (b"fine\nso far\nab\xff\n", r"line 3: not UTF-8 \(byte 0xff at column 3\); .*iconv -f WINDOWS-1252 -t UTF-8"),
         *((bad, "line 1: not UTF-8") for bad in (b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff")),
-        ("hello\n".encode("utf-16-le"), "line 1: .*iconv -f UTF-16LE -t UTF-8"),
-        ("hello\n".encode("utf-16-be"), "line 1: .*iconv -f UTF-16BE -t UTF-8"),
+        *(
+            (f"{text}\n".encode(f"utf-16-{end}"), f"line 1: UTF-16 .*iconv -f UTF-16{end.upper()} -t UTF-8")
+            for text in ("hello", "Привет, мир!", "ПАПА", "สวัสดี", "नमस्ते दुनिया", "3 мая", "தமிழ்")
+            for end in ("le", "be")
+        ),
         *(
             (b"\xff\xfe" + "one\ntwo".encode("utf-16-le") + tail, "line 2: not UTF-8")  # half a character
             for tail in (b"\x3d\xd8", b"\x3d\xd8a\0\n\0", b"a")
@@ -167,6 +171,8 @@ def tar() -> bytes:
         (b"\x89PNG\r\n\x1a\n\0", "an image"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
         (b"\x04\x22\x4d\x18d@", "packed"),
+        ("Hello\n".encode("utf-32"), "UTF-32; convert it to UTF-8"),
+        ("\ufeffHello\n".encode("utf-32-be"), "UTF-32; convert it to UTF-8"),
     ],
 )
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
