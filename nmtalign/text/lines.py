@@ -31,8 +31,8 @@ BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
 _BUFFER = 1 << 20  # bytes
-# Every second byte of most scripts is a control character in UTF-16, such as \0 of Latin and \4 of Cyrillic letters. The
-# tabs of Hindi, which a table may have, count only beside others.
+# In UTF-16 every second byte of most scripts is a control character, such as \0 of Latin and \4 of Cyrillic letters.
+# The tabs of Hindi, which a table may have, count only beside others.
 _UNMARKED_UTF16 = re.compile(
     rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){3}|([\0-\x1f][^\0]){3})"
 )
@@ -279,14 +279,14 @@ _NO_TEXT = {
     for magic, kind in {
         rb"PK\x03\x04.{26}(\[Content|mimetype|_rels|docProps|word/|xl/)": "an office document; save it as plain text",
         rb"PK(\x03\x04|\x05\x06|\x07\x08)": "a zip archive; unpack it with unzip, then name the text files in it",
-        rb".{257}ustar": "a tar archive; unpack it with tar -xf, then name the text files in it",
+        rb".{257}ustar[\x00 ]": "a tar archive; unpack it with tar -xf, then name the text files in it",
         rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|LZIP\x01": "packed (7z, rar, lz4, lzip); unpack it",
         rb"%PDF-|\{\\rtf1|\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a PDF or office document; save it as plain text",
         rb"(.{512})?\x89HDF\r\n": "an HDF5 file, such as a corpus or alignments, and not a text; give a text file",
-        rb"SQLite format 3\x00|PAR1[\x00-\x1f]|ARROW1\x00": "a database or table; export its texts as text files",
+        rb"SQLite format 3\x00|PAR1\x15|ARROW1\x00": "a database or table; export its texts as text files",
         rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff": "UTF-32; convert it to UTF-8: iconv -f UTF-32 -t UTF-8",
         rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}(WEBP|WAVE)|ID3[\x02-\x04]|OggS\x00|fLaC\x00"
-        rb"|.{4}ftyp": "an image or a recording; give a text file",
+        rb"|\x00\x00.{2}ftyp": "an image or a recording; give a text file",
     }.items()
 }
 

@@ -169,6 +169,7 @@ def tar() -> bytes:
         (b"SQLite format 3\0\x10\0", "a database or table"),
         (b"PAR1\x15\4", "a database or table"),
         (b"\x89PNG\r\n\x1a\n\0", "an image"),
+        (b"\0\0\0\x20ftypisom", "an image or a recording"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
         (b"\x04\x22\x4d\x18d@", "packed"),
         ("Hello\n".encode("utf-32"), "UTF-32; convert it to UTF-8"),
@@ -182,7 +183,21 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message
 
 
 @pytest.mark.parametrize(
-    "line", ["PK is a name", "BZ", "BZhang", "Rar! 7z", "PAR1 MZ", "II* MM", "GIF8", "IDs", "OggS", "\x1f"]
+    "line",
+    [
+        "PK is a name",
+        "BZ",
+        "BZhang",
+        "Rar! 7z",
+        "PAR1 MZ",
+        "PAR1\tx",
+        "Skriftyp",
+        "II* MM",
+        "GIF8",
+        "IDs",
+        "OggS",
+        "\x1f",
+    ],
 )
 def test_text_that_begins_like_another_kind_is_text(tmp_path: Path, line: str) -> None:
     assert list(read_lines(write(tmp_path / "text", f"{line}\nx\n".encode()))) == [line, "x"]

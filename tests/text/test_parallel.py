@@ -39,6 +39,7 @@ def text(folder: Path, content: str | bytes, columns: str = "") -> ParallelText:
         ("id\tEnglish\tfr-FR\n1\tone\tun\n", "", [("one", "un")]),
         ("target\tscore\tsource\nun\t1\tone\n", "", [("one", "un")]),
         ("source\tcible\n", "", [("source", "cible")]),  # a pair of a dictionary
+        ("PAR1\tone\tun\n", "2,3", [("one", "un")]),  # no Parquet file
         ("a\tb\tc\n", "3,1", [("c", "a")]),
         ("x\ty\tz\na\tb\tc\n", "y,z", [("b", "c")]),
         ("fr\ten\tde\nun\tone\teins\n", "2,3", [("one", "eins")]),
