@@ -147,19 +147,21 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     Raises UsageError if the file is plain text.
     """
     path = split_folders(path).get("train", path)
-    table = is_table(path)
-    head = b"" if table else first_line(path)
+    head = first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if table else head.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
     codes = [name.strip() if known_language(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
 
 def first_line(path: Path) -> bytes:
-    """The first line of a file; nothing of what can be read only once. Raises InputError if there is no such file."""
-    if path == STDIN or (path.exists() and not path.is_file()):
+    """The first line of a text; nothing of a table and of what can be read only once.
+
+    Raises InputError if there is no such file.
+    """
+    if path == STDIN or is_table(path) or (path.exists() and not path.is_file()):
         return b""
     with reading(path) as stream:
         return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)
