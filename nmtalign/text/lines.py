@@ -269,7 +269,8 @@ _COMPRESSIONS: Mapping[bytes, tuple[Callable[[], Any], int, tuple[int, ...]]] = 
     b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10, ()),  # 31: with the header and the checksum of gzip
     **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10, (1 << 20,)) for level in range(1, 10)},
     b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10, (1 << 20,)),
-    b"(\xb5/\xfd": (_zstd, 1 << 10, ()),
+    # zstd, also after a part that is skipped, with which pzstd begins
+    **dict.fromkeys((b"(\xb5/\xfd", *(b"%c*M\x18" % code for code in range(0x50, 0x60))), (_zstd, 1 << 10, ())),
 }
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAGIC = (*_COMPRESSIONS, *_UTF_16)

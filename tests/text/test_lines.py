@@ -67,6 +67,14 @@ def test_compressed_parts_follow_each_other(tmp_path: Path, pack: Pack) -> None:
     assert list(read_lines(write(tmp_path / "text", content))) == ["a", "b"]
 
 
+def test_what_pzstd_has_compressed(tmp_path: Path) -> None:
+    parts = [zstandard.compress(b"a\n" * 5), zstandard.compress(b"b\n")]
+    content = b"".join(b"\x50\x2a\x4d\x18\4\0\0\0" + len(part).to_bytes(4, "little") + part for part in parts)
+    assert list(read_lines(write(tmp_path / "text.zst", content))) == ["a"] * 5 + ["b"]
+    with pytest.raises(InputError, match=r"bad: cannot read on: .*; is the file complete"):
+        list(read_lines(write(tmp_path / "bad", content[:-1])))
+
+
 @pytest.mark.parametrize("pack", PACKS[1:])
 def test_a_damaged_archive_is_one_error_with_its_name(tmp_path: Path, pack: Pack) -> None:
     content = pack("".join(f"{i} {i * i}\n" for i in range(30_000)).encode())
