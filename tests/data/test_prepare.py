@@ -317,5 +317,9 @@ def test_files_that_are_no_corpus_stay(tmp_path):
     with pytest.raises(UsageError, match=r"contains another tokenizer\.json"):
         prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
     (folder / "tokenizer.json").unlink()
+    (folder / "source.spm").write_text("mine")
+    for _ in range(2):
+        prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
+    assert (folder / "source.spm").read_text() == "mine"
     (folder / "corpus.h5").write_bytes(b"cut off")  # a damaged corpus is no loss
     prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
