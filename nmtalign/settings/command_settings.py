@@ -108,6 +108,14 @@ class PrepConfig(Settings, section="prep"):
             lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
         ),
     )
+    unused = (
+        (
+            "shortlist min_count",
+            "all subword pieces and bytes are known",
+            lambda own: own.subwords or own.vocabulary in ("bpe", "unigram", "bytes"),
+        ),
+        ("size", "only subword pieces have a size", lambda own: own.vocabulary in ("word", "bytes", "none")),
+    )
 
     @property
     def pieces(self) -> str:
