@@ -286,6 +286,7 @@ _NO_TEXT = {
         rb"(.{512})?\x89HDF\r\n": "an HDF5 file, such as a corpus or alignments, and not a text; give a text file",
         rb"SQLite format 3\x00|PAR1\x15|ARROW1\x00": "a database or table; export its texts as text files",
         rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff": "UTF-32; convert it to UTF-8: iconv -f UTF-32 -t UTF-8",
+        rb"[^\n]*\x1b\$[@B()]": "ISO-2022; convert it to UTF-8, for example: iconv -f ISO-2022-JP -t UTF-8",
         rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}(WEBP|WAVE)|ID3[\x02-\x04]|OggS\x00|fLaC\x00"
         rb"|\x00\x00.{2}ftyp": "an image or a recording; give a text file",
     }.items()

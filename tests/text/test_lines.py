@@ -180,6 +180,8 @@ def tar() -> bytes:
         (b"\0\0\0\x20ftypisom", "an image or a recording"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
         (b"\x04\x22\x4d\x18d@", "packed"),
+        ("No. 1 猫\n".encode("iso2022_jp"), "ISO-2022; convert it to UTF-8"),
+        ("고양이\n".encode("iso2022_kr"), "ISO-2022; convert it to UTF-8"),
         ("Hello\n".encode("utf-32"), "UTF-32; convert it to UTF-8"),
         ("\ufeffHello\n".encode("utf-32-be"), "UTF-32; convert it to UTF-8"),
     ],
