@@ -191,13 +191,15 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV."""
     named = matched(names, languages)
     source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
-    header = source is not None and target is not None and source != target
+    header = source is not None and target is not None
     if columns:
         wanted = [part.strip() for part in columns.split(",")]
         header = header or table or not all(map(str.isdecimal, wanted))
         source, target = (_named(name, names, one) for one in wanted)
+        if source == target:
+            raise UsageError(f"columns: {columns} is only column {source + 1} of {name}; give two")
         return _Columns(source, target, header)
-    if source is not None and target is not None and header:
+    if source is not None and target is not None:
         return _Columns(source, target, header)
     other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
     if len(names) == 2 and not table and not any(other):  # a header may name only another region
@@ -307,7 +309,7 @@ class TmxReader:
         return f"{shown(self._path)}: TMX, {source} is the source, {target} the target; {self._named_languages()}"
 
     def _named_languages(self) -> str:
-        return f"its languages are {', '.join(sorted(self._languages)) or 'not named'}"
+        return f"its languages are {', '.join(sorted(self._languages - {''})) or 'not named'}"
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1
