@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -176,16 +176,13 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises InputError as `read_lines` does, and if one file has fewer lines; it names the first missing line and both
     counts.
     """
-    lefts, rights = raw_lines(source), raw_lines(target)
-    number = extra = 0
-    for left in lefts:
-        right = next(rights, None)
-        if right is None:
-            extra = 1 + sum(1 for _ in lefts)
-            break
-        number += 1
-        yield decode_line(source, number, left), decode_line(target, number, right)
-    check_counts([(shown(source), number + extra), (shown(target), number + sum(1 for _ in rights))])
+    both = zip_longest(raw_lines(source), raw_lines(target))
+    for number, (left, right) in enumerate(both, 1):
+        if left is None or right is None:
+            counts = number - 1, number + sum(1 for _ in both)
+            check_counts(zip(map(shown, (source, target)), counts if left is None else counts[::-1], strict=True))
+        else:
+            yield decode_line(source, number, left), decode_line(target, number, right)
 
 
 def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Iterator[T]:

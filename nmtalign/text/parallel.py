@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST
-from nmtalign.text.languages import EXACT, count_unspaced, fit, known_language, matched
+from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
@@ -152,7 +152,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
         raise _one_text(path)
     found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
-    codes = [name.strip() if known_language(name) else "" for name in names]
+    codes = [name.strip() if is_known(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
 

@@ -157,7 +157,7 @@ score test.fr -r test.en -s test.fr --metrics bleu => are source and reference i
 score test.en -r test.fr --metrics bleu => test.en is en by its name, and the reference test.fr is fr; give a
 prep train.en train.fr --dev dev.fr dev.en -o forced --force => dev: dev.fr and dev.en seem to be fr and en
 prep train.en train.fr --dev train.en train.fr -o same => 300 of the 300 pairs of dev are also training pairs
-prep train.en train.fr --subwords --shortlist 99 -o pieces => --shortlist 99 has no effect: all subword pieces and bytes
+prep train.en train.fr --subwords --shortlist 99 -o pieces => --shortlist 99 has no effect: no piece is left out
 prep train.en train.fr --vocabulary word --size 99 -o words => --size 99 has no effect: only subword pieces have a size
 prep removed.en removed.fr -o removed => removed.en: 2% of the lines have <unk> in place of a word, which no model
 prep long.en long.fr -o long => long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops
