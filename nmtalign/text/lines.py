@@ -101,8 +101,6 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
     Raises InputError if the file cannot be opened or read, or is compressed and damaged.
     """
-    if path.suffix == ".h5" and (kind := kind_of(path)) not in ("", "a text file"):
-        raise InputError(f"{path}: is {kind}, and not a text; give a text file")
     with contextlib.ExitStack() as opened:
         try:
             raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
