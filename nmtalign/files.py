@@ -18,7 +18,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, BinaryIO, TextIO
+from typing import IO, Any, TextIO
 
 from nmtalign.errors import ResourceError, UsageError
 
@@ -268,14 +268,7 @@ class PartialFile:
         self.path = _replaceable(path)
         self.partial = self.path.with_name(f"{self.path.name}{_PARTIAL}")
         self.old = self.path.with_name(f"{self.path.name}{_PARTIAL}.old")
-        self._stream: BinaryIO | None = None
-
-    @property
-    def stream(self) -> BinaryIO:
-        """The open file, at its end."""
-        if self._stream is None:
-            raise ValueError(f"{self.partial}: is not open")
-        return self._stream
+        self.stream: Any = None  # the open file, at its end
 
     def open(self) -> None:
         """Opens or creates FILE.partial with the permissions of FILE; raises UsageError if another process has it."""
@@ -289,7 +282,7 @@ class PartialFile:
             with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
                 self.partial.chmod(self.partial.stat().st_mode & 0o777 | 0o600)
             stream.seek(0, os.SEEK_END)
-            self._stream = stream
+            self.stream = stream
 
     def is_empty(self) -> bool:
         """Returns whether FILE.partial has no content."""
@@ -321,7 +314,7 @@ class PartialFile:
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it if it is empty, or with `remove`."""
-        if self._stream is not None:
+        if self.stream is not None:
             remove = remove or self.is_empty()
             self._end(lambda: self.partial.unlink(missing_ok=True) if remove else None)
 
@@ -331,7 +324,7 @@ class PartialFile:
             self.stream.close()
         change()
         self.stream.close()
-        self._stream = None
+        self.stream = None
 
 
 @contextlib.contextmanager
@@ -385,17 +378,12 @@ def open_regular(path: Path) -> io.FileIO:
 
     A symbolic link is followed: the owner of the folder made it.
     """
-    descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0))
-    try:
-        mode = os.fstat(descriptor).st_mode
-        if stat.S_ISDIR(mode):
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
-        if not stat.S_ISREG(mode):
-            raise OSError(errno.EINVAL, "not a regular file", str(path))
-        return io.FileIO(descriptor, "rb")
-    except BaseException:
-        os.close(descriptor)
-        raise
+    at_once = getattr(os, "O_NONBLOCK", 0)
+    stream = io.FileIO(str(path), opener=lambda name, flags: os.open(name, flags | at_once))
+    if not stat.S_ISREG(os.fstat(stream.fileno()).st_mode):
+        stream.close()
+        raise OSError(errno.EINVAL, "not a regular file", str(path))
+    return stream
 
 
 def read_regular(path: Path) -> bytes:

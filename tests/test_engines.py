@@ -142,6 +142,9 @@ def test_spark_translate(model, rows, table) -> None:
 def test_datasets_map(model, rows, table) -> None:
     arguments = model, "in.jsonl", "out.jsonl"
     offline = {"HF_HOME": table / "cache", "HF_HUB_OFFLINE": 1, "HF_DATASETS_OFFLINE": 1}
+    rows = [{"date": "2024-05-01", **row} if row["id"] % 2 else row for row in rows]
+    without = [{key: value for key, value in row.items() if key != "translation"} for row in rows]
+    (table / "in.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in without))
     run(sys.executable, EXAMPLES / "datasets_map.py", *arguments, 2, cwd=table, **offline)
     found = [json.loads(line) for line in (table / "out.jsonl").read_text().splitlines()]
     assert found == rows

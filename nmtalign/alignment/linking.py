@@ -6,14 +6,14 @@ iterations so far have learned.
 
 import contextlib
 import io
+import itertools
 import json
 import shutil
 import time
 from array import array
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +34,7 @@ from nmtalign.alignment.aligning import window_size, windows
 from nmtalign.alignment.lexical import Cells, Table
 from nmtalign.alignment.links import SIDES, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
-from nmtalign.data.pipeline import WordIndex, worker_count
+from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
@@ -73,7 +73,7 @@ class BitextSide:
     """One side of the texts while they are read: the numbers of the words, and the sentences."""
 
     def __init__(self) -> None:
-        self.index = WordIndex()
+        self.index = defaultdict[str, int](itertools.count().__next__)  # in the order of their first occurrence
         self._ids, self._lengths = array("i"), array("q", [0])
 
     def add(self, words: Sequence[str]) -> None:
@@ -232,7 +232,7 @@ class LinkRun:
     def _read(self) -> None:
         """Reads the words and the sentences of both sides, of no more pairs than can be learned from."""
         with self._part(1, "reading the texts"):
-            check_spaces(self._texts, list(islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
+            check_spaces(self._texts, list(itertools.islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
             count, cells = count_cells(read_pairs(*self._texts), self._tell)
             if not count:
                 names = " and ".join(map(str, self._texts))
@@ -305,7 +305,7 @@ class LinkRun:
                         if number % window_size(config) == 0 and line.endswith(b"\n"):
                             first, size = number, end
                 partial.cut(size)  # a window that is done in part is aligned again, as before
-                texts = islice(read_pairs(*self._texts), first, None)
+                texts = itertools.islice(read_pairs(*self._texts), first, None)
                 found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
                 began, left = time.monotonic(), self._record["pairs"] - first
                 for new, (links, scores) in enumerate(found, 1):

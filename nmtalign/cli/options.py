@@ -300,12 +300,12 @@ def load_command(name: str) -> Any:
 
 
 def _pairs_of_files(arguments: Sequence[str], parameters: Iterable[Any]) -> list[str]:
-    """The arguments with NO_FILE after the value of an option of two files if it has only one, a TSV or TMX file."""
+    """The arguments with NO_FILE after the value of an option of two files if it has only one, such as a TSV file."""
     options, result = {name for one in parameters if one.nargs == 2 for name in one.opts}, list(arguments)
     for place in (place for place in reversed(range(len(arguments))) if arguments[place] in options):
         values = [*itertools.takewhile(lambda one: one == "-" or one[:1] != "-", arguments[place + 1 : place + 3])]
         if not values:
             raise UsageError(f"{arguments[place]} needs a text and its translation, or one TSV or TMX file")
-        if len(values) == 1 or bare_name(Path(values[0])).suffix.lower() in (".tsv", ".tmx"):
+        if len(values) == 1 or bare_name(Path(values[0])).suffix.lower() in (".tsv", ".tmx", ".parquet"):
             result.insert(place + 2, str(NO_FILE))
     return result

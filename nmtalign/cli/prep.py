@@ -116,9 +116,7 @@ def _languages(
     if train[1] is not None:
         named = suffix_language(train[0]), suffix_language(train[1])
     else:
-        in_file = languages_of_columns(train[0], columns)
-        named = languages_in(train[0])
-        named = named if all(named) else in_file
+        named = max(languages_in(train[0]), languages_of_columns(train[0], columns), key=all)
     own = workspace.source_language, workspace.target_language
     if own == named[::-1] and train != workspace.pairs.get("train"):
         own = named
@@ -142,11 +140,11 @@ def _print_summary(summary: "Summary") -> None:
             shares = (f"{100 * share:.2f}%" for share in (text.coverage, text.unknown_rate))
             texts.append([f"{name} {side}", language, *(f"{number:,}" for number in counts), *shares])
     common.print_table(DataTable(("pairs", "read", "kept", *_REASONS), pairs))
-    train = summary.splits["train"]
-    if further := [(name, count) for name, count in train.dropped.items() if name not in _REASONS]:
-        sys.stdout.write("\n")
-        rows = [[name, f"{count:,}", f"{100 * count / max(train.pairs, 1):.2f}%"] for name, count in further]
-        common.print_table(DataTable(("left out of train", "pairs", "share"), rows))
+    for name, split in summary.splits.items():
+        if further := [(reason, count) for reason, count in split.dropped.items() if reason not in _REASONS]:
+            sys.stdout.write("\n")
+            rows = [[reason, f"{count:,}", f"{100 * count / max(split.pairs, 1):.2f}%"] for reason, count in further]
+            common.print_table(DataTable((f"left out of {name}", "pairs", "share"), rows))
     sys.stdout.write("\n")
     head = ("text", "language", "tokens", "types", "types known", "coverage", "unknown")
     common.print_table(DataTable(head, texts, words=2))

@@ -25,7 +25,7 @@ from nmtalign.text.languages import (
     traces,
     unknown_words,
 )
-from nmtalign.text.lines import counted, shown
+from nmtalign.text.lines import BLANK, counted, shown
 from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
@@ -99,14 +99,14 @@ class CorpusChecks:
     def watch(self, name: str, pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]:
         """Yields the pairs of a set and keeps the first ones; of training pairs also which are in other sets.
 
-        The other sets come first.
+        The other sets come first. A pair with a blank side is no training pair.
         """
         sample = self._samples[name]
         held_out = set().union(*self._held_out.values()) if name == "train" else set()
         for pair in pairs:
             if len(sample) < _SAMPLE:
                 sample.append(pair)
-            if name != "train":
+            if name != "train" and not any(map(BLANK.fullmatch, pair)):
                 self._held_out[name][hash(pair)] += 1
             elif held_out and (key := hash(pair)) in held_out:
                 self._seen.add(key)

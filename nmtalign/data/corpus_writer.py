@@ -307,7 +307,10 @@ def corpus_files(folder: Path, force: bool) -> Iterator[Path]:
         if not force:
             corpus = Corpus.open(new)
             check_replaced(folder, corpus.attributes, set(corpus.splits), files)
+        earlier: Iterable[str] = ()
+        with contextlib.suppress(FormatError):  # else there was no corpus, or a damaged one
+            earlier = Tokenizers.load(folder).files()
         for path in files:
             path.replace(folder / path.name)
-        for name in {*MODEL_FILES} - {path.name for path in files}:
+        for name in {*earlier} - {path.name for path in files}:
             (folder / name).unlink(missing_ok=True)

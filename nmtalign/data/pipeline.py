@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import threading
-from collections import Counter, deque
+from collections import Counter, defaultdict, deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -33,14 +33,6 @@ _COUNTED_STEP = 16  # in later chunks, the spacing is learned from every 16th li
 _KILLED = "a process of prep was killed (out of memory?); try fewer with --set workers=1"
 
 
-class WordIndex(dict[str, int]):
-    """Numbers words in the order of their first occurrence."""
-
-    def __missing__(self, word: str) -> int:
-        number = self[word] = len(self)
-        return number
-
-
 def blocks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
     """Items, such as pairs, in blocks of `CHUNK`."""
     iterator = iter(items)
@@ -63,7 +55,7 @@ class Side(NamedTuple):
     def of(cls, sentences: Sequence[Sequence[str]]) -> "Side":
         """The tokens of sentences."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
-        index = WordIndex()
+        index = defaultdict[str, int](itertools.count().__next__)  # in the order of their first occurrence
         tokens = map(index.__getitem__, itertools.chain.from_iterable(sentences))
         ids = np.fromiter(tokens, np.uint32, int(lengths.sum()))
         return cls(" ".join(index), ids, lengths)

@@ -51,6 +51,8 @@ from nmtalign.text.tokenizer import (
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
 _Given = tuple[Tokenizers, Vocabularies]  # what `vocabulary_from` gives
+_LONGEST = 4192  # bytes; sentencepiece leaves out longer lines
+_PARTS = re.compile(".{1,1000} |.{1,1000}")  # of such a line
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
 
 
@@ -284,7 +286,8 @@ def _train_pieces(paths: Sequence[Path], name: str, kind: str, size: int, any_si
 
     def sample() -> Iterator[str]:
         lines = itertools.chain.from_iterable(map(spooled_lines, paths))
-        return map(blanks_to_spaces, itertools.islice(lines, 0, None, step))
+        for line in map(blanks_to_spaces, itertools.islice(lines, 0, None, step)):
+            yield from _PARTS.findall(line) if len(line.encode()) > _LONGEST else (line,)
 
     characters = set(itertools.chain.from_iterable(sample()))
     if not characters:

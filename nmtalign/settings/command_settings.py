@@ -34,6 +34,7 @@ _GOLD_BASE = "0; 1 if each line has one link"
 _OF_TRAIN = "that of [train]"
 _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
 _PIECES_UNSET = _PIECES + _BY_TEXT
+_WORDS = ("auto", "word", "none")
 
 
 def host_names(name: str, text: str) -> list[str]:
@@ -107,6 +108,10 @@ class PrepConfig(Settings, section="prep"):
             "joint pieces have one size",
             lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
         ),
+    )
+    unused = (
+        ("shortlist min_count", "no piece is left out", lambda own: own.subwords or own.vocabulary not in _WORDS),
+        ("size", "only subword pieces have a size", lambda own: own.vocabulary in ("word", "bytes", "none")),
     )
 
     @property

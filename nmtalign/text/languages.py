@@ -87,10 +87,9 @@ def language_name(code: str) -> str:
     return _NAMES.get(code, code)
 
 
-def known_language(name: str) -> str:
-    """The code of a language that is in the table, by its name or code; "" for any other text."""
-    match = _WELL_FORMED.fullmatch(name.strip())
-    return _CODES.get(match[1].lower(), "") if match else ""
+def is_known(name: str) -> bool:
+    """Whether a text is the name or the code of a language that is in the table."""
+    return main_language(name) in _NAMES
 
 
 @lru_cache(maxsize=1 << 12)

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
+from itertools import chain, zip_longest
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, BinaryIO, Self, TypeVar
@@ -31,7 +31,11 @@ BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
 _BUFFER = 1 << 20  # bytes
-_UNMARKED_UTF16 = re.compile(rb"([^\0]\0){2}|(\0[^\0]){2}")
+# In UTF-16 every second byte of most scripts is a control character, such as \0 of Latin and \4 of Cyrillic letters.
+# The tabs of Hindi, which a table may have, count only beside others.
+_UNMARKED_UTF16 = re.compile(
+    rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){3}|([\0-\x1f][^\0]){3})"
+)
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB
 _BLOCK = 1 << 16
 _SUFFIXES = (".gz", ".bz2", ".xz", ".zst")
@@ -97,8 +101,6 @@ def reading(path: Path) -> Iterator[BinaryIO]:
 
     Raises InputError if the file cannot be opened or read, or is compressed and damaged.
     """
-    if path.suffix == ".h5" and (kind := kind_of(path)) not in ("", "a text file"):
-        raise InputError(f"{path}: is {kind}, and not a text; give a text file")
     with contextlib.ExitStack() as opened:
         try:
             raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
@@ -121,8 +123,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
 
     `path` is its name for messages, `head` its first line if this has been read. Raises InputError naming file and line
     for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a line
-    that does not fit into memory. UTF-16 without a byte order mark is refused, too: its Latin letters would be valid
-    UTF-8.
+    that does not fit into memory. UTF-16 without a byte order mark is refused, too: letters of many scripts would be
+    valid UTF-8.
     """
     number = 1
     while raw := head or stream.readline(LONGEST_LINE + 1):
@@ -132,7 +134,8 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
                 "per line"
             )
         if number == 1 and _UNMARKED_UTF16.match(raw):
-            encoding = "UTF-16LE" if raw[1] == 0 else "UTF-16BE"
+            little = len({*raw[1:200:2]}) <= len({*raw[:200:2]})  # its upper bytes differ less than the lower ones
+            encoding = "UTF-16LE" if little else "UTF-16BE"
             raise InputError(
                 f"{shown(path)}: line 1: UTF-16 without a byte order mark; convert the file to UTF-8: "
                 f"iconv -f {encoding} -t UTF-8"
@@ -171,16 +174,13 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
     Raises InputError as `read_lines` does, and if one file has fewer lines; it names the first missing line and both
     counts.
     """
-    lefts, rights = raw_lines(source), raw_lines(target)
-    number = extra = 0
-    for left in lefts:
-        right = next(rights, None)
-        if right is None:
-            extra = 1 + sum(1 for _ in lefts)
-            break
-        number += 1
-        yield decode_line(source, number, left), decode_line(target, number, right)
-    check_counts([(shown(source), number + extra), (shown(target), number + sum(1 for _ in rights))])
+    both = zip_longest(raw_lines(source), raw_lines(target))
+    for number, (left, right) in enumerate(both, 1):
+        if left is None or right is None:
+            counts = number - 1, number + sum(1 for _ in both)
+            check_counts(zip(map(shown, (source, target)), counts if left is None else counts[::-1], strict=True))
+        else:
+            yield decode_line(source, number, left), decode_line(target, number, right)
 
 
 def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Iterator[T]:
@@ -264,7 +264,8 @@ _COMPRESSIONS: Mapping[bytes, tuple[Callable[[], Any], int, tuple[int, ...]]] = 
     b"\x1f\x8b": (partial(zlib.decompressobj, 31), 16 << 10, ()),  # 31: with the header and the checksum of gzip
     **{b"BZh%d" % level: (bz2.BZ2Decompressor, 16 << 10, (1 << 20,)) for level in range(1, 10)},
     b"\xfd7zXZ\0": (partial(lzma.LZMADecompressor, lzma.FORMAT_XZ, _XZ_MEMORY), 16 << 10, (1 << 20,)),
-    b"(\xb5/\xfd": (_zstd, 1 << 10, ()),
+    # zstd, also after a part that is skipped, with which pzstd begins
+    **dict.fromkeys((b"(\xb5/\xfd", *(b"%c*M\x18" % code for code in range(0x50, 0x60))), (_zstd, 1 << 10, ())),
 }
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _MAGIC = (*_COMPRESSIONS, *_UTF_16)
@@ -274,13 +275,15 @@ _NO_TEXT = {
     for magic, kind in {
         rb"PK\x03\x04.{26}(\[Content|mimetype|_rels|docProps|word/|xl/)": "an office document; save it as plain text",
         rb"PK(\x03\x04|\x05\x06|\x07\x08)": "a zip archive; unpack it with unzip, then name the text files in it",
-        rb".{257}ustar": "a tar archive; unpack it with tar -xf, then name the text files in it",
+        rb".{257}ustar[\x00 ]": "a tar archive; unpack it with tar -xf, then name the text files in it",
         rb"7z\xbc\xaf\x27\x1c|Rar!\x1a\x07|\x04\x22\x4d\x18|LZIP\x01": "packed (7z, rar, lz4, lzip); unpack it",
         rb"%PDF-|\{\\rtf1|\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "a PDF or office document; save it as plain text",
         rb"(.{512})?\x89HDF\r\n": "an HDF5 file, such as a corpus or alignments, and not a text; give a text file",
-        rb"SQLite format 3\x00|PAR1[\x00-\x1f]|ARROW1\x00": "a database or table; export its texts as text files",
+        rb"SQLite format 3\x00|PAR1\x15|ARROW1\x00": "a database or table; export its texts as text files",
+        rb"\xff\xfe\x00\x00|\x00\x00\xfe\xff": "UTF-32; convert it to UTF-8: iconv -f UTF-32 -t UTF-8",
+        rb"[^\n]*\x1b\$[@B()]": "ISO-2022; convert it to UTF-8, for example: iconv -f ISO-2022-JP -t UTF-8",
         rb"\x89PNG\r\n|\xff\xd8\xff|GIF8[79]a|II\*\x00|MM\x00\*|RIFF.{4}(WEBP|WAVE)|ID3[\x02-\x04]|OggS\x00|fLaC\x00"
-        rb"|.{4}ftyp": "an image or a recording; give a text file",
+        rb"|\x00\x00.{2}ftyp": "an image or a recording; give a text file",
     }.items()
 }
 

@@ -27,7 +27,7 @@ def is_table(path: Path) -> bool:
     if not path.is_file():
         return (path / _LIST).is_file()
     with contextlib.suppress(OSError), open_regular(path) as stream:
-        return stream.read(4) == b"PAR1"
+        return stream.read(5) == b"PAR1\x15"  # a TSV file may begin with PAR1, too
     return False
 
 

@@ -18,7 +18,7 @@ from xml.parsers import expat
 
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import DEEPEST
-from nmtalign.text.languages import EXACT, count_unspaced, fit, known_language, matched
+from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matched
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
@@ -147,19 +147,21 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     Raises UsageError if the file is plain text.
     """
     path = split_folders(path).get("train", path)
-    table = is_table(path)
-    head = b"" if table else first_line(path)
+    head = first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
-    found = [*text_columns(path)] if table else head.decode("utf-8", "replace").split("\t")
+    found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
-    codes = [name.strip() if known_language(name) else "" for name in names]
+    codes = [name.strip() if is_known(name) else "" for name in names]
     return (codes[0], codes[1]) if len(codes) == 2 and all(codes) and fit(*codes) != EXACT else ("", "")
 
 
 def first_line(path: Path) -> bytes:
-    """The first line of a file; nothing of what can be read only once. Raises InputError if there is no such file."""
-    if path == STDIN or (path.exists() and not path.is_file()):
+    """The first line of a text; nothing of a table and of what can be read only once.
+
+    Raises InputError if there is no such file.
+    """
+    if path == STDIN or is_table(path) or (path.exists() and not path.is_file()):
         return b""
     with reading(path) as stream:
         return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)
@@ -189,13 +191,15 @@ def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns
     """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV."""
     named = matched(names, languages)
     source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
-    header = source is not None and target is not None and source != target
+    header = source is not None and target is not None
     if columns:
         wanted = [part.strip() for part in columns.split(",")]
         header = header or table or not all(map(str.isdecimal, wanted))
         source, target = (_named(name, names, one) for one in wanted)
+        if source == target:
+            raise UsageError(f"columns: {columns} is only column {source + 1} of {name}; give two")
         return _Columns(source, target, header)
-    if source is not None and target is not None and header:
+    if source is not None and target is not None:
         return _Columns(source, target, header)
     other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
     if len(names) == 2 and not table and not any(other):  # a header may name only another region
@@ -305,7 +309,7 @@ class TmxReader:
         return f"{shown(self._path)}: TMX, {source} is the source, {target} the target; {self._named_languages()}"
 
     def _named_languages(self) -> str:
-        return f"its languages are {', '.join(sorted(self._languages)) or 'not named'}"
+        return f"its languages are {', '.join(sorted(self._languages - {''})) or 'not named'}"
 
     def _start(self, name: str, attributes: dict[str, str]) -> None:
         self._depth += 1

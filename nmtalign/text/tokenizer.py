@@ -909,9 +909,6 @@ class Vocabulary:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.words == other.words
 
-    def __hash__(self) -> int:
-        return hash(self.words)
-
     def encode(self, tokens: Iterable[str], source: Sequence[str] = ()) -> list[int]:
         """The ids of tokens, UNK_ID for tokens outside the vocabulary; `</s>` is not added.
 

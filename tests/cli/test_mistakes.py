@@ -110,7 +110,7 @@ ERRORS = """
 4 translate -m train.en test.en => train.en: no nmtalign model here (no config.json), but a text file
 4 translate -m data test.en => data: no nmtalign model here (no config.json), but a folder with a prepared corpus
 3 translate model => model: is a folder with a model; give a text file, and the model with -m
-3 prep data/corpus.h5 train.fr --source-language en -o x => data/corpus.h5: is a prepared corpus, and not a text
+3 prep data/corpus.h5 train.fr --source-language en -o x => data/corpus.h5: is an HDF5 file, such as a corpus or
 3 prep corpus.zip -o x => corpus.zip: is a zip archive
 3 score corpus.zip -r test.fr => corpus.zip: is a zip archive
 4 view train.en => train.en: not an alignment file (it is a text file)
@@ -157,6 +157,8 @@ score test.fr -r test.en -s test.fr --metrics bleu => are source and reference i
 score test.en -r test.fr --metrics bleu => test.en is en by its name, and the reference test.fr is fr; give a
 prep train.en train.fr --dev dev.fr dev.en -o forced --force => dev: dev.fr and dev.en seem to be fr and en
 prep train.en train.fr --dev train.en train.fr -o same => 300 of the 300 pairs of dev are also training pairs
+prep train.en train.fr --subwords --shortlist 99 -o pieces => --shortlist 99 has no effect: no piece is left out
+prep train.en train.fr --vocabulary word --size 99 -o words => --size 99 has no effect: only subword pieces have a size
 prep removed.en removed.fr -o removed => removed.en: 2% of the lines have <unk> in place of a word, which no model
 prep long.en long.fr -o long => long.en: 100% of the lines are paragraphs and not sentences; max_length = 50 drops
 """

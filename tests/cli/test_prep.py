@@ -205,12 +205,14 @@ def test_the_content_and_not_the_name_says_that_a_file_has_both_languages(tmp_pa
     unit = (
         "<tu><tuv lang='de'><seg>rot</seg></tuv><tuv lang='en-US'><seg>red</seg></tuv><tuv lang='en-GB'><seg>pink</seg>"
     )
-    (tmp_path / "Projekt.de").write_bytes(gzip.compress(f"<tmx>{unit}</tuv></tu></tmx>".encode()))
+    alone = "<tu><tuv lang='de'><seg>allein</seg></tuv></tu>"
+    (tmp_path / "Projekt.de").write_bytes(gzip.compress(f"<tmx>{unit}</tuv></tu>{alone}</tmx>".encode()))
     languages = ("--source-language", "en_GB", "--target-language", "de-DE")
     done = nmtalign(tmp_path, "prep", "opus-en-de.tsv", *languages, "--dev", "Projekt.de", "-o", "d")
     assert done.returncode == 0, done.stderr
     assert "opus-en-de.tsv: column 2 (en-GB) is the source, column 3 (de) the target" in done.stderr
     assert (tmp_path / "d/dev.en").read_text() == "pink\n"
+    assert table_of(done.stdout, "left out of dev") == {"no translation": "1"}
     assert sorted(Corpus.open(tmp_path / "d").source_vocabulary.words[2:]) == ["colour", "grey"]
 
 

@@ -122,6 +122,16 @@ def test_pairs_that_are_dropped(
     assert len(Corpus.open(tmp_path / "data").splits["train"]) == kept
 
 
+def test_blank_pairs_of_dev_are_no_training_pairs(tmp_path: Path) -> None:
+    train = write_pairs(tmp_path, "train", [("a", "x"), ("", ""), ("b", ""), ("c", "y")])
+    for shared, pairs in ((0, [("d", "z"), ("", ""), ("b", "")]), (1, [("d", "z"), ("", ""), ("c", "y")])):
+        dev = write_pairs(tmp_path, "dev", pairs)
+        summary = prepare(train, tmp_path / "data", PrepConfig(), LANGUAGES, dev, force=True)
+        found = [note for note in summary.notes if "are also training pairs" in note]
+        assert len(found) == shared
+        assert not found or f"{shared} of the 2 pairs of dev" in found[0]
+
+
 def test_seen_texts_are_those_of_a_set() -> None:
     chance = random.Random(3)
     seen, expected = SeenTexts(), set()
@@ -317,5 +327,9 @@ def test_files_that_are_no_corpus_stay(tmp_path):
     with pytest.raises(UsageError, match=r"contains another tokenizer\.json"):
         prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
     (folder / "tokenizer.json").unlink()
+    (folder / "source.spm").write_text("mine")
+    for _ in range(2):
+        prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)
+    assert (folder / "source.spm").read_text() == "mine"
     (folder / "corpus.h5").write_bytes(b"cut off")  # a damaged corpus is no loss
     prepare((text, text), folder, PrepConfig(workers=1), LANGUAGES)

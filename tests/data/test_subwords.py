@@ -85,6 +85,17 @@ def test_a_short_text_gets_the_largest_possible_vocabulary(tmp_path: Path, count
             settings_of(tmp_path, pairs, **{**recorded, "size": ":".join(larger)})
 
 
+def test_pieces_are_learned_from_long_lines_too(tmp_path: Path) -> None:
+    """sentencepiece leaves out lines of more than 4192 bytes."""
+    pairs = pairs_in("en", "ru", 400)
+    long = [" ".join(side) + mark for side, mark in zip(zip(*pairs, strict=True), ("ж", "ё"), strict=True)]
+    settings_of(tmp_path, [(long[0], long[1])] * 3, subwords=True, max_length=0)
+    settings_of(tmp_path, [*pairs, (long[0], long[1])], subwords=True, max_length=0)
+    corpus = Corpus.open(tmp_path / "data")
+    assert {"ж", "é"} & {*"".join(corpus.source_vocabulary.words)} == {"ж"}
+    assert "ё" in "".join(corpus.target_vocabulary.words)
+
+
 def test_a_language_without_spaces_needs_no_size_for_a_short_text(tmp_path: Path) -> None:
     pairs = pairs_in("zh", "en", 20)
     settings = settings_of(tmp_path, pairs, ("zh", "en"))

@@ -44,6 +44,7 @@ def write(path: Path, content: bytes) -> Path:
         ("a\u2028b\u0085c\x0bd\x1ce\0f\n".encode(), ["a\u2028b\u0085c\x0bd\x1ce\0f"]),
         (b"\xef\xbb\xbfone\n\xef\xbb\xbftwo\n", ["one", "\ufefftwo"]),
         (b"\n\n \n", ["", "", " "]),
+        (b"\x1b[0ma\tb\tc\td\n", ["\x1b[0ma\tb\tc\td"]),
     ],
 )
 def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: list[str]) -> None:
@@ -64,6 +65,14 @@ def test_every_kind_of_file_is_the_same_text(tmp_path: Path, pack: Pack, encodin
 def test_compressed_parts_follow_each_other(tmp_path: Path, pack: Pack) -> None:
     content = pack(b"a\n") + bytes(100_000 if pack is not zstandard.compress else 0) + pack(b"b\n") + pack(b"")
     assert list(read_lines(write(tmp_path / "text", content))) == ["a", "b"]
+
+
+def test_what_pzstd_has_compressed(tmp_path: Path) -> None:
+    parts = [zstandard.compress(b"a\n" * 5), zstandard.compress(b"b\n")]
+    content = b"".join(b"\x50\x2a\x4d\x18\4\0\0\0" + len(part).to_bytes(4, "little") + part for part in parts)
+    assert list(read_lines(write(tmp_path / "text.zst", content))) == ["a"] * 5 + ["b"]
+    with pytest.raises(InputError, match=r"bad: cannot read on: .*; is the file complete"):
+        list(read_lines(write(tmp_path / "bad", content[:-1])))
 
 
 @pytest.mark.parametrize("pack", PACKS[1:])
@@ -119,8 +128,11 @@ def test_a_line_has_a_bound_and_no_more_of_it_is_read(tmp_path: Path, pack: Call
     [
         (b"fine\nso far\nab\xff\n", r"line 3: not UTF-8 \(byte 0xff at column 3\); .*iconv -f WINDOWS-1252 -t UTF-8"),
         *((bad, "line 1: not UTF-8") for bad in (b"\xed\xa0\x80\n", b"\xc3", b"\xc3\n", b"\xff\xff")),
-        ("hello\n".encode("utf-16-le"), "line 1: .*iconv -f UTF-16LE -t UTF-8"),
-        ("hello\n".encode("utf-16-be"), "line 1: .*iconv -f UTF-16BE -t UTF-8"),
+        *(
+            (f"{text}\n".encode(f"utf-16-{end}"), f"line 1: UTF-16 .*iconv -f UTF-16{end.upper()} -t UTF-8")
+            for text in ("hello", "Привет, мир!", "ПАПА", "สวัสดี", "नमस्ते दुनिया", "3 мая", "தமிழ்")
+            for end in ("le", "be")
+        ),
         *(
             (b"\xff\xfe" + "one\ntwo".encode("utf-16-le") + tail, "line 2: not UTF-8")  # half a character
             for tail in (b"\x3d\xd8", b"\x3d\xd8a\0\n\0", b"a")
@@ -165,8 +177,13 @@ def tar() -> bytes:
         (b"SQLite format 3\0\x10\0", "a database or table"),
         (b"PAR1\x15\4", "a database or table"),
         (b"\x89PNG\r\n\x1a\n\0", "an image"),
+        (b"\0\0\0\x20ftypisom", "an image or a recording"),
         (b"\xff\xd8\xff\xe0\0\x10JFIF", "an image"),
         (b"\x04\x22\x4d\x18d@", "packed"),
+        ("No. 1 猫\n".encode("iso2022_jp"), "ISO-2022; convert it to UTF-8"),
+        ("고양이\n".encode("iso2022_kr"), "ISO-2022; convert it to UTF-8"),
+        ("Hello\n".encode("utf-32"), "UTF-32; convert it to UTF-8"),
+        ("\ufeffHello\n".encode("utf-32-be"), "UTF-32; convert it to UTF-8"),
     ],
 )
 def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message: str) -> None:
@@ -176,7 +193,21 @@ def test_a_file_that_is_no_text_is_named(tmp_path: Path, content: bytes, message
 
 
 @pytest.mark.parametrize(
-    "line", ["PK is a name", "BZ", "BZhang", "Rar! 7z", "PAR1 MZ", "II* MM", "GIF8", "IDs", "OggS", "\x1f"]
+    "line",
+    [
+        "PK is a name",
+        "BZ",
+        "BZhang",
+        "Rar! 7z",
+        "PAR1 MZ",
+        "PAR1\tx",
+        "Skriftyp",
+        "II* MM",
+        "GIF8",
+        "IDs",
+        "OggS",
+        "\x1f",
+    ],
 )
 def test_text_that_begins_like_another_kind_is_text(tmp_path: Path, line: str) -> None:
     assert list(read_lines(write(tmp_path / "text", f"{line}\nx\n".encode()))) == [line, "x"]

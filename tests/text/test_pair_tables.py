@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from helpers.commands import run as nmtalign
 
 from nmtalign import prepare
 from nmtalign.errors import InputError, UsageError
@@ -189,6 +190,19 @@ def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
         (folder / "train-00001-of-00002.parquet").unlink()
         with pytest.raises(InputError, match=r"train-00000-of-00002\.parquet: .*train-00001-of-00002\.parquet"):
             prepare(folder, None, tmp_path / "missing", **settings)
+
+
+def test_the_commands_take_tables_as_other_texts(tmp_path: Path) -> None:
+    parquet_file(tmp_path, {"id": ["x"] * 3, **TEXTS})
+    done = nmtalign(tmp_path, "prep", "texts.parquet")
+    assert (done.returncode, done.stderr.partition("; ")[0]) == (
+        2,
+        "nmtalign: error: texts.parquet: its name tells no language",
+    )
+    languages = ("--source-language", "en", "--target-language", "fr")
+    done = nmtalign(tmp_path, "prep", *languages, "--dev", "texts.parquet", "texts.parquet", "-o", "d")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "d/dev.en").read_text() == "one\n\nthree\n"
 
 
 def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -39,6 +39,7 @@ def text(folder: Path, content: str | bytes, columns: str = "") -> ParallelText:
         ("id\tEnglish\tfr-FR\n1\tone\tun\n", "", [("one", "un")]),
         ("target\tscore\tsource\nun\t1\tone\n", "", [("one", "un")]),
         ("source\tcible\n", "", [("source", "cible")]),  # a pair of a dictionary
+        ("PAR1\tone\tun\n", "2,3", [("one", "un")]),  # no Parquet file
         ("a\tb\tc\n", "3,1", [("c", "a")]),
         ("x\ty\tz\na\tb\tc\n", "y,z", [("b", "c")]),
         ("fr\ten\tde\nun\tone\teins\n", "2,3", [("one", "eins")]),
@@ -73,6 +74,7 @@ def test_the_choice_is_told(tmp_path: Path) -> None:
         ("a\tb\tc\n", "", UsageError, "3 columns, and their names \\(a, b, c\\) do not tell en and fr; choose two"),
         ("a\tb\n", "1,5", UsageError, "columns: .*c has no column 5; it has 2 columns: a, b"),
         ("a\tb\n", "1,x", UsageError, "columns: .*c has no column x"),
+        ("en\tfr\na\tb\n", "en,1", UsageError, "columns: en,1 is only column 1 of .*c; give two"),
         ("only\n", "", UsageError, "c: one text is given; give its translation too: SRC TGT, or one TMX or TSV"),
         ("a\tb\nc\n", "", InputError, "c: line 2: 1 column, but line 1 has 2"),
         ("a\tb\nc\td\te\n", "", InputError, "c: line 2: 3 columns, but line 1 has 2"),
@@ -108,6 +110,7 @@ def test_tmx(tmp_path: Path, encoding: str) -> None:
         ("<tmx><tu><tuv lang='en'><seg>" + "a\n" * 3_000_000, r"line \d+: a unit of more than 4,194,304 bytes"),
         ("<?xml version='1.0'?><html></html>", "line 1: the XML is <html>, not <tmx>"),
         (TMX.replace('xml:lang="fr"', 'xml:lang="es"').replace("FR_ca", "pt"), "no unit has both en and fr; its lang"),
+        ("<tmx><tu><tuv><seg>a</seg></tuv></tu></tmx>", "no unit has both en and fr; its languages are not named;"),
     ],
 )
 def test_tmx_that_is_refused(tmp_path: Path, content: str, message: str) -> None:
