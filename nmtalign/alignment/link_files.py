@@ -295,7 +295,7 @@ def comparable(
     lines = {path: list(read_lines(path)) for path in texts if path}
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
-    if source and target and (found := _in_tokens(files, (source, target), pairs)):
+    if source and target and (found := _in_tokens(files, (source, target), lines)):
         return found
     try:
         for file in files[1:]:
@@ -304,7 +304,8 @@ def comparable(
     except InputError as error:
         for one in others:
             with suppress(InputError):  # other texts, or none
-                if found := _in_tokens(files, one, pairs):
+                lines = {path: list(read_lines(path)) for path in one}
+                if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
                     return found
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
     holder = next((file for file in files if file.words is not None), None)
@@ -321,20 +322,17 @@ def comparable(
     return ComparableLinks(files, pairs, (words[0], words[1]), origin)
 
 
-def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> ComparableLinks | None:
-    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens.
-
-    Texts with another number of lines than `number` give None, too.
-    """
-    both = [list(read_lines(path)) for path in texts]
+def _in_tokens(
+    files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]
+) -> ComparableLinks | None:
+    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
     # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
-    pieces = any(file.words is not None for file in files) and any(map(is_unspaced, both))
-    if pieces or any(len(lines) != number for lines in both):
+    if any(file.words is not None for file in files) and any(is_unspaced(lines[path]) for path in texts):
         return None
     sides = []
-    for path, lines in zip(texts, both, strict=True):
+    for path in texts:
         tokenize = MosesWords(suffix_language(path)).tokenize
-        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines])
+        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines[path]])
     pairs = list(zip(*sides, strict=True))
     counted = [
         counting.counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files
@@ -344,7 +342,7 @@ def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> Compa
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
     words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
-    return ComparableLinks(found, number, words, shown(texts[0]), notes)
+    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
 
 
 def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:

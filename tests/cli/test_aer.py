@@ -234,6 +234,9 @@ def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path
         assert figures["aer"] < 0.1
         assert "words-to-tokens" in figures["signature"]
     assert json.loads(in_workspace[1].splitlines()[1])["aer"] == 0
+    piped = "words.links", "train.align", "-s", "-", "-t", "train.fr", "--format", "json"  # a stream is read only once
+    done = run(folder, "aer", *piped, stdin=(folder / "train.en").read_bytes())
+    assert json.loads(done.stdout)["aer"] == figures["aer"], done.stderr
     assert "gold-method:words-to-tokens" in aer("train.align", "words.links", *texts)[1]
     tokenised = "-s", "train.tok.en", "-t", "train.tok.fr"
     for names in (("words.links", "train.align"), ("train.align", "words.links", *tokenised)):
