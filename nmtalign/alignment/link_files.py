@@ -113,7 +113,7 @@ class LinkFile:
     reverse: bool = False  # whether the file has the target first; `pairs` have the source first
     words: Sequence[tuple[Sequence[str], Sequence[str]]] | None = None  # of source and target, if the file has them
     method: str | None = None  # for an alignment file: how its links were made
-    model: str | None = None  # for an alignment file: the hash of the model
+    model: str = ""  # for an alignment file: the hash of the model
     role: Role = "links"
 
     @property
@@ -260,7 +260,7 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
         chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
-        model = file.attributes.get("model_hash")
+        model = str(file.attributes.get("model_hash", ""))  # a stranger's file may have a number
         return LinkFile(
             str(path), "HDF5", 0, pairs, words=words, method=chosen or method_of(file.attributes), model=model
         )

@@ -139,6 +139,8 @@ def test_rows_are_target_words() -> None:
     assert render_text([replace(SMALL, end=False)], 80).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
     shades = panel("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
     assert render_text([shades], 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
+    forged = panel("a b c", "x", np.array([[np.nan, 2, -1, 0], [0, 0, 0, 1]]))
+    assert render_text([forged], 80).splitlines()[-2] == "   x   ██"
 
 
 @pytest.mark.parametrize("width", [10, 20, 33, 60, 80])
