@@ -49,13 +49,11 @@ def link(
       nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
-    common.sleep_beside_others()
-    common.bound_caches()
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
     steps = set[int]()  # that were not complete before
-    with chosen.naming(), common.live_line("loading PyTorch", quiet) as show:
+    with chosen.naming(), common.live_line("opening the texts", quiet) as show:
 
         def told(progress: "LinkProgress") -> None:
             steps.add(progress.step)
