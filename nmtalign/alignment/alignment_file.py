@@ -38,7 +38,7 @@ from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
-from nmtalign.settings.definition import select
+from nmtalign.settings.definition import select, shortened
 from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
@@ -601,9 +601,10 @@ def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> 
     before, after = dict(_flat(begun)), dict(_flat(now))
     for name in {**after, **before}:
         if name.split(".")[0] in now and before.get(name) != after.get(name):
+            was, is_now = ("nothing" if one.get(name) is None else shortened(str(one[name])) for one in (before, after))
             raise UsageError(
-                f"{path}: was begun with {name} = {_shown(before.get(name))}, and now it is {_shown(after.get(name))}; "
-                "resume with the same model, texts and options, or leave out --resume"
+                f"{path}: was begun with {name} = {was}, and now it is {is_now}; resume with the same model, texts and "
+                "options, or leave out --resume"
             )
 
 
@@ -618,8 +619,3 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", value[key]) for key in value if key not in free)
         else:
             yield name, settings[name]
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."
