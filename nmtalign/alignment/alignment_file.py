@@ -340,7 +340,7 @@ class AlignmentWriter:
         self.path, self.partial = self._journal.path, self._journal.partial
         self._complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
-        self._last_id = 0
+        self._before = 0, 0  # the sentence and the rank of the last record
         self._committed = 0  # sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = 0  # of the waiting records
@@ -398,10 +398,11 @@ class AlignmentWriter:
         for i, j in links:
             if not (0 <= i < columns - 1 and 0 <= j < rows - 1):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
-        if rank and not (self.records and sentence_id == self._last_id):
+        last_id, last_rank = self._before
+        if rank != (last_rank + 1 if self.records and sentence_id == last_id else 0):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
-        if self.records and sentence_id < self._last_id:
-            raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
+        if self.records and sentence_id < last_id:
+            raise ValueError(f"sentence {sentence_id} comes after sentence {last_id}; add them in order")
         waiting = self.sentences - self._committed
         if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
@@ -423,7 +424,7 @@ class AlignmentWriter:
         self._cells += stored.size
         self.records += 1
         self.sentences += rank == 0
-        self._last_id = sentence_id
+        self._before = sentence_id, rank
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
@@ -463,7 +464,7 @@ class AlignmentWriter:
                     if self._at_most is not None and sentences > self._at_most:
                         break
                     self.records, self.sentences = self.records + len(values["rank"]), sentences
-                    self._last_id = int(values["sentence_id"][-1])
+                    self._before = int(values["sentence_id"][-1]), int(values["rank"][-1])
                 end = place
         self._committed = self.sentences
         if end:
