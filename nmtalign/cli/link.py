@@ -40,9 +40,9 @@ def link(
 
     No links, models or settings are needed. Positions count the words between spaces from 0, the source first. The
     command learns two models that translate words in opposite directions and must agree, and aligns all pairs with
-    both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words. Rerun an interrupted
-    command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with which
-    `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
+    both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words and marks. Rerun an
+    interrupted command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with
+    which `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
 
     Examples:
       nmtalign link corpus.en corpus.fr > links.txt

@@ -352,7 +352,7 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     found = done.stdout.decode().split("\n")
     assert found[1:4] == ["\t"] * 3
     assert sum(len(line) > 10 for line in found) >= 40
-    notice = "a.en: line 2, 3, 4: no links, because a side has more than 2,900 words (3 pairs); split them"
+    notice = "a.en: line 2, 3, 4: no links, because a side has more than 2,900 words and marks (3 pairs); split them"
     assert done.stderr.decode().splitlines()[0] == f"nmtalign: warning: {notice}"
     assert done.stderr.count(b"no links") == 1
     again = run_nmtalign("align", "a.en", "a.fr", "-m", "made", "--scores", "-o", "a.h5", cwd=tmp_path)
