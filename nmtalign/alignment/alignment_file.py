@@ -250,6 +250,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 if offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any():
                     raise ValueError(f"{name} does not rise")
             page |= {name: self._datasets[name][begin:end] for name in ("log_prob", "sentence_id", "rank")}
+            if (np.diff(page["sentence_id"], prepend=0) < 0).any():
+                raise ValueError("sentence_id does not rise from 0")
             yield begin, page
 
     def _read(self, first: int, page: Mapping[str, Array]) -> Iterator[AlignmentRecord]:
@@ -340,7 +342,7 @@ class AlignmentWriter:
         self.path, self.partial = self._journal.path, self._journal.partial
         self._complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
-        self._before = 0, 0  # the sentence and the rank of the last record
+        self._before = 0, -1  # the sentence and the rank of the last record
         self._committed = 0  # sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = 0  # of the waiting records
@@ -399,9 +401,9 @@ class AlignmentWriter:
             if not (0 <= i < columns - 1 and 0 <= j < rows - 1):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
         last_id, last_rank = self._before
-        if rank != (last_rank + 1 if self.records and sentence_id == last_id else 0):
+        if rank != (last_rank + 1 if sentence_id == last_id else 0):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
-        if self.records and sentence_id < last_id:
+        if sentence_id < last_id:
             raise ValueError(f"sentence {sentence_id} comes after sentence {last_id}; add them in order")
         waiting = self.sentences - self._committed
         if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
