@@ -212,10 +212,8 @@ class AlignmentRun:
                 notify(notice)
         self.summary = AlignmentSummary()
         self._attributes = self._origin()
-        self._writer: AlignmentWriter | None = None
-        if output is not None:
-            kind = self.config.alignment_type
-            self._writer = AlignmentWriter(output, self._attributes, kind, resume=resume, notify=notify)
+        origin, kind = self._attributes, self.config.alignment_type
+        self._writer = None if output is None else AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
 
     def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
         """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""

@@ -136,19 +136,16 @@ class LinkFile:
             f"{self.name}: has no line {number + 1}: it has {len(self.pairs)}; give the links of the same sentences"
         )
 
-    def where(self, pair: int) -> str:
-        """Returns the file and the place of a pair, counted from 0, for errors."""
-        place = {"HDF5": f"record {pair}", "Pharaoh": f"line {pair + 1}", "NAACL": f"sentence {pair + 1}"}
-        return f"{self.name}: {place[self.format]}"
-
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
         for link in sorted(self.pair(number).possible):
             for position, length, side in zip(link, (source_length, target_length), ("source", "target"), strict=True):
                 if length is not None and position >= length:
                     i, j = link[::-1] if self.reverse else link
+                    places = {"HDF5": f"record {number}", "Pharaoh": f"line {number + 1}"}
+                    place = places.get(self.format, f"sentence {number + 1}")
                     raise InputError(
-                        f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
+                        f"{self.name}: {place}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
                         f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
                         f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
@@ -308,17 +305,16 @@ def comparable(
                 if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
                     return found
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
-    holder = next((file for file in files if file.words is not None), None)
-    stored: list[Side] = [None, None]  # the words that the links count
-    if holder and holder.words is not None:
-        stored = [[pair[side] for pair in holder.words] for side in (0, 1)]
+    known = next(((file.name, file.words) for file in files if file.words is not None), None)
+    # The words that the links count.
+    stored: list[Side] = [None if known is None else [pair[side] for pair in known[1]] for side in (0, 1)]
     split = SpacedWords().tokenize
     words = [list(map(split, lines[path])) if path else own for path, own in zip(texts, stored, strict=True)]
     sides = [own or given for own, given in zip(stored, words, strict=True)]
     for number in range(pairs):
         for file in files:
             file.check_inside(number, *(None if own is None else len(own[number]) for own in sides))
-    origin = shown(source) if source else holder.name if holder else "largest gold position"
+    origin = shown(source) if source else known[0] if known else "largest gold position"
     return ComparableLinks(files, pairs, (words[0], words[1]), origin)
 
 

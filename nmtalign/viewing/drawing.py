@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 from nmtalign.errors import UsageError
 from nmtalign.figures import FORMATS
@@ -14,10 +14,6 @@ from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import counted
 from nmtalign.viewing.curves import draw_curves, read_curves, render_curves
 
-if TYPE_CHECKING:
-    from nmtalign.viewing.heatmap import Panel
-
-PAGE = ".html"
 _LIMIT = 20_000  # sentences of a page, if the settings give none
 
 
@@ -42,7 +38,7 @@ def draw_inputs(
     if len(models) > 1:
         raise UsageError("alignment files and models are drawn differently; give either files or models")
     width = config.width or shutil.get_terminal_size().columns
-    page = output is not None and output.suffix.lower() == PAGE
+    page = output is not None and output.suffix.lower() == ".html"
     if models == {True}:
         if sentence or gold or title:
             raise UsageError(f"{files[0][1]}: a model has learning curves; leave out --sentence, --gold and --title")
@@ -80,7 +76,7 @@ def draw_inputs(
     return "\n".join(render_text(row, width, colour) for row in rows) + (marks and f"{marks}\n")
 
 
-def _titled(panels: "list[Panel]", title: str, figure: bool) -> "list[Panel]":
+def _titled(panels: list[Any], title: str, figure: bool) -> list[Any]:
     """Returns the pictures, the only one with its title, without which a figure has none."""
     if title and len(panels) > 1:
         raise UsageError(f"--title is the caption of one picture, and these are {len(panels)}; leave it out")
