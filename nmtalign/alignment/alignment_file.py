@@ -340,7 +340,7 @@ class AlignmentWriter:
         self._resume, self._at_most, self._notify = resume, at_most, notify
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
-        self._complete = False  # whether an earlier run has completed the file
+        self.complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
         self._before = 0, -1  # the sentence and the rank of the last record
         self._committed = 0  # sentences in the journal
@@ -361,7 +361,7 @@ class AlignmentWriter:
             self._break_off()
             return
         try:
-            if not self._complete:
+            if not self.complete:
                 self._commit()
                 self._build()
         except BaseException:
@@ -385,7 +385,7 @@ class AlignmentWriter:
         fit, a word with a line feed, a link outside its pair, and ids or ranks out of order; UsageError if an earlier
         run has completed the file.
         """
-        if self._complete:
+        if self.complete:
             raise UsageError(
                 f"{self.path}: is complete, with {self.sentences:,} pairs, and the texts have more; leave out --resume"
             )
@@ -445,8 +445,8 @@ class AlignmentWriter:
             check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings)
             records, sentences = len(file), file.sentence_count()
         if self._at_most is None or sentences <= self._at_most:
-            self.records, self.sentences, self._complete = records, sentences, True
-        return self._complete
+            self.records, self.sentences, self.complete = records, sentences, True
+        return self.complete
 
     def _start(self) -> None:
         self._journal.cut(0)
