@@ -601,10 +601,10 @@ def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> 
     Objects, also as JSON text, are compared by key. The places of the texts, and options of the machine such as
     threads, may differ.
     """
-    before, after = dict(_flat(begun)), dict(_flat(now))
+    before, after = ({name: "" if value is None else value for name, value in _flat(one)} for one in (begun, now))
     for name in {**after, **before}:
-        if name.split(".")[0] in now and before.get(name) != after.get(name):
-            was, is_now = ("nothing" if one.get(name) is None else shortened(str(one[name])) for one in (before, after))
+        if name.split(".")[0] in now and before.get(name, "") != after.get(name, ""):
+            was, is_now = (shortened(str(one.get(name, ""))) or "nothing" for one in (before, after))
             raise UsageError(
                 f"{path}: was begun with {name} = {was}, and now it is {is_now}; resume with the same model, texts and "
                 "options, or leave out --resume"

@@ -208,6 +208,7 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         ({"model_hash": "def"}, {}, f"{left}: was begun with model_hash = abc, and now it is def"),
         ({"options": '{"beam": 5}'}, {}, r"options\.beam = 12, and now it is 5"),
         ({"source_sha256": "01"}, {}, "source_sha256 = nothing, and now it is 01"),
+        ({"direction": ""}, {}, "direction = en-fr, and now it is nothing; resume"),
         ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
     ):
         with (
