@@ -21,8 +21,8 @@ from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.settings.definition import select
+from nmtalign.settings.command_settings import NO_THRESHOLD, AlignConfig
+from nmtalign.settings.definition import SettingError, select
 from nmtalign.text.languages import check_pairs, language_code
 from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
@@ -106,7 +106,8 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it. One
-    model has no method of symmetrization. Raises UsageError for a reading of attention weights if there are none.
+    model has no method of symmetrization. Raises UsageError for a reading of attention weights if there are none, and
+    for a threshold of argmax.
     """
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
@@ -121,7 +122,9 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
             config = replace(config, reading="posterior" if has_posterior else "shifted")
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")
-    return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
+    if config.links == "argmax" and config.threshold:
+        raise SettingError(NO_THRESHOLD, threshold=config.threshold, links=config.links)
+    return replace(config, links=config.links or ("threshold" if config.threshold else "argmax"))
 
 
 def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
@@ -209,10 +212,8 @@ class AlignmentRun:
                 notify(notice)
         self.summary = AlignmentSummary()
         self._attributes = self._origin()
-        self._writer: AlignmentWriter | None = None
-        if output is not None:
-            kind = self.config.alignment_type
-            self._writer = AlignmentWriter(output, self._attributes, kind, resume=resume, notify=notify)
+        origin, kind = self._attributes, self.config.alignment_type
+        self._writer = None if output is None else AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
 
     def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
         """Aligns all pairs; `watch` is called with the run, and yields its records while they are made."""
@@ -262,6 +263,8 @@ class AlignmentRun:
 
     def _records(self, done: int) -> Iterator[AlignmentRecord]:
         """Yields the records after the first `done` ones. A window that is done in part is aligned again, as before."""
+        if self._writer is not None and self._writer.complete and all(path.is_file() for path in self._texts):
+            return iter(())  # these texts have the checksums of those of the file
         size = window_size(self.config)
         first = done // size * size
         begin = self._block.start + first

@@ -38,7 +38,7 @@ from nmtalign.errors import FormatError, NmtalignError, UsageError
 from nmtalign.files import JOURNAL, PartialFile, atomic_path, disk_errors, kind_of, parse_json
 from nmtalign.hdf5 import check_seal, created, damage, opened, plain_attributes, plain_datasets, write_attributes
 from nmtalign.settings.command_settings import SoftSymmetrization, TranslateConfig
-from nmtalign.settings.definition import select
+from nmtalign.settings.definition import select, shortened
 from nmtalign.text.lines import counted
 from nmtalign.version import __version__
 
@@ -250,6 +250,8 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
                 if offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any():
                     raise ValueError(f"{name} does not rise")
             page |= {name: self._datasets[name][begin:end] for name in ("log_prob", "sentence_id", "rank")}
+            if (np.diff(page["sentence_id"], prepend=0) < 0).any():
+                raise ValueError("sentence_id does not rise from 0")
             yield begin, page
 
     def _read(self, first: int, page: Mapping[str, Array]) -> Iterator[AlignmentRecord]:
@@ -338,9 +340,9 @@ class AlignmentWriter:
         self._resume, self._at_most, self._notify = resume, at_most, notify
         self._journal = PartialFile(path)
         self.path, self.partial = self._journal.path, self._journal.partial
-        self._complete = False  # whether an earlier run has completed the file
+        self.complete = False  # whether an earlier run has completed the file
         self.records = self.sentences = 0  # so far
-        self._last_id = 0
+        self._before = 0, -1  # the sentence and the rank of the last record
         self._committed = 0  # sentences in the journal
         self._waiting: list[tuple[tuple[int, ...], dict[str, Any]]] = []  # sizes and values of each record
         self._cells = 0  # of the waiting records
@@ -359,7 +361,7 @@ class AlignmentWriter:
             self._break_off()
             return
         try:
-            if not self._complete:
+            if not self.complete:
                 self._commit()
                 self._build()
         except BaseException:
@@ -383,7 +385,7 @@ class AlignmentWriter:
         fit, a word with a line feed, a link outside its pair, and ids or ranks out of order; UsageError if an earlier
         run has completed the file.
         """
-        if self._complete:
+        if self.complete:
             raise UsageError(
                 f"{self.path}: is complete, with {self.sentences:,} pairs, and the texts have more; leave out --resume"
             )
@@ -398,10 +400,11 @@ class AlignmentWriter:
         for i, j in links:
             if not (0 <= i < columns - 1 and 0 <= j < rows - 1):
                 raise ValueError(f"the link {i}-{j} is outside its pair")
-        if rank and not (self.records and sentence_id == self._last_id):
+        last_id, last_rank = self._before
+        if rank != (last_rank + 1 if sentence_id == last_id else 0):
             raise ValueError(f"entry {rank} of sentence {sentence_id} does not follow the one before it")
-        if self.records and sentence_id < self._last_id:
-            raise ValueError(f"sentence {sentence_id} comes after sentence {self._last_id}; add them in order")
+        if sentence_id < last_id:
+            raise ValueError(f"sentence {sentence_id} comes after sentence {last_id}; add them in order")
         waiting = self.sentences - self._committed
         if rank == 0 and (waiting == COMMIT or self._cells > _CELLS):  # the sentence before is complete
             self._commit()
@@ -423,7 +426,7 @@ class AlignmentWriter:
         self._cells += stored.size
         self.records += 1
         self.sentences += rank == 0
-        self._last_id = sentence_id
+        self._before = sentence_id, rank
 
     def _begin(self) -> None:
         """Resumes from what exists, or starts a new file."""
@@ -442,8 +445,8 @@ class AlignmentWriter:
             check_same(self.path, {**file.attributes, "weights": file.dtype}, self._settings)
             records, sentences = len(file), file.sentence_count()
         if self._at_most is None or sentences <= self._at_most:
-            self.records, self.sentences, self._complete = records, sentences, True
-        return self._complete
+            self.records, self.sentences, self.complete = records, sentences, True
+        return self.complete
 
     def _start(self) -> None:
         self._journal.cut(0)
@@ -463,7 +466,7 @@ class AlignmentWriter:
                     if self._at_most is not None and sentences > self._at_most:
                         break
                     self.records, self.sentences = self.records + len(values["rank"]), sentences
-                    self._last_id = int(values["sentence_id"][-1])
+                    self._before = int(values["sentence_id"][-1]), int(values["rank"][-1])
                 end = place
         self._committed = self.sentences
         if end:
@@ -598,12 +601,13 @@ def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> 
     Objects, also as JSON text, are compared by key. The places of the texts, and options of the machine such as
     threads, may differ.
     """
-    before, after = dict(_flat(begun)), dict(_flat(now))
+    before, after = ({name: "" if value is None else value for name, value in _flat(one)} for one in (begun, now))
     for name in {**after, **before}:
-        if name.split(".")[0] in now and before.get(name) != after.get(name):
+        if name.split(".")[0] in now and before.get(name, "") != after.get(name, ""):
+            was, is_now = (shortened(str(one.get(name, ""))) or "nothing" for one in (before, after))
             raise UsageError(
-                f"{path}: was begun with {name} = {_shown(before.get(name))}, and now it is {_shown(after.get(name))}; "
-                "resume with the same model, texts and options, or leave out --resume"
+                f"{path}: was begun with {name} = {was}, and now it is {is_now}; resume with the same model, texts and "
+                "options, or leave out --resume"
             )
 
 
@@ -618,8 +622,3 @@ def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", value[key]) for key in value if key not in free)
         else:
             yield name, settings[name]
-
-
-def _shown(value: Any) -> str:
-    text = "nothing" if value is None else str(value)
-    return text if len(text) <= 40 else f"{text[:37]}..."

@@ -134,5 +134,5 @@ def signature_of(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -
     parts += [] if gold.method is None else [f"gold-method:{gold.method}"]
     sure, possible = (sum(len(links[kind]) for links in map(vars, answers)) for kind in ("sure", "possible"))
     parts += [f"pairs:{len(answers)}", f"sure:{sure}", f"possible:{possible}"]
-    parts += [] if file.model is None else [f"model:{'+'.join(part[:12] for part in file.model.split('+'))}"]
+    parts += [f"model:{'+'.join(part[:12] for part in file.model.split('+'))}"] if file.model else []
     return "|".join([*parts, f"nmtalign:{__version__}"])

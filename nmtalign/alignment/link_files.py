@@ -113,7 +113,7 @@ class LinkFile:
     reverse: bool = False  # whether the file has the target first; `pairs` have the source first
     words: Sequence[tuple[Sequence[str], Sequence[str]]] | None = None  # of source and target, if the file has them
     method: str | None = None  # for an alignment file: how its links were made
-    model: str | None = None  # for an alignment file: the hash of the model
+    model: str = ""  # for an alignment file: the hash of the model
     role: Role = "links"
 
     @property
@@ -136,19 +136,16 @@ class LinkFile:
             f"{self.name}: has no line {number + 1}: it has {len(self.pairs)}; give the links of the same sentences"
         )
 
-    def where(self, pair: int) -> str:
-        """Returns the file and the place of a pair, counted from 0, for errors."""
-        place = {"HDF5": f"record {pair}", "Pharaoh": f"line {pair + 1}", "NAACL": f"sentence {pair + 1}"}
-        return f"{self.name}: {place[self.format]}"
-
     def check_inside(self, number: int, source_length: int | None, target_length: int | None) -> None:
         """Raises InputError for a link outside its pair; a length of None is not known."""
         for link in sorted(self.pair(number).possible):
             for position, length, side in zip(link, (source_length, target_length), ("source", "target"), strict=True):
                 if length is not None and position >= length:
                     i, j = link[::-1] if self.reverse else link
+                    places = {"HDF5": f"record {number}", "Pharaoh": f"line {number + 1}"}
+                    place = places.get(self.format, f"sentence {number + 1}")
                     raise InputError(
-                        f"{self.where(number)}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
+                        f"{self.name}: {place}: link {i + self.base}-{j + self.base} (counted from {self.base}) "
                         f"points outside the pair, whose {side} has {counted(length, 'word')}; are the texts tokenised "
                         "as the links expect (`align --tokenized`), do they count from there, and is the source first "
                         f"(else {'leave out' if self.reverse else 'give'} {REVERSE[self.role]})?"
@@ -260,7 +257,7 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
         chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
-        model = file.attributes.get("model_hash")
+        model = str(file.attributes.get("model_hash", ""))  # a stranger's file may have a number
         return LinkFile(
             str(path), "HDF5", 0, pairs, words=words, method=chosen or method_of(file.attributes), model=model
         )
@@ -295,7 +292,7 @@ def comparable(
     lines = {path: list(read_lines(path)) for path in texts if path}
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
-    if source and target and (found := _in_tokens(files, (source, target), pairs)):
+    if source and target and (found := _in_tokens(files, (source, target), lines)):
         return found
     try:
         for file in files[1:]:
@@ -304,37 +301,34 @@ def comparable(
     except InputError as error:
         for one in others:
             with suppress(InputError):  # other texts, or none
-                if found := _in_tokens(files, one, pairs):
+                lines = {path: list(read_lines(path)) for path in one}
+                if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
                     return found
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
-    holder = next((file for file in files if file.words is not None), None)
-    stored: list[Side] = [None, None]  # the words that the links count
-    if holder and holder.words is not None:
-        stored = [[pair[side] for pair in holder.words] for side in (0, 1)]
+    known = next(((file.name, file.words) for file in files if file.words is not None), None)
+    # The words that the links count.
+    stored: list[Side] = [None if known is None else [pair[side] for pair in known[1]] for side in (0, 1)]
     split = SpacedWords().tokenize
     words = [list(map(split, lines[path])) if path else own for path, own in zip(texts, stored, strict=True)]
     sides = [own or given for own, given in zip(stored, words, strict=True)]
     for number in range(pairs):
         for file in files:
             file.check_inside(number, *(None if own is None else len(own[number]) for own in sides))
-    origin = shown(source) if source else holder.name if holder else "largest gold position"
+    origin = shown(source) if source else known[0] if known else "largest gold position"
     return ComparableLinks(files, pairs, (words[0], words[1]), origin)
 
 
-def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> ComparableLinks | None:
-    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens.
-
-    Texts with another number of lines than `number` give None, too.
-    """
-    both = [list(read_lines(path)) for path in texts]
+def _in_tokens(
+    files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]
+) -> ComparableLinks | None:
+    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
     # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
-    pieces = any(file.words is not None for file in files) and any(map(is_unspaced, both))
-    if pieces or any(len(lines) != number for lines in both):
+    if any(file.words is not None for file in files) and any(is_unspaced(lines[path]) for path in texts):
         return None
     sides = []
-    for path, lines in zip(texts, both, strict=True):
+    for path in texts:
         tokenize = MosesWords(suffix_language(path)).tokenize
-        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines])
+        sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines[path]])
     pairs = list(zip(*sides, strict=True))
     counted = [
         counting.counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files
@@ -344,7 +338,7 @@ def _in_tokens(files: Sequence[LinkFile], texts: FilePair, number: int) -> Compa
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
     words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
-    return ComparableLinks(found, number, words, shown(texts[0]), notes)
+    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
 
 
 def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:

@@ -146,7 +146,6 @@ class LinkRun:
         limit = self.config.max_time
         self._budget = seconds("max_time", limit) if limit else None
         self._threads = worker_count(self.config.threads)
-        self._step, self._doing, self._began = 0, "", 0.0
         self._stopped = False
         self._record = self._open()
 

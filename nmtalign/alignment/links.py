@@ -131,12 +131,6 @@ def links_where(chosen: NDArray[np.bool_]) -> list[Link]:
     return list(zip(source.tolist(), target.tolist(), strict=True))
 
 
-def normalised_rows(weights: NDArray[np.float64]) -> Matrix:
-    """Returns the weights with rows (the last axis) that sum to 1; a row without weight becomes 0."""
-    total = weights.sum(axis=-1, keepdims=True)
-    return np.asarray(np.divide(weights, total, out=np.zeros_like(weights), where=total > 0), dtype=np.float32)
-
-
 def word_starts(word_index: Sequence[int]) -> Starts:
     """Returns the first piece of each word and `</s>`, given the word of each piece, from 0, without gaps."""
     starts = np.flatnonzero(np.diff([*word_index, len(word_index)], prepend=-1))

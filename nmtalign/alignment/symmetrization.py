@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.link_files import is_hdf5, parse_links
-from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where, normalised_rows
+from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
@@ -167,7 +167,9 @@ def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geome
     first, second = forward.astype(np.float64), backward.astype(np.float64)
     first[-1, :-1] = np.prod(1 - first[:-1, :-1], axis=0)
     second[:-1, -1] = np.prod(1 - second[:-1, :-1], axis=1)
-    return normalised_rows(np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2)
+    joined = np.sqrt(np.maximum(first * second, 0)) if mean == "geometric" else (first + second) / 2
+    total = joined.sum(1, keepdims=True)
+    return np.asarray(np.divide(joined, total, out=np.zeros_like(joined), where=total > 0), dtype=np.float32)
 
 
 def _product(forward: NDArray[Any], backward: NDArray[Any]) -> NDArray[np.float64]:

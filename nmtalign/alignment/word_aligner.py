@@ -295,7 +295,7 @@ class WordAligner:
     def left_out(self) -> str:
         """Returns which lines were too long to be aligned, for a warning; "" if none was."""
         lines = ", ".join(f"{number + 1:,}" for number in sorted(self.too_long)[:5])
-        long = f"a side has more than {LONGEST:,} words ({counted(len(self.too_long), 'pair')}); split them"
+        long = f"a side has more than {LONGEST:,} words and marks ({counted(len(self.too_long), 'pair')}); split them"
         return f"line {lines}: no links, because {long}" if lines else ""
 
     def read(self, window: Sequence[tuple[int, Lines]]) -> _Window:

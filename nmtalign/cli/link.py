@@ -40,22 +40,20 @@ def link(
 
     No links, models or settings are needed. Positions count the words between spaces from 0, the source first. The
     command learns two models that translate words in opposite directions and must agree, and aligns all pairs with
-    both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words. Rerun an interrupted
-    command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with which
-    `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
+    both. Every pair gets a line, which is empty if a side is empty or has more than 2,900 words and marks. Rerun an
+    interrupted command and it resumes; a completed one prints its links again. FOLDER then contains the aligner, with
+    which `nmtalign align` links other pairs, and a translation table for `translate --lexicon FOLDER`: lexicon.tsv.
 
     Examples:
       nmtalign link corpus.en corpus.fr > links.txt
       nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
-    common.sleep_beside_others()
-    common.bound_caches()
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
     steps = set[int]()  # that were not complete before
-    with chosen.naming(), common.live_line("loading PyTorch", quiet) as show:
+    with chosen.naming(), common.live_line("opening the texts", quiet) as show:
 
         def told(progress: "LinkProgress") -> None:
             steps.add(progress.step)

@@ -45,7 +45,7 @@ Sentence = Annotated[
     ),
 ]
 Gold = Annotated[Path | None, own_option("Also draw gold links, one line per sentence pair.", "FILE", "--gold -g")]
-Title = Annotated[str, own_option("Title of the page, or caption of the figure.", "TEXT")]
+Title = Annotated[str, own_option("Title of the page, or caption of the only picture.", "TEXT")]
 
 
 @with_settings(ViewConfig)

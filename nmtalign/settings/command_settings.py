@@ -30,6 +30,7 @@ HardSymmetrization = Literal[
 SoftSymmetrization = Literal["product", "mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
+NO_THRESHOLD = "argmax has no threshold; leave one of them out"
 _GOLD_BASE = "0; 1 if each line has one link"
 _OF_TRAIN = "that of [train]"
 _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
@@ -371,7 +372,7 @@ class AerConfig(Settings, section="aer"):
     rules = (
         (
             "threshold links",
-            "argmax has no threshold; leave one of them out",
+            NO_THRESHOLD,
             lambda own: own.threshold is not None and own.links == "argmax",
         ),
     )

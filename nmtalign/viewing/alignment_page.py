@@ -29,7 +29,7 @@ from pathlib import Path
 
 import numpy as np
 
-from nmtalign.alignment.alignment_file import AlignmentFile
+from nmtalign.alignment.alignment_file import AlignmentFile, method_of
 from nmtalign.alignment.link_files import LinkFigures, LinkFile, check_gold, count_links
 from nmtalign.alignment.links import AlignmentRecord, Link
 from nmtalign.errors import UsageError
@@ -41,8 +41,8 @@ BLOCK_ENTRIES = 128
 BLOCK_CELLS = 1_000_000
 MAX_CELLS = 250_000  # per sentence; larger matrices cannot be shown legibly
 _PART = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
-# Attributes of a file that the page shows.
-_SHOWN = ("direction", "made_by", "reading", "links_method", "symmetrization", "model_hash", "nmtalign_version")
+# Attributes of a file that the page shows, and how its links were chosen.
+_SHOWN = ("direction", "made_by", "reading", "links", "model_hash", "nmtalign_version")
 
 Entry = tuple[int, AlignmentRecord]  # number of the file, and one of its records
 
@@ -108,16 +108,11 @@ def _data(
                 totals[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
     yield from _packed_block(block, gold)
     summary.complete = next(found, None) is None
-    models = [
-        {
-            "name": name,
-            "about": {
-                key: str(file.attributes[key]) for key in _SHOWN if file.attributes.get(key, "") not in ("", "none")
-            },
-            "aer": figures.aer if gold else None,
-        }
-        for name, file, figures in zip(names, files, totals, strict=True)
-    ]
+    models = []
+    for name, file, figures in zip(names, files, totals, strict=True):
+        facts = {**file.attributes, "links": method_of(file.attributes) or ""}
+        shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
+        models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
     about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
     yield "about", inert_json(about)
 

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 from nmtalign.errors import UsageError
 from nmtalign.figures import FORMATS
@@ -13,7 +14,6 @@ from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import counted
 from nmtalign.viewing.curves import draw_curves, read_curves, render_curves
 
-PAGE = ".html"
 _LIMIT = 20_000  # sentences of a page, if the settings give none
 
 
@@ -38,7 +38,7 @@ def draw_inputs(
     if len(models) > 1:
         raise UsageError("alignment files and models are drawn differently; give either files or models")
     width = config.width or shutil.get_terminal_size().columns
-    page = output is not None and output.suffix.lower() == PAGE
+    page = output is not None and output.suffix.lower() == ".html"
     if models == {True}:
         if sentence or gold or title:
             raise UsageError(f"{files[0][1]}: a model has learning curves; leave out --sentence, --gold and --title")
@@ -64,15 +64,20 @@ def draw_inputs(
             notify(f"{files[0][1]}: only {limit} sentences are shown; --limit 0 shows all, --sentence others")
         notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
         return ""
-    chosen = chain.from_iterable(numbers) if numbers else [0]
+    chosen, across = chain.from_iterable(numbers or [range(1)]), len(files)
     panels = read_panels(files, chosen, config.rank, links, links=config.hard_links, end=config.end)
-    across = len(files)
+    panels = _titled(panels, title, output is not None)
     if output:
-        panels = [replace(panels[0], caption=title)] if len(panels) == 1 else panels
         for note in (*draw(panels, output, across if across > 1 else None), f"wrote {output}"):
             notify(note)
         return ""
     rows = [panels[start : start + across] for start in range(0, len(panels), across)]
-    text = "\n".join(render_text(row, width, colour) for row in rows)
     marks = legend(panels)
-    return f"{text}{marks}\n" if marks else text
+    return "\n".join(render_text(row, width, colour) for row in rows) + (marks and f"{marks}\n")
+
+
+def _titled(panels: list[Any], title: str, figure: bool) -> list[Any]:
+    """Returns the pictures, the only one with its title, without which a figure has none."""
+    if title and len(panels) > 1:
+        raise UsageError(f"--title is the caption of one picture, and these are {len(panels)}; leave it out")
+    return [replace(panels[0], caption=title)] if title or (figure and len(panels) == 1) else panels

@@ -8,13 +8,14 @@ A heat map is not an explanation: it shows from where the model read when it wro
 
 import contextlib
 import math
-import re
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import regex
 from rich.cells import cell_len
 
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -40,7 +41,8 @@ _LABEL_COLUMNS, _HEADING_ROWS = 24, 16  # longer words are cut
 _GAP = "   "  # between two pictures
 _GREYS = (16, *range(232, 256), 231)  # of a terminal's 256 colours, from black to white
 _MARK_COLOURS = {SURE: 208, POSSIBLE: 208, HARD: 33}
-_COLOUR = re.compile("\x1b\\[[0-9;]*m")  # a change of colour
+_COLOUR = regex.compile("\x1b\\[[0-9;]*m")  # a change of colour
+_SIGN = regex.compile(r".\p{M}*", regex.DOTALL)  # a part of a letter
 
 
 @dataclass(frozen=True)
@@ -269,7 +271,7 @@ def _matrix(panel: Panel, width: int, colour: bool) -> Iterator[str]:
     for start in range(0, len(source), band):
         if start:
             yield ""
-        letters = [letters_of(cut(_plain(word), _HEADING_ROWS)) for word in source[start : start + band]]
+        letters = [_letters(cut(_plain(word), _HEADING_ROWS)) for word in source[start : start + band]]
         height = max(map(len, letters))  # the words are written downwards, with their ends on one line
         for row in zip(*([" "] * (height - len(word)) + word for word in letters), strict=True):
             yield " " * (margin + 1) + "".join(letter + " " * (2 - cell_len(letter)) for letter in row)
@@ -283,13 +285,19 @@ def _matrix(panel: Panel, width: int, colour: bool) -> Iterator[str]:
 
 def _cell(weight: float, sure: bool | None, hard: bool, colour: bool) -> str:
     """Two columns: a hard link and a gold link are marks in the place of the shade, the gold link in the second."""
-    level = min(max(float(weight), 0.0), 1.0)
+    level = min(1.0, max(0.0, float(weight)))  # in this order NaN, which a stranger's file may have, is 0
     gold = "" if sure is None else SURE if sure else POSSIBLE
     marks = (HARD if hard else "") + gold
     if colour:
         coloured = "".join(f"\x1b[38;5;{_MARK_COLOURS[mark]}m{mark}" for mark in marks)
         return f"\x1b[48;5;{_GREYS[int(level * (len(_GREYS) - 1) + 0.5)]}m" + " " * (2 - len(marks)) + coloured
     return SHADES[int(level * (len(SHADES) - 1) + 0.5)] * (2 - len(marks)) + marks
+
+
+def _letters(word: str) -> list[str]:
+    """Splits a word into letters of at most two columns; those of joined consonants, as in Hindi, may be wider."""
+    parts = ([letter] if cell_len(letter) <= 2 else _SIGN.findall(letter) for letter in letters_of(word))
+    return list(chain.from_iterable(parts))
 
 
 def _plain(word: str) -> str:

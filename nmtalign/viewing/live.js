@@ -338,6 +338,7 @@ const lengthSlider = slider("Length of the source", MOST - 1, (place) => (place 
   (place) => { note(`${place} sentences appended`); showLength(place); });
 
 async function measureAll() {
+  if (!now.text.trim()) return;
   $("measure").disabled = true;
   const table = $("lengths").firstChild;
   table.tHead.replaceChildren(make("tr", {}, make("th", {}, "Tokens"), ...systems.map(({ name }) => make("th", { colspan: 2 }, name))));

@@ -2,6 +2,8 @@
 
 import multiprocessing
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -17,9 +19,8 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.hdf5 import seal
 
 WORDS = st.lists(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\n"), max_size=6), max_size=6)
-PAIRS = st.lists(st.tuples(WORDS, WORDS, st.integers(0, 2**62)), max_size=5).map(
-    lambda pairs: sorted(pairs, key=lambda pair: pair[2])
-)
+NUMBERED = st.tuples(WORDS, WORDS, st.integers(0, 2**62))
+PAIRS = st.lists(NUMBERED, max_size=5, unique_by=itemgetter(2)).map(partial(sorted, key=itemgetter(2)))
 
 
 def random_weights(source: Sequence[str], target: Sequence[str], seed: int = 0) -> np.ndarray:
@@ -109,6 +110,19 @@ def test_words_and_links_are_read_without_the_weights(tmp_path: Path) -> None:
         assert [(one.source, one.target, one.links, one.sentence_id) for one in file.links()] == expected
         with pytest.raises(FormatError, match="damaged"):
             list(file)
+
+
+@pytest.mark.parametrize("number", [-5, 2])
+def test_numbers_of_sentences_that_do_not_rise_are_damage(tmp_path: Path, number: int) -> None:
+    write(tmp_path / "a.h5", numbered(2))
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["sentence_id"][0] = number
+    seal(tmp_path / "a.h5")
+    for read in (lambda file: file[0:2], lambda file: list(file.links())):
+        with pytest.raises(FormatError, match="sentence_id does not rise from 0"):
+            read(AlignmentFile(tmp_path / "a.h5"))
+    with AlignmentWriter(tmp_path / "b.h5", {}) as writer, pytest.raises(ValueError, match="sentence -5 comes after"):
+        add(writer, [], [], np.ones((1, 1)), 0.0, -5)
 
 
 def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:

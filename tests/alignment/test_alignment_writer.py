@@ -162,12 +162,13 @@ def test_n_best_lists_are_never_cut(tmp_path: Path) -> None:
 
 def test_ranks_follow_each_other(tmp_path: Path) -> None:
     with AlignmentWriter(tmp_path / "a.h5", {}) as file:
-        for rank, sentence in ((1, None), (0, 7), (1, 8)):
-            with pytest.raises(ValueError, match=f"entry {rank}") if rank else contextlib.nullcontext():
+        for rank, sentence in ((1, None), (0, 7), (1, 8), (0, 7), (2, 7), (-1, 7), (1, 7)):
+            follows = (sentence, rank) == (7, file.records)
+            with contextlib.nullcontext() if follows else pytest.raises(ValueError, match=f"entry {rank}"):
                 add(file, [], [], np.ones((1, 1)), 0.0, sentence, rank=rank)
         with pytest.raises(ValueError, match="sentence 6 comes after sentence 7"):
             add(file, [], [], np.ones((1, 1)), 0.0, 6)
-    assert len(AlignmentFile(tmp_path / "a.h5")) == 1
+    assert len(AlignmentFile(tmp_path / "a.h5")) == 2
 
 
 def test_a_limit_of_sentences(tmp_path: Path) -> None:
@@ -207,6 +208,7 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         ({"model_hash": "def"}, {}, f"{left}: was begun with model_hash = abc, and now it is def"),
         ({"options": '{"beam": 5}'}, {}, r"options\.beam = 12, and now it is 5"),
         ({"source_sha256": "01"}, {}, "source_sha256 = nothing, and now it is 01"),
+        ({"direction": ""}, {}, "direction = en-fr, and now it is nothing; resume"),
         ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
     ):
         with (

@@ -64,7 +64,8 @@ def test_numbered_lines(tmp_path: Path) -> None:
     assert sure.sure is sure.possible
     assert parse_links("0-0 2p1", "gold: line 1").sure == {(0, 0)}
     assert pairs[2].sure == pairs[2].possible == {(1, 0), (0, 1), (0, 0)}
-    assert text.where(1).endswith("links: sentence 2")
+    with pytest.raises(InputError, match=r"links: sentence 1: link 2-3 \(counted from 1\) points outside the pair"):
+        text.check_inside(0, 2, 2)
     assert read_links(tmp_path / "links", base=0).pairs[0].sure == {(1, 1), (2, 3)}
 
 

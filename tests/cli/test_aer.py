@@ -119,7 +119,7 @@ def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, a
     assert f"|model:{'a' * 12}+{'b' * 12}|" in signature
 
 
-def test_an_alignment_file_and_another_choice_of_its_links(aer: Run) -> None:
+def test_an_alignment_file_and_another_choice_of_its_links(aer: Run, folder: Path) -> None:
     # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
     _, out, _ = aer("a.h5", "gold", "--format", "json", "--by-length")
     record = json.loads(out)
@@ -131,6 +131,10 @@ def test_an_alignment_file_and_another_choice_of_its_links(aer: Run) -> None:
     assert json.loads(out)["links"] == 0
     code, _, err = aer("links", "gold", "--set", "threshold=0.7")
     assert (code, err.count("\n")) == (2, 1)
+    with AlignmentWriter(folder / "forged.h5", {"model_hash": 5}) as writer:
+        add(writer, ["a"], ["b"], np.eye(2), -1.0)
+    (folder / "one").write_text("0-0\n")
+    assert "|model:5|" in aer("forged.h5", "one")[1]
 
 
 def test_several_systems_are_rows_of_one_table(aer: Run) -> None:
@@ -234,6 +238,9 @@ def test_links_that_count_other_words_than_the_gold_links(aer: Run, folder: Path
         assert figures["aer"] < 0.1
         assert "words-to-tokens" in figures["signature"]
     assert json.loads(in_workspace[1].splitlines()[1])["aer"] == 0
+    piped = "words.links", "train.align", "-s", "-", "-t", "train.fr", "--format", "json"  # a stream is read only once
+    done = run(folder, "aer", *piped, stdin=(folder / "train.en").read_bytes())
+    assert json.loads(done.stdout)["aer"] == figures["aer"], done.stderr
     assert "gold-method:words-to-tokens" in aer("train.align", "words.links", *texts)[1]
     tokenised = "-s", "train.tok.en", "-t", "train.tok.fr"
     for names in (("words.links", "train.align"), ("train.align", "words.links", *tokenised)):

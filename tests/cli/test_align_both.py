@@ -126,6 +126,7 @@ def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], mon
     code, _, err = run(*arguments, "cut.h5", "--resume")
     assert code == 0, err
     assert Path("cut.h5").read_bytes() == Path("whole.h5").read_bytes()
+    monkeypatch.setattr(TranslationModel, "force", fails)  # nothing is aligned again
     code, _, err = run(*[part for part in arguments if part != "-q"], "cut.h5", "--resume")
     assert code == 0
     assert "cut.h5: already complete: it has the alignments of all 50 pairs" in err
@@ -159,6 +160,7 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "--set", "links=best"), 2, "--set links=best"),
         (("-m", forward, "--reading", "next"), 2, "--reading next"),
         (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
+        (("-m", forward, "--threshold", "0.5", "--set", "links=argmax"), 2, "argmax has no threshold; leave one of"),
         (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print only the rest"),
         (("-m", forward, "--resume", "--gold", "links.gold"), 2, "--gold needs all pairs"),
     ]

@@ -121,6 +121,15 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     assert b"word aligner" in described.stdout
 
 
+def test_links_need_no_pytorch(linked: tuple[Path, bytes], tmp_path: Path) -> None:
+    texts = [linked[0] / name for name in ("train.en", "train.fr")]
+    program = "import sys; sys.modules['torch'] = None; from nmtalign.cli.app import main; main()"
+    for arguments in (["link", "--set", "threads=1"], ["align", "-m", "aligner", "--pharaoh"]):
+        command = [sys.executable, "-c", program, *arguments, *map(str, texts)]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+        assert (done.returncode, done.stdout.count(b"\n")) == (0, 40 + len(ODD)), done.stderr.decode()
+
+
 OF_MODELS = [
     (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
     (("align", "new.en", "new.fr", "-m", "aligner", "-m", "aligner"), "has both directions"),
@@ -343,7 +352,7 @@ def test_pairs_that_are_too_long_get_an_empty_line_and_one_notice(texts: Path, t
     found = done.stdout.decode().split("\n")
     assert found[1:4] == ["\t"] * 3
     assert sum(len(line) > 10 for line in found) >= 40
-    notice = "a.en: line 2, 3, 4: no links, because a side has more than 2,900 words (3 pairs); split them"
+    notice = "a.en: line 2, 3, 4: no links, because a side has more than 2,900 words and marks (3 pairs); split them"
     assert done.stderr.decode().splitlines()[0] == f"nmtalign: warning: {notice}"
     assert done.stderr.count(b"no links") == 1
     again = run_nmtalign("align", "a.en", "a.fr", "-m", "made", "--scores", "-o", "a.h5", cwd=tmp_path)

@@ -63,6 +63,7 @@ def test_alignments_in_the_terminal(folder: Path) -> None:
     assert "</s>" not in done.stdout
     assert "nothing to draw: 0 source words, 1 target words\n" in done.stdout
     assert "sentence 2, rank 1" in run(folder, "-s", "2", "--rank", "1").stdout
+    assert run(folder, "--title", "A title").stdout.startswith("A title\n")
     done = run(folder, "small=alignments.h5", "b.h5", "--gold", "gold", "--gold-base", "1", "--set", "hard_links=true")
     assert done.stdout.splitlines()[0].split() == ["small:", "sentence", "0", "b.h5:", "sentence", "0"]
     assert done.stdout.count("+●") == 2
@@ -122,6 +123,7 @@ MISTAKES = [
     ("-o text/a.png", 2, "text: is a file; give the name of a folder"),
     ("model alignments.h5", 2, "alignment files and models are drawn differently"),
     ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),
+    ("alignments.h5 -s 0,2 --title x -o a.svg", 2, "--title is the caption of one picture, and these are 2"),
     ("model -o a.html", 2, "learning curves are a figure"),
     ("model --x days", 2, "--x days: must be one of updates"),
     ("empty", 4, "empty: no train.jsonl in it; give a model directory"),

@@ -31,7 +31,9 @@ def make_record(number=0, source=("the", "cat"), target=("le", "chat", "noir"), 
 
 
 def write_file(path: Path, records) -> tuple[str, Path]:
-    with AlignmentWriter(path, {"direction": "en-fr", "model_hash": "abc"}) as writer:
+    # The links of a soft method are not those of the method that reads the links of one direction.
+    how = {"links_method": "argmax", "symmetrization": "mean", "threshold": 0.5, "reading": "posterior"}
+    with AlignmentWriter(path, {"direction": "en-fr", "model_hash": "abc", **how}) as writer:
         for record in records:
             writer.add(record)
     return path.stem, path
@@ -80,10 +82,12 @@ def test_a_page_holds_every_sentence_and_nothing_from_elsewhere(tmp_path):
     blocks = [json.loads(unpack(text))["id"] for text in elements(page, "words")]
     assert list(map(len, blocks)) == [BLOCK_ENTRIES, BLOCK_ENTRIES, 300 - 2 * BLOCK_ENTRIES]
     (model,) = json.loads(elements(page, "about")[0])["models"]
-    assert {key: model["about"][key] for key in ("direction", "model_hash")} == {
+    assert {key: model["about"][key] for key in ("direction", "model_hash", "links")} == {
         "direction": "en-fr",
         "model_hash": "abc",
+        "links": "mean,0.5,posterior",
     }
+    assert "argmax" not in str(model["about"])
     assert not {"", "none"} & set(model["about"].values())
     markup = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
     assert not re.search(r"https?://|\s(src|srcset|action|on\w+)=", markup)

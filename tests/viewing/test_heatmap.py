@@ -139,6 +139,8 @@ def test_rows_are_target_words() -> None:
     assert render_text([replace(SMALL, end=False)], 80).splitlines()[-2:] == ["  le ██", "chat   ▒▒"]
     shades = panel("a b c d", "x", np.array([[0.1, 0.2, 0.4, 0.7, 0.9], [0, 0, 0, 0, 1]]))
     assert render_text([shades], 80).splitlines()[-2] == "   x   ░░▒▒▓▓██"
+    forged = panel("a b c", "x", np.array([[np.nan, 2, -1, 0], [0, 0, 0, 1]]))
+    assert render_text([forged], 80).splitlines()[-2] == "   x   ██"
 
 
 @pytest.mark.parametrize("width", [10, 20, 33, 60, 80])
@@ -164,6 +166,10 @@ def test_wide_letters_marks_and_controls_keep_the_columns() -> None:
     assert rows[-4].endswith("é 本m >")
     odd = panel("मुझे ไทย السلام q\u0323\u0307 👍", "\u200d \u0301x", np.eye(3, 6))
     assert max(map(columns, render_text([odd], 30).splitlines())) <= 30
+    # A letter of three joined consonants, which is three columns wide, does not move the words behind it.
+    hindi = render_text([panel("राष्ट्रीय x", "y", np.eye(2, 3))], 80).splitlines()
+    assert hindi[2:4] == ["     ट्   /", "     री   s"]
+    assert {columns(line) for line in hindi[1:5]} == {10}
 
 
 def test_marks_in_the_terminal() -> None:

@@ -213,6 +213,21 @@ def test_the_live_page_translates_what_is_typed(browser, live):
     assert browser.log() == []
 
 
+def test_nothing_can_be_done_before_there_is_a_sentence(browser, folder, live):
+    (config,) = (folder / "search").rglob("config.json")
+    write_live_page([config.parent], [], folder / "empty.html")
+    browser.log()
+    browser.open(folder / "empty.html")
+    for button in ("equal", "hide", "check", "undo", "measure"):
+        browser.run("document.getElementById(arguments[0]).click()", button)
+    assert browser.log() == []
+    assert browser.texts("#lengths tbody tr") == []
+    change(browser, "#text", "the red car")
+    browser.until("return document.querySelector('#log').value.includes('typed')")
+    browser.run("document.getElementById('equal').click()")
+    browser.until("return document.querySelector('#changes').textContent.includes('weights of step 1')")
+
+
 def test_the_live_page_needs_no_worker(browser, live):
     browser.open(live)
     usual = text(browser, "#translation")
