@@ -263,10 +263,13 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
 def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
     """The places of opening tags and of the closing tags that belong to them, both ways.
 
-    What is no tag for a parser does not belong to anything outside a tag that is still open.
+    What is no tag for a parser does not belong to anything outside a tag that is still open, and no tag of a cue to one
+    of another cue: the cues stay in their order.
     """
     partners, stack = dict[int, int](), list[int]()
     for place, token in enumerate(tokens):
+        if token.kind == "line" and not token.raw.isspace():
+            stack.clear()
         if token.kind == "open" and len(stack) < _DEEPEST:
             stack.append(place)
         for depth in reversed(range(len(stack))) if token.kind == "close" else ():
