@@ -389,7 +389,7 @@ def _xliff_root(data: bytes, language: str) -> Any:
     from lxml import etree
 
     # What reads the file has made UTF-8 of UTF-16.
-    data = re.sub(rb"""(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
+    data = re.sub(rb"""\A(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
     try:
         root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
     except etree.XMLSyntaxError as error:
@@ -412,7 +412,7 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
     hole, contents = uuid4().hex, list[tuple[str, bool]]()
     for unit in list(root.iter("{*}trans-unit", "{*}segment")):
         source, target = unit.find("{*}source"), unit.find("{*}target")
-        filled = target is not None and (len(target) or (target.text or "").strip())
+        filled = target is not None and target.xpath("string()").strip()
         if source is None or filled or source.xpath("ancestor-or-self::*/@translate")[-1:] == ["no"]:
             continue
         copied = next(unit.iterchildren("{*}seg-source"), source)

@@ -137,6 +137,8 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><f
   two</source></trans-unit>
 <trans-unit id="6"><source>One. Two.</source>
   <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
+<trans-unit id="8"><source>One.</source><seg-source><mrk mtype="seg" mid="0">One.</mrk></seg-source>
+  <target><mrk mtype="seg" mid="0"/></target></trans-unit>
 <trans-unit id="7"><source><![CDATA[<p>the <b>fox</b> & boat</p>]]></source></trans-unit>
 </body></file></xliff>"""
 
@@ -147,7 +149,7 @@ def targets(text, markup="xliff"):
 
 
 def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
-    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "the fox & boat"]
+    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "One.", "the fox & boat"]
     _, found = targets(XLIFF)
     assert 'state="translated"' in found[0]
     assert '<g id="1">big</g> <bpt id="2">&lt;b&gt;</bpt>fox<ept id="2">&lt;/b&gt;</ept></target>' in found[0]
@@ -156,7 +158,8 @@ def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
     assert found[2].count("state=") == 1
     assert ">one\n  two<" in found[4]
     assert '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>' in found[5]
-    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[6]
+    assert '<mrk mtype="seg" mid="0">One.</mrk></target>' in found[6]
+    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[7]
 
 
 def test_xliff_2_has_the_state_at_the_segment():
@@ -199,8 +202,12 @@ def test_xliff_may_have_another_encoding():
     for encoding in ("iso-8859-1", "utf-8"):
         data = f'<?xml version="1.0" encoding="{encoding}"?>{text}'.encode(encoding)
         assert "à vélo" in "".join(part for part in read_markup(data, "xliff") if isinstance(part, str))
-    wide = f'<?xml version="1.0" encoding="UTF-16"?>{text}'.encode()  # as files are read
+    declared = '<?xml version="1.0" encoding="UTF-16"?>'
+    wide = f"{declared}{text}".encode()  # as files are read
     assert "à vélo" in "".join(part for part in read_markup(wide, "xliff") if isinstance(part, str))
+    quoted = XLIFF.replace("the <b>fox</b>", declared)
+    assert "&lt;?xml version" in unchanged(quoted, "xliff")
+    assert unchanged(quoted, "xliff").count('encoding="UTF-16"') == 2  # in source and target
 
 
 def test_text_that_is_not_utf_8_is_refused():
