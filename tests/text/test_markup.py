@@ -274,6 +274,34 @@ def test_only_placeholders_are_not_translated():
     assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
 
 
+def marks(text, markup="html"):
+    return [(mark.opening, mark.closing) for segment in segments(text, markup) for mark in segment.marks]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the <a href=http://a.org/>fox</a>", [("<a href=http://a.org/>", "</a>")]),
+        ("the <x title='a=b'/> fox", [("<x title='a=b'/>", "")]),
+        ("the <x hidden/> fox", [("<x hidden/>", "")]),
+        ('the <a href="?translate=no">fox</a>', [('<a href="?translate=no">', "</a>")]),
+        (
+            "the <i data-translate=no title='class=notranslate'>fox</i>",
+            [("<i data-translate=no title='class=notranslate'>", "</i>")],
+        ),
+        ("the <i class=notranslate-x>fox</i>", [("<i class=notranslate-x>", "</i>")]),
+        ("the <i class='a notranslate'>fox</i> sees", [("<i class='a notranslate'>fox</i>", "")]),
+        ("the <i TRANSLATE = 'No'>fox</i> sees", [("<i TRANSLATE = 'No'>fox</i>", "")]),
+    ],
+)
+def test_attributes_are_read_by_the_rules_of_html(text, found):
+    assert marks(text) == found
+
+
+def test_a_time_may_have_no_fraction():
+    assert texts("1\n00:00:01 --> 00:00:02\nthe fox\n", "srt") == ["the fox"]
+
+
 @pytest.mark.parametrize(
     ("text", "words"),
     [
