@@ -320,10 +320,11 @@ class _PhraseSearch(BeamSearch):
                 own_wanted = []  # there is room to write again what the next word destroys
             for pairs, pool in ((own_best.items(), best), (own_wanted, wanted)):
                 for symbol, gain in pairs:
-                    missing = progress.after(symbol).missing
-                    possible = missing + (symbol != EOS_ID) <= steps and total + gain > -np.inf
-                    if possible and (not progress.bound or symbol in progress.wanted):
-                        pool.append(_Continuation(total + gain, number, symbol, gain, missing))
+                    # An impossible word may have no text: a place behind the end of the source that could be copied.
+                    if total + gain > -np.inf and (not progress.bound or symbol in progress.wanted):
+                        missing = progress.after(symbol).missing
+                        if missing + (symbol != EOS_ID) <= steps:
+                            pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
 
 

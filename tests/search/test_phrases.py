@@ -98,6 +98,15 @@ def test_what_keeps_the_last_occurrence_is_always_possible():
         assert not phrases.lacking([found[0].tokens]).words
 
 
+def test_a_word_that_is_impossible_needs_no_text():
+    """As the places of a longer sentence in the batch, which a model could copy."""
+    table = torch.zeros(1, 20, 12, 12)
+    table[..., 10:] = -torch.inf  # words without a text
+    phrases = Phrases([required("cat", (2,))], spelt)
+    (found,) = phrase_search(TableScorer(table), tables.sources_of([[2, 2]]), TranslateConfig(beam=12), [phrases])
+    assert not phrases.lacking([found[0].tokens]).words
+
+
 def test_while_a_phrase_is_under_way_the_others_wait():
     phrases = phrases_of([[2, 3], [4, 4], [2, 4]])
     assert phrases.start.wanted == (2, 4)
