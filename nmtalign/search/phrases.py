@@ -149,7 +149,7 @@ class PhraseProgress:
         if self.missing and recent:
             begun = [each for each in self._unfinished() if each[2] < self.missing]
             unknown = [each for each in begun if min(each[0][: each[1]]) < 0]
-            self._begun, self.bound = unknown or begun, bool(unknown)
+            self._begun, self.bound = unknown or begun, bool(unknown) and not given
             self.missing = min((missing for _, _, missing in self._begun), default=self.missing)
 
     def _need(self, parts: Sequence[_Part]) -> int:
