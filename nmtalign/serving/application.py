@@ -71,8 +71,9 @@ def run_server(
     with bind(config) as bound:
         aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
         loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
-        served = ServedModels([Translator(model, translate) for model in loaded], align, aligners)
-        for notice in served.notices():
+        translators = [Translator(model, translate) for model in loaded]
+        served = ServedModels(translators, align, aligners)
+        for notice in translators[0].notices() if translators else ():
             notify(notice)
         host = str(bound.getsockname()[0])
         server = make_server(make_application(served, config, notify, host), config)

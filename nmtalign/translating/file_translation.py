@@ -214,8 +214,6 @@ class FileTranslation:
         if not translator.alignments and (self._alignments is not None or self._config.alignment != "none"):
             option = "--alignment" if self._alignments is None else "--save-alignments"
             raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
-        for notice in translator.notices():
-            self._notify(notice)
         origin = self._origin(translator) if self._file is not None or self._alignments is not None else {}
         progress(self)
         started = time.monotonic()
