@@ -119,7 +119,7 @@ class _Part(NamedTuple):
         text, start, left, missing, kept = self.text + more, 1, self.left, self.left, 0
         if not _BYTES.isdisjoint(self.text[-1] + more):
             text = whole_characters(text)
-        whole = text.rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
+        whole = text[:-3] + text[-3:].rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
         while missing and (found := phrase.pattern.search(whole, start)):
             missing, start = missing - 1, found.start() + 1
             if found.end() + 2 <= len(whole):  # enough text to decide that the last word is complete

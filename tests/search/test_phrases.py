@@ -83,6 +83,7 @@ def test_a_phrase_is_found_however_its_tokens_are_cut_and_only_as_a_word():
     assert phrases.lacking([(2,), (7,)]).words == 1
     # The two bytes of é, of which the first alone is not a letter.
     assert [after(phrases, tokens).missing for tokens in ([2, 8], [2, 8, 9], [2, 8, 9, 2])] == [0, 1, 0]
+    assert after(phrases, [2, *[8] * 30]).missing == 0  # only the last three can still become a letter
     assert whole_characters("a\udcc3\udca9\udcc3") == "aé\udcc3"
 
 
