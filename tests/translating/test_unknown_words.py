@@ -159,5 +159,7 @@ def test_given_words_are_not_elided() -> None:
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
-        found = replace_unknowns([given, UNK_ID], ["le", "<unk>"], [weights], words, words, {"tree": "arbre"}, elide=True)
+        found = replace_unknowns(
+            [given, UNK_ID], ["le", "<unk>"], [weights], words, words, {"tree": "arbre"}, elide=True
+        )
         assert found == expected
