@@ -265,10 +265,10 @@ def translate_files(
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
         if isinstance(run, FileScores) or not run.is_done():  # scores are never resumed
-            wanted = (
-                saved is not None or config.alignment != "none" or (config.markup is not None and not config.aligner)
-            )
+            wanted = bool(saved) or config.alignment != "none" or bool(config.markup and not config.aligner)
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
+            for notice in translator.notices():
+                notify(notice)
             run.run(translator, progress, guard)
     return run
 

@@ -119,7 +119,7 @@ class _Part(NamedTuple):
         text, start, left, missing, kept = self.text + more, 1, self.left, self.left, 0
         if not _BYTES.isdisjoint(self.text[-1] + more):
             text = whole_characters(text)
-        whole = text.rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
+        whole = text[:-3] + text[-3:].rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
         while missing and (found := phrase.pattern.search(whole, start)):
             missing, start = missing - 1, found.start() + 1
             if found.end() + 2 <= len(whole):  # enough text to decide that the last word is complete
@@ -149,7 +149,7 @@ class PhraseProgress:
         if self.missing and recent:
             begun = [each for each in self._unfinished() if each[2] < self.missing]
             unknown = [each for each in begun if min(each[0][: each[1]]) < 0]
-            self._begun, self.bound = unknown or begun, bool(unknown)
+            self._begun, self.bound = unknown or begun, bool(unknown) and not given
             self.missing = min((missing for _, _, missing in self._begun), default=self.missing)
 
     def _need(self, parts: Sequence[_Part]) -> int:
@@ -320,10 +320,11 @@ class _PhraseSearch(BeamSearch):
                 own_wanted = []  # there is room to write again what the next word destroys
             for pairs, pool in ((own_best.items(), best), (own_wanted, wanted)):
                 for symbol, gain in pairs:
-                    missing = progress.after(symbol).missing
-                    possible = missing + (symbol != EOS_ID) <= steps and total + gain > -np.inf
-                    if possible and (not progress.bound or symbol in progress.wanted):
-                        pool.append(_Continuation(total + gain, number, symbol, gain, missing))
+                    # An impossible word may have no text: a place behind the end of the source that could be copied.
+                    if total + gain > -np.inf and (not progress.bound or symbol in progress.wanted):
+                        missing = progress.after(symbol).missing
+                        if missing + (symbol != EOS_ID) <= steps:
+                            pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
 
 

@@ -51,7 +51,7 @@ _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
-_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and one for each phrase
+_MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
 
 def run_server(
@@ -71,8 +71,9 @@ def run_server(
     with bind(config) as bound:
         aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
         loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
-        served = ServedModels([Translator(model, translate) for model in loaded], align, aligners)
-        for notice in served.notices():
+        translators = [Translator(model, translate) for model in loaded]
+        served = ServedModels(translators, align, aligners)
+        for notice in translators[0].notices() if translators else ():
             notify(notice)
         host = str(bound.getsockname()[0])
         server = make_server(make_application(served, config, notify, host), config)
@@ -369,7 +370,7 @@ class _Service:
         if not text.strip():
             raise InputError("the body is empty: send JSON objects, one per line or in a list")
         try:
-            if text != text.strip() and not is_list:  # a blank line at an end is a line
+            if not (is_list or (lines[0].strip() and lines[-1].strip())):  # a blank line at an end is a line
                 raise InputError("several lines")
             value = await run_in_threadpool(parse_line, text, "the body" if len(lines) > 1 else "line 1")
         except InputError:
@@ -387,19 +388,23 @@ class _Service:
         if lines > self._config.max_lines:
             raise HTTPException(413, f"{lines} lines: send at most {self._config.max_lines} in one request")
 
-    def _check(self, lines: Any, work: float = 1.0) -> None:
-        """Refuses a numbered line that is too long, or requires too many words.
+    def _check(self, lines: Any, work: float = 1.0) -> list[int]:
+        """Refuses a numbered line that is too long, or requires too many words; the sizes of the lines for the queue.
 
-        With a search that does `work` times as much as usual, a line may have fewer characters by this factor.
+        With a search that does `work` times as much as usual, a line may have fewer characters by this factor. The time
+        of a step grows with the square of the number of phrases.
         """
-        most = int(self._config.max_characters / work)
+        most, sizes = int(self._config.max_characters / work), list[int]()
         for number, line in lines:
             if len(line.text) > most:
                 cause = ", the most with so wide a search" if work > 1 else ""
                 raise HTTPException(413, f"line {number + 1}: longer than {most} characters{cause}")
-            if len(line.prefix) + sum(len(phrase) + 1 for phrase in line.phrases) > _MOST_REQUIRED:
-                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters"
+            required = len(line.prefix) + sum(len(phrase) + 20 for phrase in line.phrases)
+            if required > _MOST_REQUIRED:
+                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
                 raise HTTPException(413, f"line {number + 1}: {rule}")
+            sizes.append(round((len(line.text) + required**2 // 50) * work))
+        return sizes
 
     # Lines and models: what the queue does.
 
@@ -459,11 +464,9 @@ class _Service:
             settings = _settings(request)
             settings = model.alternatives(settings, alternatives) if alternatives else settings
             translator = await run_in_threadpool(model.lines, settings, markup)
-            self._check(own, translator.work)
-            sizes = [len(line.text) for _, line in own]
-            _check_weights(round(translator.matrices * sum(size * size for size in sizes)), _MOST_CELLS)
-            work = [round(size * translator.work) for size in sizes]
-            done = await self._done(request, translator.translate, own, work)
+            sizes = self._check(own, translator.work)
+            _check_weights(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS)
+            done = await self._done(request, translator.translate, own, sizes)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
         return [found[number] for number in range(len(lines))]
 

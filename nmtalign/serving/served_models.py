@@ -176,10 +176,6 @@ class ServedModels:
         """The models, then the word aligners."""
         return [*self._models, *self._aligners]
 
-    def notices(self) -> list[str]:
-        """What a user should know about the settings."""
-        return next((model._translator.notices() for model in self), [])
-
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
         targets: dict[str, list[str]] = {code: [] for one in self for code in (one.source, one.target)}

@@ -64,7 +64,7 @@ _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _CUE = re.compile(
-    r"^[ \t]*(?:\d+:)?\d+:\d+[.,]\d+[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
+    r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
 )
 _TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
 
@@ -79,16 +79,13 @@ _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they c
 _VERBATIM = re.compile(
     rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
 )  # not translated
-_UNTRANSLATED = re.compile(
-    r"\btranslate\s*=\s*[\"']?no\b|\bclass\s*=[^=]*\bnotranslate\b|\bmtype=.protected", re.IGNORECASE
-)
+_ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+)))?|/")
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
 _CODES: dict[str, Kind] = {  # of XLIFF, which are without content, or have one that is not translated
     **dict.fromkeys(("bpt", "bx", "sc", "sm"), "open"),
     **dict.fromkeys(("ept", "ex", "ec", "em"), "close"),
 }
-_CODE_KEY = re.compile(r'(?:.*\s(?:rid|startRef)|.*?\sid)="([^"]*)"')
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
 _LINE_BREAK = re.compile(r"(\s*\n\s*)")
 
@@ -263,10 +260,13 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
 def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
     """The places of opening tags and of the closing tags that belong to them, both ways.
 
-    What is no tag for a parser does not belong to anything outside a tag that is still open.
+    What is no tag for a parser does not belong to anything outside a tag that is still open, and no tag of a cue to one
+    of another cue: the cues stay in their order.
     """
     partners, stack = dict[int, int](), list[int]()
     for place, token in enumerate(tokens):
+        if token.kind == "line" and not token.raw.isspace():
+            stack.clear()
         if token.kind == "open" and len(stack) < _DEEPEST:
             stack.append(place)
         for depth in reversed(range(len(stack))) if token.kind == "close" else ():
@@ -352,15 +352,17 @@ def _tags(text: str) -> Iterator[MarkupToken]:
             yield MarkupToken("text", text[place:start], text=html.unescape(text[place:start]))
         if tag is None:
             break
-        place, name, attributes = tag.end(), (tag[2] or "").lower(), tag[3] or ""
-        code, key = _CODES.get(name.rpartition(":")[2]), _CODE_KEY.match(attributes)
+        place, name, attributes = tag.end(), (tag[2] or "").lower(), _ATTRIBUTE.findall(tag[3] or "")
+        own = {key.lower(): "".join(value) for key, *value in attributes}
+        code, key = _CODES.get(name.rpartition(":")[2]), own.get("rid") or own.get("startref") or own.get("id")
+        hidden = own.get("translate", "").lower() == "no" or own.get("mtype") == "protected"
         kind: Kind = "close" if tag[1] else "open"
-        if not name or _EMPTY.fullmatch(name) or attributes.endswith("/"):
+        if not name or _EMPTY.fullmatch(name) or (attributes and not attributes[-1][0]):
             kind = "empty"
-        elif kind == "open" and (_VERBATIM.fullmatch(name) or _UNTRANSLATED.search(attributes)):
+        elif kind == "open" and (_VERBATIM.fullmatch(name) or hidden or "notranslate" in own.get("class", "").split()):
             kind, place = "empty", _end_of(text, place, name)
         if kind == "empty" and code and key:
-            kind, name = code, f":{key[1]}"
+            kind, name = code, f":{key}"
         yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
 
 
@@ -386,7 +388,7 @@ def _xliff_root(data: bytes, language: str) -> Any:
     from lxml import etree
 
     # What reads the file has made UTF-8 of UTF-16.
-    data = re.sub(rb"""(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
+    data = re.sub(rb"""\A(<\?xml[^>]*?)encoding\s*=\s*["']utf-?16\w*["']""", rb"\1", data, count=1, flags=re.IGNORECASE)
     try:
         root = etree.fromstring(data, etree.XMLParser(resolve_entities=False, no_network=True))
     except etree.XMLSyntaxError as error:
@@ -409,7 +411,7 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
     hole, contents = uuid4().hex, list[tuple[str, bool]]()
     for unit in list(root.iter("{*}trans-unit", "{*}segment")):
         source, target = unit.find("{*}source"), unit.find("{*}target")
-        filled = target is not None and (len(target) or (target.text or "").strip())
+        filled = target is not None and target.xpath("string()").strip()
         if source is None or filled or source.xpath("ancestor-or-self::*/@translate")[-1:] == ["no"]:
             continue
         copied = next(unit.iterchildren("{*}seg-source"), source)

@@ -43,10 +43,11 @@ class DocumentTexts:
     def add(self, translations: Sequence[Translation]) -> None:
         """Adds the translations of `lines`, in their order."""
         for (key, segment), translation in zip(list(self._waiting.items()), translations, strict=True):
-            if segment.keeps_placeholders(translation.text):
+            bare = segment if segment.keeps_placeholders(translation.text) else segment.without_placeholders()
+            if bare.text == segment.text:  # a placeholder with a tag inside is in no text that could be taken out
                 self._done[key] = self._waiting.pop(key), translation
             else:
-                self._waiting[key] = segment.without_placeholders()
+                self._waiting[key] = bare
 
     def documents(self, aligner: str = "") -> list[str]:
         """The translated documents; `aligner` is a folder of `nmtalign link`, else the attention gives the links."""

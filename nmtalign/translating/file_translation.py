@@ -214,8 +214,6 @@ class FileTranslation:
         if not translator.alignments and (self._alignments is not None or self._config.alignment != "none"):
             option = "--alignment" if self._alignments is None else "--save-alignments"
             raise UsageError(f"this model has no attention: it cannot give alignments; leave out {option}")
-        for notice in translator.notices():
-            self._notify(notice)
         origin = self._origin(translator) if self._file is not None or self._alignments is not None else {}
         progress(self)
         started = time.monotonic()
@@ -260,7 +258,7 @@ class FileTranslation:
         """All that the output depends on; streams, which can be read only once, have no hash."""
         config = translator.config
         paths = select(TranslateConfig, lambda one: one.is_path)
-        read = {name: lexicon_file(Path(getattr(config, name))) for name in paths}
+        read = {name: lexicon_file(Path(path)) for name in paths if (path := getattr(config, name))}
         return {
             "model_hash": "+".join(model.hash for model in translator.models),
             "options": asdict(config) | ({"shard": str(self._inputs.shard)} if self._inputs.shard else {}),
@@ -390,18 +388,18 @@ class ResumableOutput(files.PartialFile):
     def keep(self, most: int = sys.maxsize) -> int:
         """Removes all but the first entries, at most this number, and what is not complete; returns their number."""
         with self.partial.open("rb") as lines:
-            count, size = self._entries(lines, most)
+            count, size, _ = self._entries(lines, most)
         self.cut(size)
         return count
 
     def count(self) -> int:
         """The number of entries of the complete FILE."""
         with reading(self.path) as lines:
-            count, _ = self._entries(lines)
-        return count + (self._lists and self.path.stat().st_size > 0)
+            count, size, end = self._entries(lines)
+        return count + (end > size)
 
-    def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int]:
-        """The number of complete entries and of their bytes; without the last list, which may have lines to come."""
+    def _entries(self, lines: BinaryIO, most: int = sys.maxsize) -> tuple[int, int, int]:
+        """The number of complete entries, of their bytes, and of those with the last list, which may have gone on."""
         count = size = offset = 0
         for number, line in enumerate(lines, 1):
             if count == most or not line.endswith(b"\n"):
@@ -412,7 +410,7 @@ class ResumableOutput(files.PartialFile):
             if match is None or int(match[1]) - self._first > count:
                 count, size = count + 1, offset if match else offset + len(line)
             offset += len(line)
-        return count, size
+        return count, size, offset
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it, and its origin, if it is empty, or with `remove`."""

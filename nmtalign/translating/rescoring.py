@@ -194,10 +194,12 @@ class FileScores:
     ) -> None:
         """With `n_best` the target is a list, and with `rescore` its lines are sorted by the scores of the models.
 
-        Raises UsageError for more than one source.
+        Raises UsageError for more than one source, and for one in JSON.
         """
         if len(sources) > 1:
             raise UsageError(f"{target}: is scored with one source text; {len(sources)} are given")
+        if config.input_format == "json":
+            raise UsageError(f"{target}: is scored with plain text; leave out input_format = json")
         if n_best and config.format == "json":
             raise UsageError(f"{target}: an n-best list gets features in Moses's format; leave out --format json")
         self.lines = self.tokens = 0
@@ -227,8 +229,6 @@ class FileScores:
 
         Raises InputError for files of unequal length, UsageError for files that are clearly exchanged.
         """
-        for notice in translator.notices():
-            self._notify(notice)
         progress(self)
         opened: AbstractContextManager[Any] = (
             atomic_text(self._output) if isinstance(self._output, Path) else nullcontext(self._output)

@@ -39,7 +39,7 @@ def read_lexicon(path: Path) -> dict[str, str]:
 def replace_unknowns(
     ids: Sequence[int],
     tokens: Sequence[str],
-    weights: Weights | Sequence[Weights],
+    weights: Sequence[Weights],
     words: Sequence[str],
     copies: Sequence[str],
     lexicon: Mapping[str, str],
@@ -50,12 +50,11 @@ def replace_unknowns(
 ) -> list[str]:
     """Replaces each unknown target token by a translation or a copy of the source token that it is aligned with.
 
-    `ids` and `tokens` are those of the target. `weights` (Ty + 1, Tx) have one column per source token and a last one
-    for `</s>`; the last row and column are ignored. A line that was cut has the weights of each piece. For the source
-    token i with the largest weight, the replacement is the lexicon's translation of its word (words[i]), preceded by
-    `word_start`; without a translation it is the copy copies[i]. Words are always preferred to punctuation. Source
-    tokens that replace nothing yet are preferred to others, and those in `unknown` to known ones, unless their weights
-    are far smaller.
+    `ids` and `tokens` are those of the target. `weights` (Ty + 1, Tx), of each piece of the line, have one column per
+    source token and a last one for `</s>`; the last row and column are ignored. For the source token i with the largest
+    weight, the replacement is the lexicon's translation of its word (words[i]), preceded by `word_start`; without a
+    translation it is the copy copies[i]. Words are always preferred to punctuation. Source tokens that replace nothing
+    yet are preferred to others, and those in `unknown` to known ones, unless their weights are far smaller.
     A translation takes the case of the source word, at the start of a sentence that of the source sentence. With
     `elide` a French article or a similar word before a replaced word is elided, or restored, as necessary.
     """
@@ -63,8 +62,7 @@ def replace_unknowns(
     if not copies:
         return replaced
     capital = _is_capitalised(next(filter(is_word_or_number, words), ""))
-    pieces = [weights] if isinstance(weights, np.ndarray) else weights
-    for row, (number, (first, row_weights)) in enumerate(zip(ids, _rows(pieces), strict=True)):
+    for row, (number, (first, row_weights)) in enumerate(zip(ids, _rows(weights), strict=True)):
         if number != UNK_ID:
             continue
         place = _place(first, row_weights, copies, used, unknown)

@@ -76,7 +76,9 @@ def test_a_resumed_run_has_the_same_files_by_content(
     (tmp_path / "in.en").write_bytes(TEXT)
     fixed = ("-m", random_model, "--beam", 1, "--replace-unk", "-o", "out", "--save-alignments", "a.h5", "in.en")
     files = ("--lexicon", "lexicon", "--glossary", "glossary")
+    (tmp_path / "lexicon.tsv").write_text("")  # no setting names it
     text = unfinished(*fixed, *files)
+    assert json.loads((tmp_path / "out.partial.json").read_text())["files_sha256"].keys() == contents.keys()
     for name, content in contents.items():
         (tmp_path / name).write_text(f"sees\tvoit\n{content}")
         done = inside(*fixed, *files, "--resume")

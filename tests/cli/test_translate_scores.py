@@ -111,6 +111,7 @@ def test_odd_lines_stay_lines(scores: Scores, tmp_path: Path) -> None:
         (("--target", "out.fr", "--rescore"), 2, "--rescore sorts an n-best list: give --n-best-list FILE"),
         (("--target", "out.fr", "--n-best-list", "list"), 2, "--target scores given translations; leave out --n-best-"),
         (("--target", "out.fr", "--resume"), 2, "--target scores given translations; leave out --resume"),
+        (("--target", "out.fr", "--set", "input_format=json"), 2, "is scored with plain text; leave out input_format"),
         (("--n-best-list", "list", "--format", "json"), 2, "leave out --format json"),
         (("--n-best-list", "out.fr"), 3, "out.fr: line 1: not a line of an n-best list"),
         (("--n-best-list", "far"), 3, "far: line 2: id 4 needs line 5 of in.en, which has 4 lines"),

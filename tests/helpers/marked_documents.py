@@ -130,6 +130,7 @@ class DocumentMaker:
         text = " ".join(self.text(markup == "vtt").split())
         other = " ".join(self.text(markup == "vtt").split())
         tags = ["", "", f"<i>{other}</i>", f"<b><i>{other}</i> the</b>", "{\\an8}fox", "<v Bob>fox", "- "]
+        tags += ["<b>the ", "fox</b> "]  # an element over several cues
         return f"{self.chance.choice(tags)}{text}"
 
 

@@ -83,6 +83,7 @@ def test_a_phrase_is_found_however_its_tokens_are_cut_and_only_as_a_word():
     assert phrases.lacking([(2,), (7,)]).words == 1
     # The two bytes of é, of which the first alone is not a letter.
     assert [after(phrases, tokens).missing for tokens in ([2, 8], [2, 8, 9], [2, 8, 9, 2])] == [0, 1, 0]
+    assert after(phrases, [2, *[8] * 30]).missing == 0  # only the last three can still become a letter
     assert whole_characters("a\udcc3\udca9\udcc3") == "aé\udcc3"
 
 
@@ -96,6 +97,15 @@ def test_what_keeps_the_last_occurrence_is_always_possible():
         phrases = Phrases([required("cat", (2,), (4, 5))], spelt)
         (found,) = phrase_search(scorer, tables.sources_of([[2, 2]]), options, [phrases])
         assert not phrases.lacking([found[0].tokens]).words
+
+
+def test_a_word_that_is_impossible_needs_no_text():
+    """As the places of a longer sentence in the batch, which a model could copy."""
+    table = torch.zeros(1, 20, 12, 12)
+    table[..., 10:] = -torch.inf  # words without a text
+    phrases = Phrases([required("cat", (2,))], spelt)
+    (found,) = phrase_search(TableScorer(table), tables.sources_of([[2, 2]]), TranslateConfig(beam=12), [phrases])
+    assert not phrases.lacking([found[0].tokens]).words
 
 
 def test_while_a_phrase_is_under_way_the_others_wait():

@@ -200,6 +200,14 @@ def test_settings_of_a_request_are_those_of_the_command(client, translate, query
 PAIRS = [("the fox sees a boat .", "le renard voit un bateau ."), ("a red boat", "un bateau rouge"), ("", "le")]
 
 
+@pytest.mark.parametrize("around", [("", " "), (" ", ""), ("", "\r\n"), ("{\r\n", "\r\n}\r\n")])
+def test_blanks_around_one_value_are_no_lines(client, translate, around):
+    body = json.dumps({"text": LINES[0]})
+    body = around[0] + (body[1:-1] if "{" in around[0] else body) + around[1]
+    status, found, _ = client.raw("translate/json?source=en&target=fr", body.encode(), "application/json")
+    assert (status, json.loads(found)["translation"]) == (200, translate([LINES[0]])[0])
+
+
 def test_a_word_aligner_aligns_and_does_not_translate(aligner):
     pairs = [("a red boat", "un bateau rouge"), ("the fox", "le renard"), ("", "un")]
     with serving(aligner) as client:
@@ -422,8 +430,9 @@ def test_limits_of_size(english):
         assert status == 413
         status, found, _ = client.ask("translate/json", {"text": "a", "prefix": "b" * 1001})
         assert (status, found["error"][:7]) == (413, "line 1:")
-        status, found, _ = client.ask("translate/json", {"text": "a", "phrases": ["b" * 10] * 150})
-        assert (status, found["error"][:8]) == (413, "line 1: ")
+        for phrases in (["b" * 10] * 34, ["b"] * 48, ["b" * 1000]):
+            status, found, _ = client.ask("translate/json", {"text": "a", "phrases": phrases})
+            assert (status, found["error"][:8]) == (413, "line 1: ")
         assert client.ask("health")[0] == 200
 
 
@@ -563,6 +572,16 @@ def held(english):
     found = Held.load(english, device="cpu").hold()
     yield found
     found.free.set()
+
+
+def test_lines_that_require_many_phrases_are_few_in_a_batch(held):
+    """The time of their steps grows with the square of the number of phrases."""
+    lines = [{"text": f"line {n}", "phrases": ["un"] * 40} for n in range(3)]
+    held.free.set()
+    with serving(translators=[held]) as client:
+        assert client.ask("translate/json", lines)[0] == 200
+        assert client.ask("translate/json", [{"text": "a", "phrases": ["un"]}] * 3)[0] == 200
+    assert held.batches == [["line 0"], ["line 1"], ["line 2"], ["a"] * 3]
 
 
 def in_thread(work):

@@ -137,6 +137,8 @@ XLIFF = """<xliff xmlns="urn:oasis:names:tc:xliff:document:1.2" version="1.2"><f
   two</source></trans-unit>
 <trans-unit id="6"><source>One. Two.</source>
   <seg-source><mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk></seg-source></trans-unit>
+<trans-unit id="8"><source>One.</source><seg-source><mrk mtype="seg" mid="0">One.</mrk></seg-source>
+  <target><mrk mtype="seg" mid="0"/></target></trans-unit>
 <trans-unit id="7"><source><![CDATA[<p>the <b>fox</b> & boat</p>]]></source></trans-unit>
 </body></file></xliff>"""
 
@@ -147,7 +149,7 @@ def targets(text, markup="xliff"):
 
 
 def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
-    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "the fox & boat"]
+    assert texts(XLIFF, "xliff") == ["The big fox", "a boat", "one", "two", "One.", "Two.", "One.", "the fox & boat"]
     _, found = targets(XLIFF)
     assert 'state="translated"' in found[0]
     assert '<g id="1">big</g> <bpt id="2">&lt;b&gt;</bpt>fox<ept id="2">&lt;/b&gt;</ept></target>' in found[0]
@@ -156,7 +158,8 @@ def test_each_unit_of_xliff_gets_a_target_unless_it_has_one():
     assert found[2].count("state=") == 1
     assert ">one\n  two<" in found[4]
     assert '<mrk mtype="seg" mid="0">One.</mrk> <mrk mtype="seg" mid="1">Two.</mrk>' in found[5]
-    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[6]
+    assert '<mrk mtype="seg" mid="0">One.</mrk></target>' in found[6]
+    assert "&lt;p&gt;the &lt;b&gt;fox&lt;/b&gt; &amp; boat&lt;/p&gt;" in found[7]
 
 
 def test_xliff_2_has_the_state_at_the_segment():
@@ -199,8 +202,12 @@ def test_xliff_may_have_another_encoding():
     for encoding in ("iso-8859-1", "utf-8"):
         data = f'<?xml version="1.0" encoding="{encoding}"?>{text}'.encode(encoding)
         assert "à vélo" in "".join(part for part in read_markup(data, "xliff") if isinstance(part, str))
-    wide = f'<?xml version="1.0" encoding="UTF-16"?>{text}'.encode()  # as files are read
+    declared = '<?xml version="1.0" encoding="UTF-16"?>'
+    wide = f"{declared}{text}".encode()  # as files are read
     assert "à vélo" in "".join(part for part in read_markup(wide, "xliff") if isinstance(part, str))
+    quoted = XLIFF.replace("the <b>fox</b>", declared)
+    assert "&lt;?xml version" in unchanged(quoted, "xliff")
+    assert unchanged(quoted, "xliff").count('encoding="UTF-16"') == 2  # in source and target
 
 
 def test_text_that_is_not_utf_8_is_refused():
@@ -265,6 +272,34 @@ def test_words_are_no_placeholders():
 
 def test_only_placeholders_are_not_translated():
     assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
+
+
+def marks(text, markup="html"):
+    return [(mark.opening, mark.closing) for segment in segments(text, markup) for mark in segment.marks]
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("the <a href=http://a.org/>fox</a>", [("<a href=http://a.org/>", "</a>")]),
+        ("the <x title='a=b'/> fox", [("<x title='a=b'/>", "")]),
+        ("the <x hidden/> fox", [("<x hidden/>", "")]),
+        ('the <a href="?translate=no">fox</a>', [('<a href="?translate=no">', "</a>")]),
+        (
+            "the <i data-translate=no title='class=notranslate'>fox</i>",
+            [("<i data-translate=no title='class=notranslate'>", "</i>")],
+        ),
+        ("the <i class=notranslate-x>fox</i>", [("<i class=notranslate-x>", "</i>")]),
+        ("the <i class='a notranslate'>fox</i> sees", [("<i class='a notranslate'>fox</i>", "")]),
+        ("the <i TRANSLATE = 'No'>fox</i> sees", [("<i TRANSLATE = 'No'>fox</i>", "")]),
+    ],
+)
+def test_attributes_are_read_by_the_rules_of_html(text, found):
+    assert marks(text) == found
+
+
+def test_a_time_may_have_no_fraction():
+    assert texts("1\n00:00:01 --> 00:00:02\nthe fox\n", "srt") == ["the fox"]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from lxml import etree
 
 from nmtalign.text.markup import read_markup, units_of
-from nmtalign.translating.documents import put_back, unit_weights
+from nmtalign.translating.documents import DocumentTexts, put_back, unit_weights
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Alternative, Translation
 
@@ -95,6 +95,18 @@ def test_ten_thousand_documents_of_each_format(check):
     checks = {"html": check_html, "broken": check_broken_html, "xliff": check_xliff}
     for seed in range(10_000):
         checks[check](seed) if check in checks else check_cues(seed, check)
+
+
+@pytest.mark.parametrize("text", ["the {<b>fox</b>} sees", "the fox@<i>a.org</i> sees", "the $%sFOX sees"])
+def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
+    work = DocumentTexts([read_markup(f"<p>{text}</p>".encode(), "html")])
+    for _ in range(2):
+        source = ("the", "fox")
+        best = Alternative("le renard", ("le", "renard"), 0.0, 0.0, (0.0,), np.eye(3, dtype=np.float32))
+        work.add([Translation(Request(line), source, 0, (best,)) for _, line in work.lines()])
+    assert work.lines() == []
+    (found,) = work.documents()
+    assert Counter(TAG.findall(found)) == Counter(TAG.findall(f"<p>{text}</p>"))
 
 
 def test_attention_between_tokens_becomes_attention_between_words():

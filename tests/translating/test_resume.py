@@ -39,7 +39,9 @@ def complete(path: Path, outputs: list[str], lists: bool = False) -> int:
     return done
 
 
-@pytest.mark.parametrize(("outputs", "lists"), [(TEXT, False), (N_BEST, True)], ids=["text", "n-best"])
+@pytest.mark.parametrize(
+    ("outputs", "lists"), [(TEXT, False), (N_BEST, True), ([], True)], ids=["text", "n-best", "empty"]
+)
 @pytest.mark.parametrize("name", ["out.fr", "out.fr.gz"])
 def test_cut_off_at_any_byte_it_ends_the_same(tmp_path: Path, outputs: list[str], lists: bool, name: str) -> None:
     whole, path = "".join(outputs).encode(), tmp_path / name

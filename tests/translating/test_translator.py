@@ -433,6 +433,11 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
         assert entry.text.startswith(prefix)
 
 
+def test_a_prefix_may_begin_a_phrase_of_unknown_words(loaded: LoadedModel) -> None:
+    (found,) = Translator(loaded, config(beam=3)).translate([Request("the fox", "big hedgehog", ("hedgehog cranes",))])
+    assert found.text.startswith("big hedgehog cranes")
+
+
 def test_a_text_is_not_lines(loaded: LoadedModel) -> None:
     for text in ("the fox", Request("the fox")):
         with pytest.raises(UsageError, match=r"give a list of lines, such as \[text\]"):

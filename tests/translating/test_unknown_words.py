@@ -35,7 +35,7 @@ def replaced(source: str, target: str, places: list[int], lexicon: dict[str, str
     first, second = languages.split()
     elide = second == "fr"
     return " ".join(
-        replace_unknowns(ids, tokens, weights, words, words, lexicon, languages=(first, second), elide=elide)
+        replace_unknowns(ids, tokens, [weights], words, words, lexicon, languages=(first, second), elide=elide)
     )
 
 
@@ -54,13 +54,13 @@ def test_each_unknown_is_replaced_by_what_it_is_aligned_with() -> None:
         np.float32,
     )
     lexicon = {"hedgehogs": "hérissons", "sees": "regarde"}
-    assert replace_unknowns(ids, tokens, weights, words, words, lexicon) == ["Ann", "voit", "hérissons", "regarde"]
+    assert replace_unknowns(ids, tokens, [weights], words, words, lexicon) == ["Ann", "voit", "hérissons", "regarde"]
     copies = ["▁Ann", "▁sees", "▁hedgehogs"]
-    marked = replace_unknowns(ids, tokens, weights, words, copies, lexicon, word_start="▁")
+    marked = replace_unknowns(ids, tokens, [weights], words, copies, lexicon, word_start="▁")
     assert marked == ["▁Ann", "voit", "▁hérissons", "▁regarde"]
     assert tokens[0] == "<unk>"
-    assert replace_unknowns(ids, tokens, weights[:, 3:], [], [], lexicon) == tokens
-    assert replace_unknowns([-1, 5, -1, -1], tokens, weights, words, words, lexicon) == tokens  # a prefix
+    assert replace_unknowns(ids, tokens, [weights[:, 3:]], [], [], lexicon) == tokens
+    assert replace_unknowns([-1, 5, -1, -1], tokens, [weights], words, words, lexicon) == tokens  # a prefix
 
 
 @pytest.mark.parametrize(
@@ -129,7 +129,7 @@ def test_which_source_word_an_unknown_one_stands_for() -> None:
 
     def place(*weights: float, **more: object) -> str:
         row = np.array([weights, [0, 0, 0, 0, 1]], np.float32)
-        return replace_unknowns([UNK_ID], ["<unk>"], row, words, words, {}, **more)[0]  # type: ignore[arg-type]
+        return replace_unknowns([UNK_ID], ["<unk>"], [row], words, words, {}, **more)[0]  # type: ignore[arg-type]
 
     assert place(0.2, 0.7, 0.1, 0.0, 0.0) == "foxes"  # a punctuation mark is not chosen if there is a word
     assert place(0.5, 0.0, 0.2, 0.0, 0.3) == "foxes"
@@ -138,9 +138,9 @@ def test_which_source_word_an_unknown_one_stands_for() -> None:
     twice = np.array([[0.7, 0, 0.1, 0.2, 0], [0.7, 0, 0.1, 0.2, 0], [0.99, 0, 0.01, 0, 0]], np.float32)
     weights = np.vstack([twice, [[0, 0, 0, 0, 1]]]).astype(np.float32)
     tokens = ["<unk>"] * 3
-    assert replace_unknowns([UNK_ID] * 3, tokens, weights, words, words, {}) == ["foxes", "eat", "foxes"]
+    assert replace_unknowns([UNK_ID] * 3, tokens, [weights], words, words, {}) == ["foxes", "eat", "foxes"]
     marks = np.array([[0.1, 0.9, 0], [0, 0, 1]], np.float32)
-    assert replace_unknowns([UNK_ID], ["<unk>"], marks, [",", "!"], [",", "!"], {}) == ["!"]
+    assert replace_unknowns([UNK_ID], ["<unk>"], [marks], [",", "!"], [",", "!"], {}) == ["!"]
 
 
 def test_a_line_in_pieces_is_as_one() -> None:
@@ -150,7 +150,7 @@ def test_a_line_in_pieces_is_as_one() -> None:
     whole = np.zeros((6, 8), np.float32)
     whole[:3, :4], whole[:3, 7], whole[3:, 4:] = first[:3, :4], first[:3, 4], last
     ids, tokens = [UNK_ID] * 5, ["<unk>"] * 5
-    expected = replace_unknowns(ids, tokens, whole, words, words, {"w5": "cinq"}, unknown=[1, 6])
+    expected = replace_unknowns(ids, tokens, [whole], words, words, {"w5": "cinq"}, unknown=[1, 6])
     assert "<unk>" not in expected
     assert replace_unknowns(ids, tokens, [first, empty, last], words, words, {"w5": "cinq"}, unknown=[1, 6]) == expected
 
@@ -159,5 +159,7 @@ def test_given_words_are_not_elided() -> None:
     weights = rows(0, 1, width=2)
     words = ["the", "tree"]
     for given, expected in ((-1, ["le", "arbre"]), (5, ["l'", "arbre"])):
-        found = replace_unknowns([given, UNK_ID], ["le", "<unk>"], weights, words, words, {"tree": "arbre"}, elide=True)
+        found = replace_unknowns(
+            [given, UNK_ID], ["le", "<unk>"], [weights], words, words, {"tree": "arbre"}, elide=True
+        )
         assert found == expected
