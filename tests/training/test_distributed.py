@@ -116,7 +116,9 @@ def test_two_processes_make_the_updates_of_one(corpus, together, tmp_path):
 @torch_distributed
 def test_a_finished_run_whose_newest_checkpoint_is_damaged_stays_finished(together):
     """The first process wrote another checkpoint, for which the others did not wait, so that all hung."""
-    assert [event["update"] for kind in ("damaged", "finished") for event in logged(together / "damaged", kind)] == [3] * 3
+    assert [event["update"] for kind in ("damaged", "finished") for event in logged(together / "damaged", kind)] == [
+        3
+    ] * 3
 
 
 @torch_distributed
