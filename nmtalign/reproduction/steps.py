@@ -117,6 +117,8 @@ class Reproduction:
 
     def _find_tests(self) -> Mapping[str, FilePair]:
         named, test = self.workspace.pairs, self.workspace.test_files
+        if not (self._is_prepared or "test" in named or self.workspace.sections.get("prep", {}).get("test_lines")):
+            test = None  # its sentences were set aside from the train text, which would be read anew
         tests = ({"test": test} if test else {}) | dict(self.workspace.tests)
         missing = [name for name in ("train", "dev") if name not in named and not self._is_prepared]
         if missing or not tests:

@@ -265,6 +265,16 @@ def test_a_text_that_nmtalign_toml_does_not_name(workspace, change):
         make(workspace)
 
 
+def test_sentences_set_aside_for_a_test_are_not_trained_on(workspace):
+    file = workspace / "nmtalign.toml"
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith("test =")))
+    assert command_line.run_nmtalign("prep", "--test-lines", "9", cwd=workspace).returncode == 0
+    with pytest.raises(UsageError, match="names no test text"):  # the train text contains them
+        make(workspace)
+    file.write_text(file.read_text().replace("[prep]", "[prep]\ntest_lines = 9"))
+    assert [*make(workspace).tests] == ["test"]
+
+
 @pytest.mark.parametrize("name", ["train.en", "test.align"])
 def test_a_text_that_is_missing_is_an_error_before_the_first_command(workspace, name):
     (workspace / name).unlink()
