@@ -13,6 +13,7 @@ from helpers.pages import PageReader
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.files import folder_lock
 from nmtalign.reproduction import experiments, steps
 from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
@@ -168,6 +169,16 @@ def test_an_interrupted_run_resumes_and_a_larger_budget_continues(workspace):
     assert run_until(workspace, 3, words=1800) == [True, False, False]
     log = (workspace / "reproduction/work/models/RNNencdec-50.seed-1234/train.jsonl").read_text().splitlines()
     assert [json.loads(line)["update"] for line in log if '"finished"' in line] == [3, 4]
+
+
+def test_one_run_at_a_time_works_in_a_folder_which_may_be_a_link(workspace):
+    disk = workspace / "far/away/disk"
+    disk.mkdir(parents=True)
+    (workspace / "reproduction").symlink_to(disk, target_is_directory=True)
+    assert run_until(workspace, 2) == [False] * 2  # prep finds its texts
+    assert 'data = "../work/corpus"' in (disk / "settings/corpus.toml").read_text()
+    with folder_lock(disk), pytest.raises(UsageError, match="reproduction: another process is working in this folder"):
+        make(workspace, words=5000).run()
 
 
 def test_its_commands_are_those_of_this_program_whatever_lies_in_the_folder(tmp_path):
