@@ -229,7 +229,7 @@ def first_new_command(workspace) -> str:
     return new[0]
 
 
-def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_gold_links_are(workspace):
+def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_gold_links_are(workspace, monkeypatch):
     assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
     texts = '[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"'
     (workspace / "nmtalign.toml").write_text(f'data = "data"\n{texts}\n{SEARCH}')
@@ -238,6 +238,9 @@ def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_go
     updates = reproduction._training(reproduction.experiments[0], corpus)["max_updates"]
     words = float(corpus.splits["train"].target.lengths.mean()) + 1
     assert updates == pytest.approx(20_000 / (words * 40), rel=0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "preset", lambda name: {"max_length": 1})  # no pair is so short, as the training says
+        assert reproduction._training(reproduction.experiments[0], corpus)["max_updates"] == 20_000 / 40
     hours = make(workspace, words=None, hours=0.5, models="RNNsearch-50")
     values = hours._training(hours.experiments[0], corpus)
     assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
@@ -254,9 +257,16 @@ def test_a_corpus_in_one_file_and_settings_of_printing(workspace):
     file = workspace / "nmtalign.toml"
     settings = file.read_text().replace('["train.en", "train.fr"]', '"corpus.tsv"')
     settings = settings.replace("beam = 1", 'beam = 2\nn_best = 2\nformat = "json"')
-    file.write_text(settings.replace("bootstrap", "fail_under = 100\nbootstrap"))
+    file.write_text(settings.replace("bootstrap", 'fail_under = 100\nlength_of = "reference"\nbootstrap'))
     reproduction = make(workspace, models="RNNencdec-50")
     reproduction.run()
+    (reproduction.folder / "figures/length-test.svg").unlink()
+    reproduction = make(workspace, models="RNNencdec-50")
+    reproduction.run()  # draws it again
+    reproduction.workspace = dataclasses.replace(reproduction.workspace, file=workspace / "my own.toml")
+    text = write_report(reproduction).read_text(encoding="utf-8")
+    assert text.count("BLEU by words of the reference") == 3
+    assert "nmtalign reproduce --config 'my own.toml' --scale" in text
     assert reproduction.failures == {}
     translated = (reproduction.folder / "work/translations/RNNencdec-50.seed-1234.test.txt").read_text()
     assert translated.count("\n") == 12
@@ -273,6 +283,13 @@ def test_a_text_that_nmtalign_toml_does_not_name(workspace, change):
     kept = [line for line in file.read_text().splitlines() if not line.startswith(change[0] or "test =")]
     file.write_text("\n".join(kept))
     with pytest.raises(UsageError, match=f"names no {change[1]} text, and `reproduce` needs one: {change[1]} = "):
+        make(workspace)
+
+
+def test_a_name_of_a_test_set_that_no_file_can_have_is_refused(workspace):
+    with (workspace / "nmtalign.toml").open("a") as stream:
+        stream.write('[corpus.tests]\n"news 2014" = ["dev.en", "dev.fr"]\n')
+    with pytest.raises(UsageError, match=r"nmtalign\.toml: \[corpus\.tests\] 'news 2014': names files; give it a name"):
         make(workspace)
 
 
