@@ -26,7 +26,7 @@ from typing import Any
 from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
-from nmtalign.files import atomic_text, folder_lock, make_folder, read_json
+from nmtalign.files import atomic_text, make_folder, read_json
 from nmtalign.reproduction import experiments
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml, written
@@ -148,13 +148,9 @@ class Reproduction:
     def run(self) -> None:
         """Runs every command whose file is missing or was made with other settings.
 
-        What needs the file of a command that fails is left out. Raises Halted after `stop`, UsageError if another
-        process works in the folder, and NmtalignError if no model could be trained.
+        What needs the file of a command that fails is left out. Raises Halted after `stop`, and NmtalignError if no
+        model could be trained.
         """
-        with folder_lock(self.folder):
-            self._run_steps()
-
-    def _run_steps(self) -> None:
         self._write_settings("corpus")
         for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):
             make_folder(self.folder / name)

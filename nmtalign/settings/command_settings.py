@@ -31,7 +31,6 @@ SoftSymmetrization = Literal["product", "mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
-_OF_TRAIN = "that of [train]"
 _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
 _PIECES_UNSET = _PIECES + _BY_TEXT
 

@@ -123,11 +123,11 @@ def create_run(
             path.unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
-    for name in names if corpus.folder != folder else ():
+    hashes = json.loads(corpus.attributes["sha256"])
+    for name in names:
         with atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
-            if name in hashes and sha256_of(temporary) != hashes[name]:
+            if sha256_of(temporary) != hashes.get(name):
                 raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def create_run(
             "training": asdict(config),
             "prep": dict(corpus.settings),
             "corpus": corpus.hash,
-            "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
+            "files": {name: hashes[name] for name in names},
         },
     )
 

@@ -177,8 +177,11 @@ def test_one_run_at_a_time_works_in_a_folder_which_may_be_a_link(workspace):
     (workspace / "reproduction").symlink_to(disk, target_is_directory=True)
     assert run_until(workspace, 2) == [False] * 2  # prep finds its texts
     assert 'data = "../work/corpus"' in (disk / "settings/corpus.toml").read_text()
-    with folder_lock(disk), pytest.raises(UsageError, match="reproduction: another process is working in this folder"):
-        make(workspace, words=5000).run()
+    settings = (disk / "settings/corpus.toml").stat().st_mtime_ns
+    with folder_lock(disk):
+        refused = command_line.run_nmtalign("reproduce", cwd=workspace)
+    assert b"reproduction: another process is working in this folder" in refused.stderr
+    assert (refused.returncode, (disk / "settings/corpus.toml").stat().st_mtime_ns) == (2, settings)
 
 
 def test_its_commands_are_those_of_this_program_whatever_lies_in_the_folder(tmp_path):
