@@ -408,10 +408,7 @@ class ReproduceConfig(Settings, section="reproduce"):
     hours: float | None = _budget("Budget of each model: hours of training.")
     jobs: int = common(1, "Models trained at the same time.", at_least=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.words and self.hours:
-            raise SettingError("give one budget, the same for every model", words=self.words, hours=self.hours)
+    rules = (("words hours", "give one budget, the same for every model", lambda own: own.words and own.hours),)
 
 
 class ServeConfig(Settings, section="serve"):
