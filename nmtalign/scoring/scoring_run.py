@@ -133,8 +133,7 @@ def run_scoring(
     buckets = parse_buckets(settings.buckets)
     if not hypotheses or not against:
         raise InputError("no sentence to score")
-    if source_text is None:
-        _check_no_source(settings, bool(models))
+    _check_source(source_text is None, settings, bool(models))
     if settings.known_words and not folders:
         raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
     language = find_language(settings.target_language, [against[0], *hypotheses.values()], folders[:1])
@@ -198,13 +197,14 @@ def run_scoring(
     return ScoreResult(report, systems, references, source)
 
 
-def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
-    """Raises UsageError if a source is needed."""
-    if translates:
+def _check_source(missing: bool, settings: ScoreConfig, translates: bool) -> None:
+    """Raises UsageError if the source is missing and needed."""
+    by_source = settings.by_length and settings.length_of == "source"
+    if missing and translates:
         raise UsageError("nothing to translate: give the source with -s")
-    if settings.by_length and settings.length_of == "source":
+    if missing and by_source:
         raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
-    if settings.known_words:
+    if missing and settings.known_words:
         raise UsageError("known words: give the source with -s")
 
 
