@@ -12,7 +12,7 @@ import mmap
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from functools import cached_property
 from io import FileIO
 from pathlib import Path
@@ -41,7 +41,6 @@ from nmtalign.settings.definition import (
     Device,
     InferencePrecision,
     Layer,
-    definitions,
     resolve,
     select,
     shortened,
@@ -130,12 +129,11 @@ def with_first_model(first: Path, layers: tuple[Layer, ...]) -> tuple[Layer, ...
 
     It comes after the first layer, the preset. Raises UsageError for a later layer that asks for another architecture.
     """
-    model = asdict(model_config(first, read_settings(first)))
-    known = definitions(ModelConfig)
-    model = {name: value for name, value in model.items() if not known[name].internal}
+    config = model_config(first, read_settings(first))
+    model = {name: getattr(config, name) for name in select(ModelConfig, lambda setting: not setting.internal)}
     for origin, values in layers[1:]:
         for name in sorted(model.keys() & FIXED & values.keys()):
-            value = known[name].convert(origin, values[name])
+            value = FIXED[name].convert(origin, values[name])
             if value != model[name]:
                 raise UsageError(
                     f"{written(origin, name, value)}: the model {first} has {name} = {toml(model[name])}, and a "

@@ -7,6 +7,7 @@ import typer
 
 from nmtalign.cli.common import QuietOption, notifier, output_option, signals
 from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.files import folder_lock
 from nmtalign.settings.command_settings import ReproduceConfig
 
 Output = Annotated[Path, output_option("Folder of the report.", "FOLDER", folder=True)]
@@ -41,7 +42,7 @@ def reproduce(
     tell = notifier(quiet)
     made = Reproduction(chosen.workspace, chosen.settings, output, tell, silent=quiet)
     signals.detail = lambda: "; the same command resumes"
-    with signals.stopping(made.stop):
+    with folder_lock(output), signals.stopping(made.stop):
         try:
             made.run()
         except Halted:

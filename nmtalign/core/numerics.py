@@ -548,12 +548,6 @@ def precision_notices(name: InferencePrecision, device: torch.device) -> list[st
     return []
 
 
-def use_threads(threads: int) -> None:
-    """Sets the number of threads of one operation; 0 keeps PyTorch's choice."""
-    if threads:
-        torch.set_num_threads(threads)
-
-
 @contextlib.contextmanager
 def using_threads(threads: int) -> Iterator[None]:
     """Sets the number of threads of one operation for a block, 0 = no change, and restores it also after an error.
@@ -562,7 +556,8 @@ def using_threads(threads: int) -> Iterator[None]:
     """
     before = torch.get_num_threads()
     try:
-        use_threads(threads)
+        if threads:
+            torch.set_num_threads(threads)
         yield
     finally:
         torch.set_num_threads(before)

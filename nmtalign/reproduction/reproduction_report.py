@@ -18,7 +18,7 @@ from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.settings.definition import definitions, toml
+from nmtalign.settings.definition import FILE_NAME, definitions, toml
 from nmtalign.version import __version__
 from nmtalign.viewing.curves import read_curves
 
@@ -119,13 +119,14 @@ def _tables(made: Reproduction) -> Iterator[doc.Block]:
         )
         yield doc.DataTable(head, rows, caption)
         yield from _seeds(made, test, metrics[-1])
+        title = f"{metrics[0]} {everything['titles']['length']}"
         yield doc.Heading(f"Figure 2: {metrics[0]} by length of the sentence, {test}", 3)
-        yield _picture(made, f"figures/length-{test}.svg", f"{metrics[0]} by words of the source, {test}")
+        yield _picture(made, f"figures/length-{test}.svg", f"{title}, {test}")
         columns = [[_score(part, metrics[0]) for part in one["by_length"]] for one in systems]
         labels = [part["label"] if part["sentences"] else "" for part in systems[0]["by_length"]]
         rows = [row for row in zip(labels, *columns, strict=True) if row[0]]
         head = ["words", *(one["name"] for one in systems)]
-        yield doc.DataTable(head, rows, f"{test}: {metrics[0]} by words of the source")
+        yield doc.DataTable(head, rows, f"{test}: {title}")
         yield doc.Paragraph(f"Signature: `{everything['signatures'][metrics[-1]]}`")
 
 
@@ -207,12 +208,13 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
-    default, settings, options = vars(ReproduceConfig()), vars(made.settings), list[str]()
+    default, settings, file = vars(ReproduceConfig()), vars(made.settings), made.workspace.file
+    options = [f"--config {shlex.quote(file.name)}"] if file and file.name != FILE_NAME else []
     for name, one in definitions(ReproduceConfig).items():
         if settings[name] != default[name]:
             text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
             options.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
-    folder = os.path.relpath(made.folder, made.workspace.file.parent if made.workspace.file else Path())
+    folder = os.path.relpath(made.folder, file.parent if file else Path())
     yield doc.Commands([" ".join(["nmtalign reproduce", *options, "-o", shlex.quote(folder)])])
     yield doc.Commands([step.command for step in made.steps])
     versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import random
+import re
 import shlex
 import signal
 import subprocess
@@ -95,7 +96,7 @@ class Reproduction:
         self._texts = [path for pair in pairs for path in pair if path]
         for path in filter(None, [*self._texts, workspace.gold]):
             if not path.exists():
-                raise InputError(f"{path}: no such file or folder; {workspace.file} names it")
+                raise InputError(f"{path}: no such file or folder; {workspace.file or workspace.data} names it")
         self.lines = self._lines_to_draw()
         self.steps: list[Step] = []  # of the last run, without those that failed
         self.failures: dict[str, str] = {}  # by the file that is missing: the reason, "" if its command was not run
@@ -117,7 +118,12 @@ class Reproduction:
 
     def _find_tests(self) -> Mapping[str, FilePair]:
         named, test = self.workspace.pairs, self.workspace.test_files
+        if not (self._is_prepared or "test" in named or self.workspace.sections.get("prep", {}).get("test_lines")):
+            test = None  # its sentences were set aside from the train text, which would be read anew
         tests = ({"test": test} if test else {}) | dict(self.workspace.tests)
+        if wrong := [name for name in tests if not re.fullmatch(r"[\w.-]+", name)]:
+            origin = f"{self.workspace.file}: [corpus.tests]"
+            raise UsageError(f"{origin} {wrong[0]!r}: names files; give it a name of letters, digits, - and .")
         missing = [name for name in ("train", "dev") if name not in named and not self._is_prepared]
         if missing or not tests:
             name = [*missing, "test"][0]
@@ -273,7 +279,7 @@ class Reproduction:
         train = corpus.splits["train"]
         longest = corpus.tokenizers.most_tokens(preset(experiment.preset)["max_length"])
         lengths = train.target.lengths[eligible(train, longest)]
-        words = (float(lengths.mean()) + 1) * values.get("batch_size", TrainingConfig.batch_size)
+        words = (float(lengths.sum()) / max(1, len(lengths)) + 1) * values.get("batch_size", TrainingConfig.batch_size)
         updates = math.ceil(self.budget.amount / words)
         every = max(10, math.ceil(updates / 20))
         budget = {"max_updates": updates, "epochs": 0.0, "validate_every": str(every)}
@@ -290,7 +296,8 @@ class Reproduction:
             self.failures[step.makes] = ""
             return False
         key = self._key(step)
-        done = (self.folder / step.makes).is_file() and self._done().get(step.makes) == key
+        files = [step.makes, *(word for word in step.command.split() if word.startswith("figures/"))]
+        done = all((self.folder / file).is_file() for file in files) and self._done().get(step.makes) == key
         self._notify(f"[{number}/{self._total}] {step.command}{': done before' if done else ''}")
         if done:
             return True
@@ -352,4 +359,6 @@ def _terminate(process: subprocess.Popen[str]) -> None:
 
 
 def _relative(path: Path, folder: Path) -> str:
-    return Path(os.path.relpath(path, folder)).as_posix()
+    """The path as a command in the folder finds it: `..` leads out of the folder itself, not of a link to it."""
+    real = Path(os.path.realpath(path.parent), path.name)  # a link to the file keeps its name
+    return Path(os.path.relpath(real, os.path.realpath(folder))).as_posix()

@@ -32,7 +32,6 @@ Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 NO_THRESHOLD = "argmax has no threshold; leave one of them out"
 _GOLD_BASE = "0; 1 if each line has one link"
-_OF_TRAIN = "that of [train]"
 _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
 _PIECES_UNSET = _PIECES + _BY_TEXT
 _WORDS = ("auto", "word", "none")
@@ -415,10 +414,7 @@ class ReproduceConfig(Settings, section="reproduce"):
     hours: float | None = _budget("Budget of each model: hours of training.")
     jobs: int = common(1, "Models trained at the same time.", at_least=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.words and self.hours:
-            raise SettingError("give one budget, the same for every model", words=self.words, hours=self.hours)
+    rules = (("words hours", "give one budget, the same for every model", lambda own: own.words and own.hours),)
 
 
 class ServeConfig(Settings, section="serve"):

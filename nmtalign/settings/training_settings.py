@@ -192,7 +192,7 @@ class ModelConfig(Settings, section="train"):
     unused = (
         ("heads", "only a Transformer has heads", lambda own: own.architecture != "transformer"),
         (
-            "cell bidirectional residual attention attention_layer input_feeding readout_previous_word",
+            "cell bidirectional reverse_source residual attention attention_layer input_feeding readout_previous_word",
             "a Transformer does not use it",
             lambda own: own.architecture == "transformer",
         ),
@@ -270,4 +270,5 @@ class TrainingConfig(Settings, section="train"):
         ("rho", "only adadelta uses it", lambda own: own.optimizer != "adadelta"),
         ("beta1 beta2", "only adam and adamw use it", lambda own: own.optimizer == "adadelta"),
         ("guided_weight", "there are no links to learn", lambda own: not own.guided_alignment),
+        ("metric", "without translations the loss selects", lambda own: not own.bleu_sentences),
     )

@@ -12,7 +12,7 @@ import math
 import shutil
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -123,11 +123,11 @@ def create_run(
             path.unlink(missing_ok=True)
     sweep(folder)
     names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
-    hashes = json.loads(corpus.attributes["sha256"]) if corpus.folder != folder else {}
-    for name in names if corpus.folder != folder else ():
+    hashes = json.loads(corpus.attributes["sha256"])
+    for name in names:
         with atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
-            if name in hashes and sha256_of(temporary) != hashes[name]:
+            if sha256_of(temporary) != hashes.get(name):
                 raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
@@ -141,7 +141,7 @@ def create_run(
             "training": asdict(config),
             "prep": dict(corpus.settings),
             "corpus": corpus.hash,
-            "files": {name: hashes.get(name) or sha256_of(folder / name) for name in names},
+            "files": {name: hashes[name] for name in names},
         },
     )
 
@@ -173,7 +173,10 @@ def find_run(
             f"{folder}: this model has no training state, so its training cannot be resumed; a new training can begin "
             f"with it: give --init-from {folder}, and another folder with -o; or replace it with --force"
         )
-    owner = checkpoint.fingerprint if checkpoint else _run_of_weights(folder)
+    owner = checkpoint and checkpoint.fingerprint
+    if checkpoint is None:
+        with contextlib.suppress(FormatError):
+            owner = model_directory.read_metadata(folder / model_directory.LAST).get("fingerprint", "")  # "": unknown
     if owner is None or (checkpoint is None and owner == fingerprint):
         return None  # it ended before its first checkpoint, so nothing can be lost
     model_directory.check_files(folder, settings)
@@ -187,14 +190,6 @@ def find_run(
         f"{folder}: contains a model trained {what}{': ' if changes else ''}{', '.join(changes)}; to continue it, give "
         "what it was trained with; else give another folder with -o, or replace it with --force"
     )
-
-
-def _run_of_weights(folder: Path) -> str | None:
-    """The fingerprint of the run whose last weights a folder contains; "" if unknown, None if there are no weights."""
-    try:
-        return model_directory.read_metadata(folder / model_directory.LAST).get("fingerprint", "")
-    except FormatError:
-        return None
 
 
 def _changes(before: Mapping[str, Any], now: Mapping[str, Any]) -> list[str]:
@@ -244,9 +239,8 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
             metadata, _ = model_directory.check_tensors(path)
             known = definitions(Position)  # other versions may have stored others
             values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
-            return Checkpoint(
-                path, resolve(Position, (str(path), values)), metadata.get("fingerprint", ""), "; ".join(wrong)
-            )
+            position = resolve(Position, (str(path), values))
+            return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))
         except (AttributeError, KeyError, UsageError, ValueError):
@@ -280,7 +274,7 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optim
                 weights[key] = tensor
         model.load_state_dict(weights)
         optimizer.restore(values)
-    return replace(checkpoint.position)
+    return checkpoint.position
 
 
 def load_first_weights(path: Path, model: TranslationModel) -> None:
@@ -310,9 +304,8 @@ def save_state(folder: Path, model: TranslationModel, optimizer: Optimizer, posi
 
 def save_weights(path: Path, model: TranslationModel, update: int, run: str, calibration: str = "") -> None:
     """Writes the weights of the last update or of the best validation, which may have a calibration."""
-    metadata = {"update": str(update), "fingerprint": run} | (
-        {model_directory.CALIBRATION: calibration} if calibration else {}
-    )
+    metadata = {"update": str(update), "fingerprint": run}
+    metadata |= {model_directory.CALIBRATION: calibration} if calibration else {}
     _save(path, model.state_dict(), metadata)
 
 

@@ -28,9 +28,8 @@ from nmtalign.settings.definition import Device
 from nmtalign.training.optimizers import Optimizer
 
 T = TypeVar("T")
-TIMEOUT = timedelta(minutes=10)  # until a collective operation fails because another process does not answer
+TIMEOUT = timedelta(minutes=10)  # until a process that does not arrive, or does not answer, is an error
 WRITING = timedelta(hours=6)  # the same while rank 0 may be reading or writing files
-ARRIVAL = timedelta(minutes=10)  # until all processes are connected; to import PyTorch over a network takes minutes
 ANSWER = timedelta(seconds=10)  # until torchrun's store answers whether another process has failed
 TURN = 1.0  # seconds that other ranks wait before they report an error, so that rank 0 reports one that all have
 
@@ -216,7 +215,7 @@ def open_world(device: Device) -> World:
     from torch.distributed.rendezvous import rendezvous
 
     with _connecting():
-        store, rank, size = next(rendezvous("env://", timeout=ARRIVAL))
+        store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
     # torchrun may start the processes again, with the same store.
     store = PrefixStore(f"nmtalign/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
     world = World(torch.device("cpu"), rank, size, store)

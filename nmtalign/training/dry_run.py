@@ -18,9 +18,9 @@ from nmtalign.core.model import Indices
 from nmtalign.core.numerics import keeping_generators
 from nmtalign.data.corpus import Corpus
 from nmtalign.files import CONFIG
-from nmtalign.model_directory import read_settings
+from nmtalign.model_directory import model_config, read_settings
 from nmtalign.processor import lines_of
-from nmtalign.settings.definition import Layer, resolve, select
+from nmtalign.settings.definition import Layer, resolve
 from nmtalign.settings.presets import AUTO, AUTO_SIZES, automatic
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, rounded
@@ -69,10 +69,9 @@ def choose_settings(
 
     if not restart and (folder / CONFIG).is_file() and (settings := read_settings(folder)).get("preset") == AUTO:
         recorded = settings["model"] | settings["training"]
-        budget = select(TrainingConfig, lambda one: one.affects == "budget")
-        origin, chosen = layer(recorded.get("hidden", 256), 0.0)
-        kept = {name: value for name, value in recorded.items() if name in chosen and name not in budget}
-        return (layers[0], (origin, {**chosen, **kept}), *layers[1:]), ""
+        origin, chosen = layer(model_config(folder, settings).hidden, 0.0)
+        kept = recorded.keys() & chosen.keys() - {"epochs", "max_time"}  # which a larger budget may replace
+        return (layers[0], (origin, {**chosen, **{name: recorded[name] for name in kept}}), *layers[1:]), ""
     sizes = [(0, given["hidden"], 0)] if "hidden" in given else AUTO_SIZES
     read, speed, units = 0.0, 0.0, sizes[0][1]
     for needed, wider, _ in sizes:

@@ -100,7 +100,7 @@ class GraphedLoss:
         recorder: CudaRecorder | None = None,
     ) -> None:
         """`eager` computes a batch without a graph. `notice` is called with one line where graphs are given up."""
-        self._model, self._loss, self._eager, self._notice = model, loss, eager, notice
+        self._loss, self._eager, self._notice = loss, eager, notice
         self._parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         self._device = self._parameters[0].device
         self._recorder, self._generator = recorder or CudaRecorder(self._device), torch.default_generator

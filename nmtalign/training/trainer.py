@@ -423,7 +423,7 @@ class Trainer:
         if complete and not ended_before:
             position.finished = reason
         # Else nothing changes, not even its time; of a validation that was interrupted, the checkpoint is there.
-        if not position.validation_due and (not ended_before or self._damage):
+        if not (position.validation_due or ended_before):
             self._save()
         if position.diverged and not ended_before:
             self._emit(events.Noticed, self.setup.describe_divergence(position))

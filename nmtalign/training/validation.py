@@ -44,12 +44,17 @@ class Validation:
     references: Sequence[str] = ()
 
     def calibration(self) -> str:
-        """The calibration of the confidence by the chrF of each translation, for the file of the weights; may be ""."""
+        """The calibration of the confidence by the chrF of each translation, for the file of the weights; may be "".
+
+        Blank lines do not count: no model has translated them.
+        """
         if not self.translations:
             return ""
-        options = MetricOptions(("chrf",))
+        options, probabilities = MetricOptions(("chrf",)), np.array(self.probabilities)
         (chrf,) = measure(self.translations, [self.references], options, processes=1)
-        return str(Calibration.fit(self.probabilities, np.clip(chrf.values(chrf.rows) / 100, 0, 1).tolist()) or "")
+        counted = np.isfinite(probabilities)
+        qualities = np.clip(chrf.values(chrf.rows[counted]) / 100, 0, 1)
+        return str(Calibration.fit(probabilities[counted].tolist(), qualities.tolist()) or "")
 
     def judge(self, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
         """Records in the position whether this validation is the best so far; returns its event at `when`.
@@ -157,7 +162,8 @@ class Validator:
     def _translate_greedily(self, count: int, done: float) -> tuple[list[str], list[float]]:
         """The first `count` dev sentences in the target language, as text, and the mean probability of each.
 
-        Beam 1, `<unk>` allowed. An empty sentence has an empty translation. `done` is the share of the earlier work.
+        Beam 1, `<unk>` allowed. An empty sentence has an empty translation, whose probability is nan. `done` is the
+        share of the earlier work.
         """
         corpus, dev, world, copying = self._corpus, self._dev, self._world, self._model.config.copy
         vocabularies = corpus.source_vocabulary, corpus.target_vocabulary
@@ -178,7 +184,7 @@ class Validator:
                     decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)
                     text = corpus.tokenizers.target.detokenize(decoded)
                     translated.append((text, mean_probability(hypotheses[0])))
-        texts, probabilities = [""] * count, [1.0] * count
+        texts, probabilities = [""] * count, [math.nan] * count
         for rank, translations in enumerate(world.all_gather(translated)):
             for index, (text, probability) in zip(order[rank :: world.size], translations, strict=True):
                 texts[index], probabilities[index] = text, probability

@@ -24,14 +24,16 @@ def peak_memory(variant: str, given: dict[str, Any]) -> dict[str, float]:
 def run(given: dict[str, Any]) -> int:
     """Runs in that process: prints the peaks after the imports, after loss and gradients, and after an update."""
 
+    import torch
+
     from bench.train import workload_of
     from bench.variants import VARIANTS, loss_and_gradients, make_model
-    from nmtalign.core.numerics import use_threads
     from nmtalign.processor import keep_memory
     from nmtalign.training.optimizers import descend, make_optimizer
 
     given = json.loads(given["task"])
-    use_threads(given["threads"])
+    if given["threads"]:
+        torch.set_num_threads(given["threads"])
     keep_memory()  # as training does
     workload = workload_of(given)
     variant = VARIANTS[given["variant"]]

@@ -1,5 +1,6 @@
 """A model directory with random weights, and a lexicon for it. They are measured if no model and text are given."""
 
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,7 +11,7 @@ from bench.naive import NaiveLoop
 from bench.texts import Texts
 from bench.workload import FIRST_WORD
 from nmtalign.core.model import TranslationModel
-from nmtalign.files import atomic_text
+from nmtalign.files import atomic_text, sha256_of
 from nmtalign.model_directory import BEST, save_tensors
 from nmtalign.text.tokenizer import EOS, UNK, Tokenizers, Vocabulary
 from nmtalign.training.checkpoints import create_run
@@ -31,7 +32,8 @@ def write_model(folder: Path, texts: Texts, tokenizers: Tokenizers, seed: int = 
     model = TranslationModel(config).eval()
     spread_logits(model)
     languages = {"source_language": tokenizers.source_language, "target_language": tokenizers.target_language}
-    facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": "{}"}}
+    hashes = json.dumps({path.name: sha256_of(path) for path in parts.iterdir()})
+    facts = {"settings": {}, "hash": "0" * 64, "attributes": {"sha256": hashes}}
     corpus = SimpleNamespace(folder=parts, tokenizers=tokenizers, **facts, **languages)
     create_run(folder / "model", corpus, texts.size.name, config, texts.size.training)  # type: ignore[arg-type]
     save_tensors(folder / "model" / BEST, model.state_dict(), {})

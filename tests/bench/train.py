@@ -19,7 +19,6 @@ from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, steady, take_turns
 from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
-from nmtalign.core.numerics import use_threads
 from nmtalign.processor import keep_memory
 
 DTYPES = {"fp32": torch.float32, "bf16": torch.bfloat16}
@@ -29,7 +28,8 @@ WORKLOAD_OPTIONS = ("size", "vocabulary", "batch", "length", "data", "batches", 
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
-    use_threads(given["threads"])
+    if given["threads"]:
+        torch.set_num_threads(given["threads"])
     keep_memory()  # as training does
     ours = "ours-bf16,ours-fp32" if given["size"] in SYSTEM_SIZES else None  # the naive loop is RNNsearch
     variants = choose(given["variants"] or ours)
@@ -90,7 +90,7 @@ def beside_another(workload: Workload, variant: Variant, threads: int, repeats: 
         busy = subprocess.Popen([sys.executable, "-Sc", "while True: pass"]) if load != "alone" else None
         try:
             for count in (threads, 1):
-                use_threads(count)
+                torch.set_num_threads(count)
                 end = time.perf_counter() + NOTICED
                 while time.perf_counter() < end:
                     task()
@@ -100,7 +100,7 @@ def beside_another(workload: Workload, variant: Variant, threads: int, repeats: 
             if busy:
                 busy.kill()
                 busy.wait()
-    use_threads(threads)
+    torch.set_num_threads(threads)
     return speeds
 
 

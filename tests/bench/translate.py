@@ -27,7 +27,7 @@ from bench.texts import PAIRS, random_texts
 from bench.timing import spread, steady, take_turns
 from bench.workload import SYSTEM_SIZES, Size
 from nmtalign import export
-from nmtalign.core.numerics import inference_precision, pick_device, use_threads
+from nmtalign.core.numerics import inference_precision, pick_device
 from nmtalign.errors import ResourceError, UsageError
 from nmtalign.model_directory import load_model
 from nmtalign.text.tokenizer import Tokenizers
@@ -64,7 +64,8 @@ Variant = Callable[[], list[Found]]  # translates its lines
 
 def run(given: dict[str, Any]) -> int:
     """Runs the subcommand with its options by name."""
-    use_threads(given["threads"])
+    if given["threads"]:
+        torch.set_num_threads(given["threads"])
     names = _check(given)
     words = given["vocabulary"] or WORDS[given["size"]]
     size = Size.of(given["size"], words, **as_settings(given["set"]), initialisation="xavier")

@@ -153,6 +153,15 @@ def test_a_preset_is_printed_as_a_section_that_gives_the_same_settings(name: str
         ("train --set rho=0.9", "only adadelta uses it"),
         ("train --set beta2=0.9 --set optimizer=adadelta", "only adam and adamw use it"),
         ("train --set cell=lstm --preset transformer", "a Transformer does not use it"),
+        (
+            "train --set reverse_source=true --preset luong-global --set architecture=transformer --set readout=direct "
+            "--set input_feeding=context",
+            "a Transformer does not use it",
+        ),
+        (
+            "train --set metric=bleu --preset rnnsearch-50 --set bleu_sentences=0",
+            "without translations the loss selects",
+        ),
         ("train --set residual=true --preset gnmt --set layers=2", "the first two layers have no such connections"),
         ("train --set guided_weight=2", "there are no links to learn"),
         ("train --set attention_window=5", "global attention has no window"),
@@ -171,7 +180,7 @@ def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words:
     assert not warnings("--set", changed, *others, "--quiet")
     name, _, value = changed.partition("=")
     assert not warnings("--set", f"{name}={SECTIONS['train'][name].default!s}", *others)  # changes nothing
-    text = f'"{value}"' if value == "lstm" else value
+    text = f'"{value}"' if value in ("lstm", "bleu") else value
     Path("nmtalign.toml").write_text(f"[train]\n{name} = {text}\n")  # the file may be for other runs, too
     assert not warnings(*others)
 

@@ -1,6 +1,7 @@
 """What tests share: a small reversing corpus, random models, and a runner of the real command line."""
 
 import contextlib
+import json
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,6 +18,7 @@ from nmtalign.core import numerics
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import ResourceError
+from nmtalign.files import sha256_of
 from nmtalign.hdf5 import seal
 from nmtalign.model_directory import save_tensors
 from nmtalign.settings.command_settings import PrepConfig
@@ -156,7 +158,7 @@ def random_model_directory():
         sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, "heads": 2}
         config = ModelConfig(**words, **{**sizes, "initialisation": "xavier", **settings})
         prepared = SimpleNamespace(
-            attributes={"sha256": "{}"},
+            attributes={"sha256": json.dumps({path.name: sha256_of(path) for path in corpus.iterdir()})},
             folder=corpus,
             tokenizers=tokenizers,
             source_language=languages[0],

@@ -100,6 +100,7 @@ def main(corpus: Corpus, folder: Path) -> None:
         train(corpus, folder / "no attention", CONFIG, world, attention="none", bidirectional=False, output_rank=5)
         train(corpus, folder / "begun by two", HALF, world)
         train(corpus, folder / "begun by one", WHOLE, world)
+        train(corpus, folder / "damaged", HALF, world)
         for config in (HALF, WHOLE):
             train(corpus, folder / "interrupted", config, world, dropout=DROPOUT)
         train(corpus, folder / "uninterrupted", WHOLE, world, dropout=DROPOUT)

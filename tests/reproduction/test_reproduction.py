@@ -13,6 +13,7 @@ from helpers.pages import PageReader
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.files import folder_lock
 from nmtalign.reproduction import experiments, steps
 from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
@@ -170,6 +171,19 @@ def test_an_interrupted_run_resumes_and_a_larger_budget_continues(workspace):
     assert [json.loads(line)["update"] for line in log if '"finished"' in line] == [3, 4]
 
 
+def test_one_run_at_a_time_works_in_a_folder_which_may_be_a_link(workspace):
+    disk = workspace / "far/away/disk"
+    disk.mkdir(parents=True)
+    (workspace / "reproduction").symlink_to(disk, target_is_directory=True)
+    assert run_until(workspace, 2) == [False] * 2  # prep finds its texts
+    assert 'data = "../work/corpus"' in (disk / "settings/corpus.toml").read_text()
+    settings = (disk / "settings/corpus.toml").stat().st_mtime_ns
+    with folder_lock(disk):
+        refused = command_line.run_nmtalign("reproduce", cwd=workspace)
+    assert b"reproduction: another process is working in this folder" in refused.stderr
+    assert (refused.returncode, (disk / "settings/corpus.toml").stat().st_mtime_ns) == (2, settings)
+
+
 def test_its_commands_are_those_of_this_program_whatever_lies_in_the_folder(tmp_path):
     (tmp_path / "nmtalign.py").write_text("raise SystemExit('another program')")
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
@@ -218,7 +232,7 @@ def first_new_command(workspace) -> str:
     return new[0]
 
 
-def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_gold_links_are(workspace):
+def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_gold_links_are(workspace, monkeypatch):
     assert command_line.run_nmtalign("prep", cwd=workspace).returncode == 0
     texts = '[corpus]\ntest = ["test.en", "test.fr"]\ngold = "test.align"'
     (workspace / "nmtalign.toml").write_text(f'data = "data"\n{texts}\n{SEARCH}')
@@ -227,6 +241,9 @@ def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_go
     updates = reproduction._training(reproduction.experiments[0], corpus)["max_updates"]
     words = float(corpus.splits["train"].target.lengths.mean()) + 1
     assert updates == pytest.approx(20_000 / (words * 40), rel=0.1)
+    with monkeypatch.context() as patch:
+        patch.setattr(steps, "preset", lambda name: {"max_length": 1})  # no pair is so short, as the training says
+        assert reproduction._training(reproduction.experiments[0], corpus)["max_updates"] == 20_000 / 40
     hours = make(workspace, words=None, hours=0.5, models="RNNsearch-50")
     values = hours._training(hours.experiments[0], corpus)
     assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
@@ -243,9 +260,16 @@ def test_a_corpus_in_one_file_and_settings_of_printing(workspace):
     file = workspace / "nmtalign.toml"
     settings = file.read_text().replace('["train.en", "train.fr"]', '"corpus.tsv"')
     settings = settings.replace("beam = 1", 'beam = 2\nn_best = 2\nformat = "json"')
-    file.write_text(settings.replace("bootstrap", "fail_under = 100\nbootstrap"))
+    file.write_text(settings.replace("bootstrap", 'fail_under = 100\nlength_of = "reference"\nbootstrap'))
     reproduction = make(workspace, models="RNNencdec-50")
     reproduction.run()
+    (reproduction.folder / "figures/length-test.svg").unlink()
+    reproduction = make(workspace, models="RNNencdec-50")
+    reproduction.run()  # draws it again
+    reproduction.workspace = dataclasses.replace(reproduction.workspace, file=workspace / "my own.toml")
+    text = write_report(reproduction).read_text(encoding="utf-8")
+    assert text.count("BLEU by words of the reference") == 3
+    assert "nmtalign reproduce --config 'my own.toml' --scale" in text
     assert reproduction.failures == {}
     translated = (reproduction.folder / "work/translations/RNNencdec-50.seed-1234.test.txt").read_text()
     assert translated.count("\n") == 12
@@ -263,6 +287,23 @@ def test_a_text_that_nmtalign_toml_does_not_name(workspace, change):
     file.write_text("\n".join(kept))
     with pytest.raises(UsageError, match=f"names no {change[1]} text, and `reproduce` needs one: {change[1]} = "):
         make(workspace)
+
+
+def test_a_name_of_a_test_set_that_no_file_can_have_is_refused(workspace):
+    with (workspace / "nmtalign.toml").open("a") as stream:
+        stream.write('[corpus.tests]\n"news 2014" = ["dev.en", "dev.fr"]\n')
+    with pytest.raises(UsageError, match=r"nmtalign\.toml: \[corpus\.tests\] 'news 2014': names files; give it a name"):
+        make(workspace)
+
+
+def test_sentences_set_aside_for_a_test_are_not_trained_on(workspace):
+    file = workspace / "nmtalign.toml"
+    file.write_text("\n".join(line for line in file.read_text().splitlines() if not line.startswith("test =")))
+    assert command_line.run_nmtalign("prep", "--test-lines", "9", cwd=workspace).returncode == 0
+    with pytest.raises(UsageError, match="names no test text"):  # the train text contains them
+        make(workspace)
+    file.write_text(file.read_text().replace("[prep]", "[prep]\ntest_lines = 9"))
+    assert [*make(workspace).tests] == ["test"]
 
 
 @pytest.mark.parametrize("name", ["train.en", "test.align"])

@@ -8,12 +8,14 @@ import pytest
 import torch
 
 import nmtalign
+from nmtalign.errors import FormatError
 from nmtalign.model_directory import read_settings
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import AUTO_SIZES, PRESETS, automatic, preset
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training import dry_run
 from nmtalign.training.budget import count_words
+from nmtalign.training.checkpoints import create_run
 from nmtalign.training.distributed import World
 
 UNITS = [units for _, units, _ in AUTO_SIZES]
@@ -96,6 +98,22 @@ def test_every_size_of_corpus_has_a_budget_and_settings_that_are_valid():
             assert config.max_time
             assert config.epochs == 200 or config.epochs * words / config.batch_size >= 1999
     assert all(first < second for first, second in pairwise(size[0] for size in AUTO_SIZES))
+
+
+@pytest.mark.parametrize("given", [{}, {"max_time": "8h"}, {"max_updates": 100_000}, {"epochs": 10.0}], ids=str)
+def test_a_resumed_run_validates_as_often_as_it_began(choose, reversal, tmp_path, monkeypatch, given):
+    monkeypatch.setattr(dry_run, "count_words", lambda corpus: 10**7)  # else two passes lie between validations
+    model, config, _ = choose(5_000, **given)
+    create_run(tmp_path / "model", reversal, "auto", model, config)
+    assert choose(5_000, **given)[:2] == (model, config)
+
+
+def test_a_damaged_config_is_an_error_of_one_line(choose, reversal, tmp_path):
+    create_run(tmp_path / "model", reversal, "auto", *choose(5_000)[:2])
+    config = tmp_path / "model/config.json"
+    config.write_text(config.read_text().replace('"hidden": 192', '"hidden": "many"'))
+    with pytest.raises(FormatError, match=r'config\.json: model: hidden = "many": must be a whole number'):
+        choose(5_000)
 
 
 def test_a_resumed_run_keeps_the_choice_and_a_new_one_chooses_anew(reversal, tmp_path, monkeypatch):

@@ -59,7 +59,11 @@ def corpus(tmp_path_factory) -> Corpus:
 def together(corpus, tmp_path_factory) -> Path:
     """What two processes leave of all cases, one of which a single process has begun."""
     folder = tmp_path_factory.mktemp("together")
-    several.train(corpus, folder / "begun by one", several.HALF)
+    for name in ("begun by one", "damaged"):
+        several.train(corpus, folder / name, several.HALF)
+    newest = folder / "damaged/training_state.safetensors"
+    newest.replace(newest.with_name("training_state.previous.safetensors"))
+    newest.write_bytes(b"")
     trainings = script_in_its_place(several.__file__)
     ranks, said = command(corpus.folder, folder), folder / "said"
     process = torchrun("--no-python", *ranks, folder=folder, output=said, code=trainings)
@@ -107,6 +111,14 @@ def test_two_processes_make_the_updates_of_one(corpus, together, tmp_path):
         assert_same_weights(together / name, tmp_path / name, "best")
     several.train(corpus, tmp_path / "none", several.CONFIG, attention="none", bidirectional=False, output_rank=5)
     assert_alike(together / "no attention", tmp_path / "none")
+
+
+@torch_distributed
+def test_a_finished_run_whose_newest_checkpoint_is_damaged_stays_finished(together):
+    """The first process wrote another checkpoint, for which the others did not wait, so that all hung."""
+    assert [event["update"] for kind in ("damaged", "finished") for event in logged(together / "damaged", kind)] == [
+        3
+    ] * 3
 
 
 @torch_distributed

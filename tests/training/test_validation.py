@@ -105,6 +105,17 @@ def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, round
     assert best[0] == best[1]
 
 
+def test_blank_lines_of_the_dev_set_do_not_count_for_the_confidence(tmp_path):
+    for side, blank in (("en", "\n\n"), ("fr", "\nun chat\n")):
+        (tmp_path / f"train.{side}").write_text("".join(f"w{n} w{n % 3} w{n % 5}\n" for n in range(40)))
+        (tmp_path / f"dev.{side}").write_text((tmp_path / f"train.{side}").read_text() + blank * 5)
+    train, dev = ((tmp_path / f"{name}.en", tmp_path / f"{name}.fr") for name in ("train", "dev"))
+    prepare(train, tmp_path / "data", PrepConfig(), ("en", "fr"), dev)
+    config = dataclasses.replace(CONFIG, max_updates=1)
+    trainings.train(Corpus.open(tmp_path / "data"), tmp_path / "model", config)
+    assert describe_model(tmp_path / "model")["files"]["best.safetensors"]["calibration"]["sentences"] == 40
+
+
 def test_few_dev_sentences_give_no_confidence(reversal, tmp_path):
     trainings.train(reversal, tmp_path / "model")  # translates 5 sentences
     assert next(Translator.load(tmp_path / "model", device="cpu").translate(["w1"])).confidence is None
