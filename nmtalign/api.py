@@ -242,6 +242,13 @@ def translate_files(
     from nmtalign.translating.rescoring import FileScores
     from nmtalign.translating.translator import Translator, load_models
 
+    scores = {"--target": target, "--n-best-list": n_best_list}
+    others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
+    scored = [name for name, value in scores.items() if value]
+    if clash := scored[1:] or [name for name, value in others.items() if value and scored]:
+        raise UsageError(f"{scored[0]} scores given translations; leave out {clash[0]}")
+    if rescore and not n_best_list:
+        raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
     paths, given, saved = _several(inputs), n_best_list or target, save_alignments and Path(save_alignments)
     output = Path(output) if isinstance(output, str) else output
     for place in (output, saved):

@@ -74,6 +74,8 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: nmtalign.align_files(model, *pair, target), replaces),
         (lambda: nmtalign.symmetrize_files(links, links, links), replaces),
         (lambda: nmtalign.translate_files([], source, out), "an empty list"),
+        (lambda: nmtalign.translate_files(model, source, out, target=target, resume=True), "leave out --resume"),
+        (lambda: nmtalign.translate_files(model, source, out, rescore=True), "give --n-best-list"),
         (lambda: nmtalign.align([], [("the fox", "le renard")]), "an empty list"),
         (lambda: translator.translate(["<p>the</p>"], markup="html"), "translate_files takes documents"),
         (lambda: translator.translate(["the"], device="cpu"), "device is chosen when a model is loaded"),

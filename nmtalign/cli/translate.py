@@ -11,7 +11,6 @@ from nmtalign.api import translate_files
 from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
-from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.lines import STDIN
 
@@ -72,13 +71,6 @@ def translate(
     paths = inputs or [Path(STDIN)]
     lists = map(Path, filter(None, (chosen.settings.glossary, chosen.settings.lexicon)))
     common.check_inputs(*paths, target, n_best_list, *lists)
-    scores = {"--target": target, "--n-best-list": n_best_list}
-    others = {"--resume": resume, "--save-alignments": save_alignments, "--shard": shard}
-    given = [name for name, value in scores.items() if value]
-    if clash := given[1:] or [name for name, value in others.items() if value and given]:
-        raise UsageError(f"{given[0]} scores given translations; leave out {clash[0]}")
-    if rescore and not n_best_list:
-        raise UsageError("--rescore sorts an n-best list: give --n-best-list FILE")
     common.sleep_beside_others()
     common.bound_caches()
     if not quiet and STDIN in paths and sys.stdin.isatty():
