@@ -21,8 +21,8 @@ from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import NO_THRESHOLD, AlignConfig
-from nmtalign.settings.definition import SettingError, select
+from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
 from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
@@ -106,8 +106,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     """Returns the settings with automatic values replaced by those for these models.
 
     A threshold without a method of links means that of the links, unless a soft method of symmetrization uses it. One
-    model has no method of symmetrization. Raises UsageError for a reading of attention weights if there are none, and
-    for a threshold of argmax.
+    model has no method of symmetrization. Raises UsageError for a reading of attention weights if there are none.
     """
     if isinstance(models, WordAligner):
         if config.reading not in ("auto", "posterior"):
@@ -122,9 +121,7 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
             config = replace(config, reading="posterior" if has_posterior else "shifted")
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")
-    if config.links == "argmax" and config.threshold:
-        raise SettingError(NO_THRESHOLD, threshold=config.threshold, links=config.links)
-    return replace(config, links=config.links or ("threshold" if config.threshold else "argmax"))
+    return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
 
 
 def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:

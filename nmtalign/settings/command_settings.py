@@ -30,7 +30,6 @@ HardSymmetrization = Literal[
 SoftSymmetrization = Literal["product", "mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
-NO_THRESHOLD = "argmax has no threshold; leave one of them out"
 _GOLD_BASE = "0; 1 if each line has one link"
 _PIECES, _BY_TEXT = "8000", "; with subwords, the text decides"
 _PIECES_UNSET = _PIECES + _BY_TEXT
@@ -371,7 +370,7 @@ class AerConfig(Settings, section="aer"):
     rules = (
         (
             "threshold links",
-            NO_THRESHOLD,
+            "argmax has no threshold; leave one of them out",
             lambda own: own.threshold is not None and own.links == "argmax",
         ),
     )
