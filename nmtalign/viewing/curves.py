@@ -278,13 +278,14 @@ def _charts(
     """The charts, side by side if they fit, and below them what the signs mean."""
     try:
         import plotext
+        from plotext import main  # which plotext 6 does not have: its interface is another one
     except ImportError:
         return ["charts in the terminal need plotext: pip install 'nmtalign[plot]'", ""]
     across = min(len(drawn), max(1, width // _LEAST))
     lines: list[str] = []
     for start in range(0, len(drawn), across):
         row = list(drawn.items())[start : start + across]
-        plotext.main()
+        main()
         plotext.clear_figure()  # plotext keeps one figure for the process
         plotext.theme("clear")
         plotext.limit_size(False, False)
@@ -295,7 +296,7 @@ def _charts(
             chart.title(title)
             chart.xlabel(axis)
             _draw_chart(chart, traces, len(names) > 1)
-        plotext.main()
+        main()
         lines += (plotext.build() if colour else plotext.uncolorize(plotext.build())).splitlines()
     if len(names) == 1:
         return [*lines, "", f"{DEV} dev  {KEPT} kept as best", ""]

@@ -18,7 +18,7 @@ def requirements(which: str) -> list[str]:
     lines = [*project["dependencies"], *(line for name in _EXTRAS for line in project["optional-dependencies"][name])]
     named = [line.partition(">=") for line in lines]
     if which == "newest":
-        return [name for name, _, _ in named]
+        return [name + limit for name, _, versions in named for limit in (versions.partition(",")[2],)]
     return [*(f"{name}=={oldest}" for name, _, oldest in named), *_OF_THEIR_TIME]
 
 

@@ -6,6 +6,7 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -224,8 +225,11 @@ def test_models_are_told_apart_with_and_without_colour(run: Curves, tmp_path: Pa
     assert "\x1b[38;5;208m" in coloured
 
 
-def test_without_plotext_the_user_learns_what_to_install(run: Curves, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "plotext", None)
+@pytest.mark.parametrize("installed", [None, ModuleType("plotext")])  # none, or one with another interface
+def test_without_plotext_the_user_learns_what_to_install(
+    installed: ModuleType | None, run: Curves, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "plotext", installed)
     lines = render_curves([run], ["m"], 80).splitlines()
     assert lines[0] == "charts in the terminal need plotext: pip install 'nmtalign[plot]'"
     assert any(line.split() == ["dev", "BLEU", "25.00"] for line in lines)
