@@ -18,7 +18,7 @@ import stat
 import tomllib
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
-from typing import IO, Any, TextIO
+from typing import IO, Any, BinaryIO, TextIO
 
 from nmtalign.errors import ResourceError, UsageError
 
@@ -268,7 +268,14 @@ class PartialFile:
         self.path = _replaceable(path)
         self.partial = self.path.with_name(f"{self.path.name}{_PARTIAL}")
         self.old = self.path.with_name(f"{self.path.name}{_PARTIAL}.old")
-        self.stream: Any = None  # the open file, at its end
+        self._stream: BinaryIO | None = None
+
+    @property
+    def stream(self) -> BinaryIO:
+        """The open file, at its end."""
+        if self._stream is None:
+            raise ValueError(f"{self.partial}: is not open")
+        return self._stream
 
     def open(self) -> None:
         """Opens or creates FILE.partial with the permissions of FILE; raises UsageError if another process has it."""
@@ -282,7 +289,7 @@ class PartialFile:
             with contextlib.suppress(OSError):  # a later run of the same user must be able to continue it
                 self.partial.chmod(self.partial.stat().st_mode & 0o777 | 0o600)
             stream.seek(0, os.SEEK_END)
-            self.stream = stream
+            self._stream = stream
 
     def is_empty(self) -> bool:
         """Returns whether FILE.partial has no content."""
@@ -314,7 +321,7 @@ class PartialFile:
 
     def close(self, remove: bool = False) -> None:
         """Closes FILE.partial; removes it if it is empty, or with `remove`."""
-        if self.stream is not None:
+        if self._stream is not None:
             remove = remove or self.is_empty()
             self._end(lambda: self.partial.unlink(missing_ok=True) if remove else None)
 
@@ -324,7 +331,7 @@ class PartialFile:
             self.stream.close()
         change()
         self.stream.close()
-        self.stream = None
+        self._stream = None
 
 
 @contextlib.contextmanager

@@ -18,7 +18,7 @@ def requirements(which: str) -> list[str]:
     lines = [*project["dependencies"], *(line for name in _EXTRAS for line in project["optional-dependencies"][name])]
     named = [line.partition(">=") for line in lines]
     if which == "newest":
-        return [name + limit for name, _, versions in named for limit in (versions.partition(",")[2],)]
+        return [name + versions.partition(",")[2] for name, _, versions in named]
     return [*(f"{name}=={oldest}" for name, _, oldest in named), *_OF_THEIR_TIME]
 
 
