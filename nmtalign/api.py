@@ -308,31 +308,25 @@ def align_files(
     output: StrPath | None = None,
     *,
     resume: bool = False,
-    gold: StrPath | None = None,
-    gold_base: int | None = None,
-    reverse_gold: bool = False,
     shard: "Shard | None" = None,
     watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter,
     notify: Callable[[str], object] = lambda message: None,
     config: AlignConfig | None = None,
     **settings: Any,
 ) -> "AlignmentSummary":
-    """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts and error rates.
+    """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts; `aer` compares the file.
 
-    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
-    with those of `gold`, whose positions count from `gold_base` and have the target first with `reverse_gold`. A
-    `shard` is one block of the lines. `watch` is called with the run, and yields its records, for example to print
-    them or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
-    InputError for texts of unequal length, ResourceError if the disk is full.
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. A `shard` is one block
+    of the lines. `watch` is called with the run, and yields its records, for example to print them or to show the
+    progress; `notify` is called with warnings. Raises UsageError for a model without attention, InputError for texts of
+    unequal length, ResourceError if the disk is full.
     """
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
-        from nmtalign.alignment.link_files import read_links
 
         if output is not None:
-            check_other(Path(output), [Path(source), Path(target), *([Path(gold)] if gold else [])])
+            check_other(Path(output), [Path(source), Path(target)])
         loaded = load_models(_several(models), config)
-        links = None if gold is None else read_links(Path(gold), "gold", gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
             Path(source),
@@ -340,7 +334,6 @@ def align_files(
             config,
             output=None if output is None else Path(output),
             resume=resume,
-            gold=links,
             notify=notify,
             shard=shard,
         )

@@ -77,16 +77,16 @@ def compare_links(
     lengths = list(longest if words[0] is None else map(len, words[0]))
     systems, notes = [], [*converted, *_notes(answers, files, config, pairs)]
     for (name, _), file in zip(links, files, strict=True):
-        figures = figures_by_pair(file, expected)
+        figures = _figures_by_pair(file, expected)
         by_length = list(_by_length(figures, lengths, buckets))
-        total, signature = sum(figures, LinkFigures()), signature_of(file, answers, expected)
+        total, signature = sum(figures, LinkFigures()), _signature(file, answers, expected)
         systems.append(LinkEvaluation(name, total, by_length, origin, signature))
-        if note := turned_note(file, file, expected):
+        if note := _turned_note(file, expected):
             notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{REVERSE['gold']})")
     return LinkComparison(systems, expected, notes)
 
 
-def figures_by_pair(file: LinkFile, gold: Sequence[GoldLinks]) -> list[LinkFigures]:
+def _figures_by_pair(file: LinkFile, gold: Sequence[GoldLinks]) -> list[LinkFigures]:
     """Returns the figures of each pair of a file."""
     return [count_links(file.pair(number).possible, answers) for number, answers in enumerate(gold)]
 
@@ -113,10 +113,10 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
                 yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"
 
 
-def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> str:
-    """Returns a note if found links fit far better with source and target of `file` exchanged; else ""."""
-    rate = sum(figures_by_pair(found, gold), LinkFigures()).aer
-    other = sum(figures_by_pair(found.turned(), gold), LinkFigures()).aer
+def _turned_note(file: LinkFile, gold: Sequence[GoldLinks]) -> str:
+    """Returns a note if links fit far better with source and target exchanged; else ""."""
+    rate = sum(_figures_by_pair(file, gold), LinkFigures()).aer
+    other = sum(_figures_by_pair(file.turned(), gold), LinkFigures()).aer
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"
@@ -124,7 +124,7 @@ def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> s
     return f"{file.name}: {exchanged}; {fix} {REVERSE[file.role]}"
 
 
-def signature_of(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
+def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
     """Returns everything that reproduces the figures."""
     parts = ["AER"]
     for role, one in (("links", file), ("gold", gold)):

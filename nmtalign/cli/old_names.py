@@ -46,6 +46,7 @@ _OPTIONS: Mapping[str, str] = {
     "score --data": "--model {}",
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
+    **dict.fromkeys(("align --gold", "align -g"), "compare with gold links: `nmtalign aer FILE.h5 GOLD`"),
     "align --backward": "--model {}",
     "align --forward": "--model {}",
     "symmetrize --method": "--symmetrize {}",
@@ -60,7 +61,7 @@ _OPTIONS: Mapping[str, str] = {
 # Options of version 0.2 that have no replacement, without `--` and `no-`.
 _GONE: Mapping[str, str] = {
     "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
-    "align": "temperature drop-end keep-end",
+    "align": "temperature drop-end keep-end gold-base reverse-gold format",
     "aer": "alpha by-type worst",
     "view": "colorbar",
     "reproduce": "long reordered text",
