@@ -198,7 +198,7 @@ def link(
 
     Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
     and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
-    such as max_time="5m"; `config` replaces them. `show` is called with the progress, `notify` with warnings.
+    such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
     `stopping` makes a context around the run from a function that ends it, with a reason. Raises UsageError for a
     folder with other content, InputError for texts of unequal length.
     """

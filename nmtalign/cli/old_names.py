@@ -37,6 +37,7 @@ _OPTIONS: Mapping[str, str] = {
     **{f"{command} {old}": f"{SET} {new}" for command, old, new in map(str.split, _SETTINGS.split(";"))},
     "train --restart": "--force",
     "link --quick": "--learn-from 50000",
+    "link --max-time": "give --learn-from N; the time grows with N",
     "translate --feature": "the feature in the list is always nmtalign=",
     **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
     **dict.fromkeys(("translate --which", "align --which", "serve --which"), _WHICH),

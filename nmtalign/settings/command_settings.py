@@ -333,14 +333,6 @@ class AlignConfig(Settings, section="align"):
 class LinkConfig(Settings, section="link"):
     """How `link` aligns a bitext (section [link])."""
 
-    max_time: str = common(
-        "",
-        "Finish in about this time: 2m, 1h.",
-        form=seconds,
-        metavar="TIME",
-        unset="as long as the corpus needs",
-        affects="budget",
-    )
     learn_from: int = common(
         0, "Learn from at most N pairs, evenly spaced over the texts; 0 = as many as fit into memory.", metavar="N"
     )
