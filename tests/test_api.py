@@ -52,7 +52,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     for call, message in (
         (lambda: nmtalign.train(data, model, hiden=3), "nmtalign.train: unknown setting 'hiden'"),
         (lambda: nmtalign.aer([], gold, links_base=2), "nmtalign.aer: links_base = 2: must be at most 1"),
-        (lambda: nmtalign.aer([], gold, links="all"), 'nmtalign.aer: links = "all": must be one of argmax, threshold'),
+        (lambda: nmtalign.aer([], gold, format="all"), 'nmtalign.aer: format = "all": must be one of text, json, csv'),
         (lambda: nmtalign.train(data, model, layers=0), "nmtalign.train: layers = 0: must be at least 1"),
         (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
         (

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
-from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
+from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
@@ -257,7 +257,7 @@ class AlignmentRun:
         if method is not None:
             aligner = isinstance(self._models, WordAligner)
             made_by = "hidden Markov models of both directions" if aligner else "forced decoding in both directions"
-            mean = f"{kind_of_mean(method)} mean of both directions"
+            mean = f"{'geometric' if method == 'agreement' else 'arithmetic'} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
             "model_hash": self._hash,

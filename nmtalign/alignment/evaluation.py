@@ -14,11 +14,10 @@ from nmtalign.alignment.link_files import (
     LinkFile,
     comparable,
     count_links,
-    is_hdf5,
     read_links,
 )
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import FilePair, SettingError
+from nmtalign.settings.definition import FilePair
 from nmtalign.version import __version__
 
 LengthRow = tuple[str, LinkFigures]  # the label of a range of source lengths, and its figures
@@ -58,18 +57,11 @@ def compare_links(
     A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
     count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. `buckets`
     are ranges of source lengths, whose figures are computed, too. Raises InputError naming file and line, FormatError
-    for a damaged alignment file, UsageError for a choice of links without an alignment file.
+    for a damaged alignment file.
     """
     config = config or AerConfig()
-    method, threshold = config.links, config.threshold
-    for name, value in {"links": method, "threshold": threshold}.items():
-        if value is not None and not any(is_hdf5(path) for _, path in links):
-            raise SettingError("chooses the links of an alignment file (.h5), and none is given", **{name: value})
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
-    files = [
-        read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
-        for _, path in links
-    ]
+    files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]
     (answers, *files), pairs, words, origin, converted = comparable([answers, *files], texts, others)
     expected = [answers.pair(number) for number in range(pairs)]
     # If the words of the source are not known, the largest gold position is its length.

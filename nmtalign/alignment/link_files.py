@@ -18,9 +18,8 @@ from typing import Literal, NamedTuple
 import h5py
 
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
-from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
+from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError, with_more
-from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import is_unspaced, suffix_language
@@ -152,25 +151,16 @@ class LinkFile:
                     )
 
 
-def read_links(
-    path: Path,
-    role: Role = "links",
-    base: int | None = None,
-    reverse: bool = False,
-    *,
-    method: LinkMethod | None = None,
-    threshold: float | None = None,
-) -> LinkFile:
+def read_links(path: Path, role: Role = "links", base: int | None = None, reverse: bool = False) -> LinkFile:
     """Reads a text of links (plain or compressed, `-` for stdin), or the links of an alignment file.
 
-    Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. `method`
-    and `threshold` choose other links of an alignment file than the stored ones, as `AlignmentRecord.links`; texts
-    ignore them. Raises InputError naming file and line, FormatError for a damaged alignment file.
+    Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. Raises
+    InputError naming file and line, FormatError for a damaged alignment file.
     """
     if is_hdf5(path):
         if base:
             raise UsageError(f"{path}: positions in an alignment file count from 0; leave --{role}-base out")
-        file = _stored_links(path, method, threshold)
+        file = _stored_links(path)
     else:
         lines, name = list(read_lines(path)), shown(path)
         numbered = bool(_NUMBERED.fullmatch(next((line.strip() for line in lines if line.strip()), "")))
@@ -239,13 +229,11 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
     return [links.get(pair, NO_LINKS) for pair in range(max(links, default=-1) + 1)]
 
 
-def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
-    """Reads the links of the best record of each sentence; the weights are read only if they choose the links."""
+def _stored_links(path: Path) -> LinkFile:
+    """Reads the links of the best record of each sentence."""
     pairs, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
     with AlignmentFile(path) as file:
-        stored = method is None and threshold is None
-        records: Iterable[LinkedPair | AlignmentRecord] = file.links() if stored else file
-        for pair in records:
+        for pair in file.links():
             if pair.rank:
                 continue
             if pair.sentence_id != len(pairs):
@@ -253,14 +241,11 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
                     f"{path}: has sentence {pair.sentence_id} where sentence {len(pairs)} should be; give the "
                     "alignments of a complete text, in order"
                 )
-            links = frozenset(pair.links if isinstance(pair, LinkedPair) else pair.links(method, threshold))
+            links = frozenset(pair.links)
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
-        chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
         model = str(file.attributes.get("model_hash", ""))  # a stranger's file may have a number
-        return LinkFile(
-            str(path), "HDF5", 0, pairs, words=words, method=chosen or method_of(file.attributes), model=model
-        )
+        return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=method_of(file.attributes), model=model)
 
 
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:

@@ -30,7 +30,7 @@ _SETTINGS = """
 prep --keep-duplicates drop_duplicates=false; prep --separate joint=false; train --unidirectional bidirectional=false;
 train --readout-word readout_previous_word=true; train --no-readout-word readout_previous_word=false;
 translate --weights alignment_type={}; align --weights alignment_type={};
-score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links={};
+score --cased lowercase=false; aer --keep-links reverse_links=false;
 view --links hard_links=true; view --no-links hard_links=false
 """
 _OPTIONS: Mapping[str, str] = {
@@ -47,6 +47,7 @@ _OPTIONS: Mapping[str, str] = {
     "score --data": "--model {}",
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
+    **dict.fromkeys(("aer --links-method", "aer --threshold"), f"align again with {SET} links= or threshold="),
     **dict.fromkeys(("align --gold", "align -g"), "compare with gold links: `nmtalign aer FILE.h5 GOLD`"),
     "align --backward": "--model {}",
     "align --forward": "--model {}",

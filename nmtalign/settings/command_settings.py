@@ -27,7 +27,7 @@ Markup = Literal["html", "xliff", "srt", "vtt"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "mean", "agreement"]
+SoftSymmetrization = Literal["mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
@@ -315,7 +315,7 @@ class AlignConfig(Settings, section="align"):
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, mean, agreement (of weights).",
+        "grow-diag-final-and (of links), mean, agreement (of weights).",
         metavar="METHOD",
         unset="agreement; mean with a word aligner",
         server_only=True,
@@ -351,21 +351,11 @@ class AerConfig(Settings, section="aer"):
     links_base: int | None = common(None, "First position in LINKS.", at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", flags="--reverse-gold/--keep-gold")
     reverse_links: bool = setting(False, "LINKS have the target first.")
-    links: LinkMethod | None = setting(None, "Read the links of an .h5 from its weights.", unset="the stored links")
-    threshold: float | None = setting(None, "Smallest weight of a link of an .h5.", at_most=1, unset="the stored links")
     by_length: bool = common(False, "Also compare by words of the source.")
     buckets: str | None = setting(
         None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
     )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
-
-    rules = (
-        (
-            "threshold links",
-            "argmax has no threshold; leave one of them out",
-            lambda own: own.threshold is not None and own.links == "argmax",
-        ),
-    )
 
 
 class ViewConfig(Settings, section="view"):

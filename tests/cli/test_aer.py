@@ -119,7 +119,7 @@ def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, a
     assert f"|model:{'a' * 12}+{'b' * 12}|" in signature
 
 
-def test_an_alignment_file_and_another_choice_of_its_links(aer: Run, folder: Path) -> None:
+def test_the_links_of_an_alignment_file(aer: Run, folder: Path) -> None:
     # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
     _, out, _ = aer("a.h5", "gold", "--format", "json", "--by-length")
     record = json.loads(out)
@@ -127,10 +127,6 @@ def test_an_alignment_file_and_another_choice_of_its_links(aer: Run, folder: Pat
     assert "|method:argmax|" in record["signature"]
     assert "|model:0123456789ab|" in record["signature"]
     assert record["lengths_from"] == "a.h5"
-    _, out, _ = aer("a.h5", "gold", "--format", "json", "--set", "threshold=0.7")
-    assert json.loads(out)["links"] == 0
-    code, _, err = aer("links", "gold", "--set", "threshold=0.7")
-    assert (code, err.count("\n")) == (2, 1)
     with AlignmentWriter(folder / "forged.h5", {"model_hash": 5}) as writer:
         add(writer, ["a"], ["b"], np.eye(2), -1.0)
     (folder / "one").write_text("0-0\n")
@@ -197,10 +193,9 @@ MISTAKES = [
     (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
-    (("links", "gold", "--set", "threshold=0.1"), 2, "--set threshold=0.1: chooses the links of an alignment file"),
     (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
-    (("a.h5", "gold", "--set", "threshold=0.1", "--set", "links=argmax"), 2, "leave one of them out"),
+    (("a.h5", "gold", "--links-method", "argmax"), 2, "no such option: --links-method; align again with"),
 ]
 
 
