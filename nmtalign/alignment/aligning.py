@@ -19,10 +19,10 @@ from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
-from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
+from nmtalign.text.lines import Shard, is_stream, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 
 T = TypeVar("T")
@@ -116,7 +116,9 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
         config = replace(config, symmetrize=config.symmetrize or "agreement")
         if config.reading == "auto":
             has_posterior = all(loaded.model.has_posterior for loaded in models)
-            config = replace(config, reading="posterior" if has_posterior else "shifted")
+            transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
+            reading: Reading = "posterior" if has_posterior else "shifted" if transformers else "current"
+            config = replace(config, reading=reading)
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
@@ -187,11 +189,8 @@ class AlignmentRun:
         self._hash = "+".join(one.hash for one in loaded)
         self._shard, self._block = shard, range(sys.maxsize)  # the numbers of the pairs to align, from 0
         if shard is not None:
-            for path in self._texts:
-                if not path.is_file():
-                    raise UsageError(
-                        f"{shown(path)}: a shard needs a regular file, because its lines are counted first"
-                    )
+            if stream := next(filter(is_stream, self._texts), None):
+                raise UsageError(f"{shown(stream)}: a shard needs a regular file, because its lines are counted first")
             self._block = shard.block(sum(1 for _ in read_pairs(source, target)))
         self.config = without_auto(config or AlignConfig(), models)
         if not isinstance(models, WordAligner):

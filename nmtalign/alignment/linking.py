@@ -41,7 +41,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_spaces, suffix_language
-from nmtalign.text.lines import STDIN, read_pairs, shown
+from nmtalign.text.lines import is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
@@ -177,7 +177,7 @@ class LinkRun:
     def _open(self) -> dict[str, Any]:
         """Returns the record of the run in the folder, or of a new one."""
         for path in self._texts:
-            if path == STDIN or (path.exists() and not path.is_file()):
+            if is_stream(path):
                 raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
         try:
             hashes = [files.sha256_of(path) for path in self._texts]

@@ -309,8 +309,8 @@ class AlignConfig(Settings, section="align"):
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
         "auto",
-        "Weights that align a word: those of its step (current), of the next step (shifted), or given the word "
-        "(posterior). auto: current for one model, posterior or shifted for two.",
+        "Weights that align a word: those of its step (current), of the next step of a Transformer (shifted), or given "
+        "the word (posterior). auto: current for one model; for two posterior, or shifted for Transformers.",
     )
     symmetrize: Symmetrization | None = common(
         None,

@@ -22,10 +22,10 @@ from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matche
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
-    STDIN,
     bounded_lines,
     counted,
     decode_line,
+    is_stream,
     read_pairs,
     reading,
     shown,
@@ -161,7 +161,7 @@ def first_line(path: Path) -> bytes:
 
     Raises InputError if there is no such file.
     """
-    if path == STDIN or is_table(path) or (path.exists() and not path.is_file()):
+    if is_stream(path) or is_table(path):
         return b""
     with reading(path) as stream:
         return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)
