@@ -377,13 +377,10 @@ def aer(
     """
     with _resolved("aer", AerConfig, config, settings) as config:
         from nmtalign.alignment.evaluation import compare_links
-        from nmtalign.scoring.report import parse_buckets
 
-        wanted = config.by_length or config.buckets is not None
-        buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
         texts = None if source is None else Path(source), None if target is None else Path(target)
         files = [(name, Path(path)) for name, path in systems]
-        return compare_links(files, Path(gold), config, texts, others, buckets)
+        return compare_links(files, Path(gold), config, texts, others)
 
 
 def view(

@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import add
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import h5py
 
@@ -27,7 +27,6 @@ from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
-Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
 
 REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
@@ -255,20 +254,10 @@ def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
     counting.check_alike(gold.name, str(file.path), links)
 
 
-class ComparableLinks(NamedTuple):
-    """Files of links that count the same words, the words that they count, and a note for each converted file."""
-
-    files: Sequence[LinkFile]
-    pairs: int
-    words: tuple[Side, Side]
-    origin: str  # of the words
-    notes: Sequence[str] = ()
-
-
 def comparable(
     files: Sequence[LinkFile], texts: tuple[Path | None, Path | None], others: Sequence[FilePair] = ()
-) -> ComparableLinks:
-    """Returns files of links, gold links first, with their words: those of the texts, else of an alignment file.
+) -> tuple[Sequence[LinkFile], int, Sequence[str]]:
+    """Returns files of links, gold links first, which count the same words, their pairs, and notes on converted files.
 
     Where one file counts the words between spaces and another one tokens, the links of the first become links between
     tokens. This needs both texts: those given, or two of `others` that fit. Raises InputError for files of unequal
@@ -278,7 +267,7 @@ def comparable(
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
     if source and target and (found := _in_tokens(files, (source, target), lines)):
-        return found
+        return found[0], pairs, found[1]
     try:
         for file in files[1:]:
             both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
@@ -288,25 +277,23 @@ def comparable(
             with suppress(InputError):  # other texts, or none
                 lines = {path: list(read_lines(path)) for path in one}
                 if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
-                    return found
+                    return found[0], pairs, found[1]
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
-    known = next(((file.name, file.words) for file in files if file.words is not None), None)
-    # The words that the links count.
-    stored: list[Side] = [None if known is None else [pair[side] for pair in known[1]] for side in (0, 1)]
-    split = SpacedWords().tokenize
-    words = [list(map(split, lines[path])) if path else own for path, own in zip(texts, stored, strict=True)]
-    sides = [own or given for own, given in zip(stored, words, strict=True)]
+    known, split = next(filter(None, (file.words for file in files)), None), SpacedWords().tokenize
+    sides = [  # the words that the links count
+        [pair[side] for pair in known] if known else list(map(split, lines[path])) if path else None
+        for side, path in enumerate(texts)
+    ]
     for number in range(pairs):
         for file in files:
             file.check_inside(number, *(None if own is None else len(own[number]) for own in sides))
-    origin = shown(source) if source else known[0] if known else "largest gold position"
-    return ComparableLinks(files, pairs, (words[0], words[1]), origin)
+    return files, pairs, ()
 
 
 def _in_tokens(
     files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]
-) -> ComparableLinks | None:
-    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
+) -> tuple[Sequence[LinkFile], Sequence[str]] | None:
+    """Returns the files with links between tokens of two raw texts, and notes; None if none of them counts tokens."""
     # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
     if any(file.words is not None for file in files) and any(is_unspaced(lines[path]) for path in texts):
         return None
@@ -322,8 +309,7 @@ def _in_tokens(
         return None
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
-    words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
-    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
+    return found, notes
 
 
 def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:

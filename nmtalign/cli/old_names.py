@@ -64,7 +64,7 @@ _OPTIONS: Mapping[str, str] = {
 _GONE: Mapping[str, str] = {
     "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
     "align": "temperature drop-end keep-end gold-base reverse-gold format",
-    "aer": "alpha by-type worst",
+    "aer": "alpha by-length by-type worst",
     "view": "colorbar",
     "reproduce": "long reordered text",
 }

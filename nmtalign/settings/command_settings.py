@@ -351,10 +351,6 @@ class AerConfig(Settings, section="aer"):
     links_base: int | None = common(None, "First position in LINKS.", at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", flags="--reverse-gold/--keep-gold")
     reverse_links: bool = setting(False, "LINKS have the target first.")
-    by_length: bool = common(False, "Also compare by words of the source.")
-    buckets: str | None = setting(
-        None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
-    )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
 
 
