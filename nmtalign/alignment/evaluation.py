@@ -4,15 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from nmtalign.alignment.link_files import (
-    REVERSE,
-    GoldLinks,
-    LinkFigures,
-    LinkFile,
-    comparable,
-    count_links,
-    read_links,
-)
+from nmtalign.alignment.link_files import REVERSE, GoldLinks, LinkFigures, LinkFile, comparable, count_links, read_links
 from nmtalign.settings.command_settings import AerConfig
 from nmtalign.settings.definition import FilePair
 from nmtalign.version import __version__

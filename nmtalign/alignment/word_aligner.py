@@ -15,13 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from nmtalign.alignment.agreement import (
-    AgreeingModels,
-    CellBatch,
-    Sentences,
-    make_batches,
-    posteriors,
-)
+from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, make_batches, posteriors
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
 from nmtalign.alignment.lexical import (
     Counts,

@@ -103,12 +103,7 @@ def fingerprint_of(
 
 
 def create_run(
-    folder: Path,
-    corpus: Corpus,
-    preset: str,
-    model: ModelConfig,
-    config: TrainingConfig,
-    restart: bool = False,
+    folder: Path, corpus: Corpus, preset: str, model: ModelConfig, config: TrainingConfig, restart: bool = False
 ) -> None:
     """Creates the model directory of a new run, without weights; config.json, which makes it complete, comes last.
 
