@@ -23,7 +23,7 @@ from nmtalign.data.corpus_writer import (
     write_files,
 )
 from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, OtherSets, RawText, Screening, spooled_lines
+from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG
 from nmtalign.model_directory import check_files, model_config, read_settings
@@ -165,10 +165,9 @@ class _Preparation:
         """
         # Read the pairs, and drop those that are no training pairs.
         raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
-        others = OtherSets(self.config)
+        screening = Screening(self.config, self.languages)
         for other in raw.values() if self.config.clean else ():
-            others.add(other)
-        screening = Screening(self.config, self.languages, others)
+            screening.exclude(other)
         blocks = screening.kept(self._read("train"))
         if aside:
             drawn, blocks = screening.set_aside(blocks, aside, self.work)
