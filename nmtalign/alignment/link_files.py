@@ -30,7 +30,7 @@ Role = Literal["gold", "links"]  # errors name the setting gold_base or links_ba
 
 REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-_SCORES = re.compile(r"\t[0-9. ]*$")
+SCORES = re.compile(r"\t[0-9. ]*$")  # the second column of `nmtalign link --scores`
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
 
@@ -186,7 +186,7 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     line).
     """
     sure, possible = set(), set()
-    for part in _SCORES.sub("", text).split():
+    for part in SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
             raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1, or 0p0 or 0?0 for a possible gold link")

@@ -37,6 +37,7 @@ from nmtalign.text.tokenizer import (
     EOS,
     UNK,
     Counts,
+    MosesWords,
     SentencePieces,
     Subwords,
     TextBytes,
@@ -178,15 +179,16 @@ class _Preparation:
         longest = tokenizers.most_tokens(self.config.max_length)
         for chunk in tokenize_pairs(tokenizers, longest, blocks, self.workers, spacing=True):
             spacing.update(chunk.spacing)
-            screening.dropped["empty"] += chunk.empty
-            screening.dropped["too long"] += chunk.too_long
-            size = len(chunk.kept) + chunk.empty + chunk.too_long
+            screening.dropped.update(chunk.dropped)
+            size = len(chunk.kept) + chunk.dropped.total()
             spools["train"].append(chunk, screening.lines[read : read + size])
             read += size
             self.progress(read)
         if not spools["train"].size:
             raise self._nothing_kept(screening)
-        tokenizers = tokenizers if given else tokenizers.with_spacing(spacing)
+        if not given and isinstance(tokenizers.target, MosesWords):  # which lose the spacing of the text
+            spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
+            tokenizers = dataclasses.replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
             spools[name], is_filled = PairSpool(self.work, name), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):

@@ -141,11 +141,6 @@ def create_run(
     )
 
 
-def record_settings(folder: Path, config: TrainingConfig) -> None:
-    """Records the settings of a run that continues, such as a larger budget."""
-    model_directory.write_settings(folder, {**model_directory.read_settings(folder), "training": asdict(config)})
-
-
 def find_run(
     folder: Path, fingerprint: str, corpus: Corpus, model: ModelConfig, config: TrainingConfig
 ) -> Checkpoint | None:
