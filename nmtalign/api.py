@@ -190,7 +190,6 @@ def link(
     *,
     show: "Callable[[LinkProgress], object]" = lambda progress: None,
     notify: Callable[[str], object] = lambda message: None,
-    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = nullcontext,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:
@@ -199,15 +198,13 @@ def link(
     Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
     and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
     such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
-    `stopping` makes a context around the run from a function that ends it, with a reason. Raises UsageError for a
-    folder with other content, InputError for texts of unequal length.
+    Raises UsageError for a folder with other content, InputError for texts of unequal length.
     """
     with _resolved("link", LinkConfig, config, settings) as config:
         from nmtalign.alignment.linking import LinkRun
 
         run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
-        with stopping(run.stop):
-            run.run()
+        run.run()
     return run.links
 
 

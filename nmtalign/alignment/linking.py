@@ -118,16 +118,12 @@ def count_cells(pairs: Iterable[tuple[str, str]], tell: Callable[[], object]) ->
     return number, cells
 
 
-class _Halted(Exception):  # noqa: N818
-    """`LinkRun.stop` was called."""
-
-
 class LinkRun:
     """Links the words of two texts: `LinkRun(source, target, folder).run()`, then `links` is the file of the links.
 
-    A run that was interrupted resumes in `folder`, and a completed one has nothing to do. Raises UsageError if the
-    folder contains anything else, or a run with other texts or settings, and InputError for a text that cannot be read.
-    `show` is called with the progress, `notify` with warnings.
+    A run that any exception has ended resumes in `folder`, after the last complete iteration, and a completed one has
+    nothing to do. `show` is called with the progress, `notify` with warnings. Raises UsageError if the folder contains
+    anything else, or a run with other texts or settings, and InputError for a text that cannot be read.
     """
 
     def __init__(
@@ -143,20 +139,15 @@ class LinkRun:
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
         self._threads = worker_count(self.config.threads)
-        self._stopped = False
         self._record = self._open()
 
-    def stop(self, reason: str) -> None:
-        """Ends the run; a signal handler may call it. The same run resumes after the last complete iteration."""
-        self._stopped = True
-
     def run(self) -> None:
-        """Does the steps that remain; if `stop` ends it, the same call resumes."""
+        """Does the steps that remain."""
         if self._is_learned() and self._is_linked() and not self._work.exists():
             return
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             files.check_no_link(path)
-        with contextlib.suppress(_Halted), files.folder_lock(self._work):
+        with files.folder_lock(self._work):
             files.sweep(self.folder)
             if not self._is_learned():
                 self._read()
@@ -203,9 +194,6 @@ class LinkRun:
         return found
 
     def _tell(self, step: int, doing: str, done: float | None = None, left: float | None = None) -> None:
-        """Shows the progress of a step; ends the run after `stop`."""
-        if self._stopped:
-            raise _Halted
         self._show(LinkProgress(step, _STEPS, doing, done, left))
 
     def _read(self) -> None:

@@ -1,5 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -179,13 +180,18 @@ def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_link(
-    texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None, learn_from: int = 0
+    texts: Path, folder: Path, ends: Callable[[LinkProgress], bool] = lambda progress: False, learn_from: int = 0
 ) -> str:
-    """The links in the folder and the hash of the aligner after a run, "" if it was stopped."""
+    """The links in the folder and the hash of the aligner after a run, "" if it was interrupted."""
+
+    def show(progress: LinkProgress) -> None:
+        if ends(progress):
+            raise KeyboardInterrupt
+
     config = LinkConfig(threads=1, learn_from=learn_from)
-    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config)
-    run._show = lambda progress: show(run, progress) if show else None
-    run.run()
+    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config, show)
+    with contextlib.suppress(KeyboardInterrupt):
+        run.run()
     return result(folder) if run.links.exists() else ""
 
 
@@ -194,7 +200,7 @@ def result(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("learn_from", [0, 20])
-def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
+def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(
     texts: Path, tmp_path: Path, whole: str, learn_from: int
 ) -> None:
     if learn_from:
@@ -203,13 +209,12 @@ def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
         assert whole != all_pairs == run_link(texts, tmp_path / "all", learn_from=45)
     for step, share in ((1, 0.0), (2, 0.1), (2, 0.5), (2, 0.9), (3, 0.1)):
 
-        def stop(run: LinkRun, progress: LinkProgress, step: int = step, share: float = share) -> None:
-            if progress.step == step and (progress.done or 0) >= share:
-                run.stop("a test")
+        def ends(progress: LinkProgress, step: int = step, share: float = share) -> bool:
+            return progress.step == step and (progress.done or 0) >= share
 
-        assert run_link(texts, tmp_path / "made", stop, learn_from) == ""
+        assert run_link(texts, tmp_path / "made", ends, learn_from) == ""
         assert not (tmp_path / "made" / "links.tsv").exists()
-    assert run_link(texts, tmp_path / "made", None, learn_from) == whole
+    assert run_link(texts, tmp_path / "made", learn_from=learn_from) == whole
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
         "aligner.safetensors",
         "lexicon.tsv",
@@ -239,15 +244,12 @@ def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, mo
 
 
 def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
-    for name in ("a.en", "a.fr"):
-        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(4_000)))
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(12_000)))
     peaks = []
-    for learn_from in (100, 4_000):
-        config = LinkConfig(threads=1, learn_from=learn_from)
-        run = LinkRun(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / f"made{learn_from}", config)
-        run._show = lambda progress, run=run: run.stop("") if progress.step == 2 else None
+    for learn_from in (100, 12_000):
         tracemalloc.start()
-        run.run()
+        run_link(tmp_path, tmp_path / f"made{learn_from}", lambda progress: progress.step == 2, learn_from)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] < peaks[1] / 3
@@ -294,7 +296,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
 
 def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    run_link(texts, made, lambda run, progress: run.stop("") if (progress.done or 0) > 0.6 else None)
+    run_link(texts, made, lambda progress: (progress.done or 0) > 0.6)
     state, record = made / "work" / "learned.safetensors", made / "link.json"
     kept = {path: path.read_bytes() for path in (state, record)}
     changes = {
@@ -316,9 +318,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
     small.mkdir()
     for language in ("en", "fr"):
         (small / f"train.{language}").write_text("one\ntwo three\n")
-    assert not run_link(
-        small, small / "made", lambda run, progress: run.stop("") if (progress.done or 0) > 0.6 else None
-    )
+    assert not run_link(small, small / "made", lambda progress: (progress.done or 0) > 0.6)
     (small / "made" / "work" / state.name).write_bytes(kept[state])
     with pytest.raises(FormatError, match="does not fit the texts"):
         run_link(small, small / "made")
