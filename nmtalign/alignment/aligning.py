@@ -141,22 +141,7 @@ class AlignmentSummary:
 
     pairs: int = 0
     links: int = 0
-    target_words: int = 0  # of pairs without an empty side
-    end_total: float = 0.0  # sum of their weights on the source's `</s>`
     done_before: int = 0  # pairs that were in the file when the run began
-
-    @property
-    def end_mass(self) -> float:
-        """The mean weight of a target word on the source's `</s>`."""
-        return self.end_total / self.target_words if self.target_words else 0.0
-
-    def count(self, record: AlignmentRecord) -> None:
-        """Counts a record."""
-        self.pairs += 1
-        self.links += len(record.hard_links)
-        if not record.empty():
-            self.target_words += len(record.target)
-            self.end_total += record.end_mass()
 
 
 class AlignmentRun:
@@ -215,7 +200,8 @@ class AlignmentRun:
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
         for record in self._records(self.summary.done_before):
-            self.summary.count(record)
+            self.summary.pairs += 1
+            self.summary.links += len(record.hard_links)
             if self._writer is not None:
                 self._writer.add(record)
             yield record

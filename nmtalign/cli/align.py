@@ -137,6 +137,6 @@ def _report(summary: "AlignmentSummary", output: Path | None, quiet: bool) -> No
         return
     after = f" after the {done:,} that were there" if done else ""
     done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")
-    tell(f"{done_now}{after}, {links}, </s> mass {summary.end_mass:.3f}")
+    tell(f"{done_now}{after}, {links}")
     if output:
         tell(f"wrote {output}")

@@ -227,9 +227,7 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
             metadata, _ = model_directory.check_tensors(path)
-            known = definitions(Position)  # other versions may have stored others
-            values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
-            position = resolve(Position, (str(path), values))
+            position = resolve(Position, (str(path), parse_json(metadata["position"])))
             return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))

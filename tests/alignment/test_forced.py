@@ -147,7 +147,6 @@ def test_two_texts_become_a_file_that_can_be_resumed(tmp_path: Path) -> None:
             np.testing.assert_allclose(left.weights, right.weights, atol=1e-6)
     links = sum(len(record.hard_links) for record in expected)
     assert (summary.pairs, summary.links, summary.done_before) == (len(PAIRS), links, 0)
-    assert summary.end_mass == pytest.approx(sum(one.end_mass() for one in expected) / summary.target_words, abs=1e-5)
     again = write(resume=True)
     assert (again.pairs, again.done_before) == (0, len(PAIRS))
 

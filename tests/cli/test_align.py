@@ -54,10 +54,7 @@ def test_soft_alignments_links_and_counts_in_one_run(texts: Path, model: Path, a
         assert file[0].source == ("the", "fox", "sees", "a", "red", "boat", ".")
         assert file[2].target == ("l'", "aigrette")
         assert [record.sentence_id for record in file] == [0, 1, 2, 3]
-        assert counts.startswith(f"nmtalign: 4 pairs, {sum(len(record.links()) for record in file)} links, </s> mass ")
-        words = [record for record in file if not record.empty()]
-        mean = sum(record.end_mass() for record in words) / sum(len(record.target) for record in words)
-        assert float(counts.rpartition(" ")[2]) == pytest.approx(mean, abs=1e-3)
+        assert counts == f"nmtalign: 4 pairs, {sum(len(record.links()) for record in file)} links"
         assert file.attributes["direction"] == "en-fr"
         assert json.loads(file.attributes["options"])["weights_of"] == "best.safetensors"
 
