@@ -97,3 +97,6 @@ def test_the_links_of_all_blocks_in_order_are_those_of_the_text(random_model, te
     (texts / "out.fr").write_text("le renard voit\n" * 8)
     done = align("--pharaoh", "--shard", "1/3")
     assert (done.returncode, done.stdout, b"has no line 9" in done.stderr) == (3, b"", True)
+    (texts / "out.fr").unlink()
+    done = align("--pharaoh", "--shard", "1/3")
+    assert (done.returncode, b"out.fr: cannot read: No such file or directory" in done.stderr) == (3, True), done.stderr
