@@ -27,6 +27,7 @@ from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
+Comparable = tuple[Sequence["LinkFile"], int, Sequence[str]]  # files that count alike, pairs, notes on converted files
 
 REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
@@ -256,8 +257,8 @@ def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
 
 def comparable(
     files: Sequence[LinkFile], texts: tuple[Path | None, Path | None], others: Sequence[FilePair] = ()
-) -> tuple[Sequence[LinkFile], int, Sequence[str]]:
-    """Returns files of links, gold links first, which count the same words, their pairs, and notes on converted files.
+) -> Comparable:
+    """Returns files of links, gold links first, as links between the same words.
 
     Where one file counts the words between spaces and another one tokens, the links of the first become links between
     tokens. This needs both texts: those given, or two of `others` that fit. Raises InputError for files of unequal
@@ -267,7 +268,7 @@ def comparable(
     pairs = common_length(files, {shown(path): len(text) for path, text in lines.items()})
     source, target = texts
     if source and target and (found := _in_tokens(files, (source, target), lines)):
-        return found[0], pairs, found[1]
+        return found
     try:
         for file in files[1:]:
             both = ((file.pair(number).possible, files[0].pair(number).possible) for number in range(pairs))
@@ -277,7 +278,7 @@ def comparable(
             with suppress(InputError):  # other texts, or none
                 lines = {path: list(read_lines(path)) for path in one}
                 if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
-                    return found[0], pairs, found[1]
+                    return found
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
     known, split = next(filter(None, (file.words for file in files)), None), SpacedWords().tokenize
     sides = [  # the words that the links count
@@ -290,10 +291,8 @@ def comparable(
     return files, pairs, ()
 
 
-def _in_tokens(
-    files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]
-) -> tuple[Sequence[LinkFile], Sequence[str]] | None:
-    """Returns the files with links between tokens of two raw texts, and notes; None if none of them counts tokens."""
+def _in_tokens(files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]) -> Comparable | None:
+    """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
     # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
     if any(file.words is not None for file in files) and any(is_unspaced(lines[path]) for path in texts):
         return None
@@ -309,7 +308,7 @@ def _in_tokens(
         return None
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
-    return found, notes
+    return found, len(pairs), notes
 
 
 def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:
