@@ -115,9 +115,10 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     else:
         config = replace(config, symmetrize=config.symmetrize or "agreement")
         if config.reading == "auto":
-            has_posterior = all(loaded.model.has_posterior for loaded in models)
-            transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
-            reading: Reading = "posterior" if has_posterior else "shifted" if transformers else "current"
+            reading: Reading = "posterior"
+            if not all(loaded.model.has_posterior for loaded in models):
+                transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
+                reading = "shifted" if transformers else "current"
             config = replace(config, reading=reading)
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")

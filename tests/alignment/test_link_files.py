@@ -124,5 +124,5 @@ def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp
         LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own)
         for name, own in (("gold", None), ("a.h5", [words] * 20))
     )
-    files, pairs, _, _, notes = comparable([gold, found], texts)
+    files, pairs, notes = comparable([gold, found], texts)
     assert (files, pairs, notes) == ([gold, found], 20, ())
