@@ -31,7 +31,7 @@ class LinkComparison:
 def compare_links(
     links: Sequence[tuple[str, Path]],
     gold: Path,
-    config: AerConfig | None = None,
+    config: AerConfig,
     texts: tuple[Path | None, Path | None] = (None, None),
     others: Sequence[FilePair] = (),
 ) -> LinkComparison:
@@ -41,7 +41,6 @@ def compare_links(
     count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. Raises
     InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = config or AerConfig()
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]
     (answers, *files), pairs, converted = comparable([answers, *files], texts, others)

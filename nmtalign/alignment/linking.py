@@ -46,7 +46,6 @@ from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the pairs that are learned from, which bounds memory to some gigabytes
-_STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _ALIGNING = 4.0  # the time of aligning all pairs, in iterations over them
@@ -61,8 +60,8 @@ _BLANKS = frozenset(" \t\r\n")
 class LinkProgress:
     """How far a run is: step `step` of `steps`, the share of it that is done, and the time left for all steps."""
 
+    steps = 3
     step: int
-    steps: int
     doing: str
     done: float | None = None
     seconds_left: float | None = None
@@ -194,7 +193,7 @@ class LinkRun:
         return found
 
     def _tell(self, step: int, doing: str, done: float | None = None, left: float | None = None) -> None:
-        self._show(LinkProgress(step, _STEPS, doing, done, left))
+        self._show(LinkProgress(step, doing, done, left))
 
     def _read(self) -> None:
         """Reads the words and the sentences of both sides, of no more pairs than can be learned from."""
