@@ -211,23 +211,23 @@ class LinkRun:
         pieces = Pieces(self._tokenized)
         parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
         self._spellings, self._names, self._sides = zip(*parts, strict=True)
+        rows = usable(self._sides)
+        lengths = [side.lengths()[rows] for side in self._sides]
+        self._learned_from = max(1, min(len(rows), len(rows) * MOST_CELLS // max(1, int(lengths[0] @ lengths[1]))))
         self._record["pairs"] = count
         with files.atomic_text(self.folder / _RECORD, follow=False) as stream:
             stream.write(json.dumps(self._record, indent=2) + "\n")
 
     def _learn(self) -> None:
         self._tell(2, "learning")
-        rows = usable(self._sides)
-        lengths = [side.lengths()[rows] for side in self._sides]
-        learned_from = max(1, min(len(rows), len(rows) * MOST_CELLS // max(1, int(lengths[0] @ lengths[1]))))
-        learning = AgreeingModels(self._names, self._sides, self._threads, learned_from)
+        learning = AgreeingModels(self._names, self._sides, self._threads, self._learned_from)
         state = self._work / _STATE
         if state.exists():
             try:
                 learning.restore(map_arrays(state)[0])
             except (KeyError, ValueError, TypeError):
                 raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
-        began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / learned_from
+        began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / self._learned_from
 
         while learning.done < ITERATIONS:
             before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
