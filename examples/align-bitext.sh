@@ -5,7 +5,8 @@ set -euo pipefail
 model=$(cd -- "$2" && pwd)
 cd -- "$1"
 
-nmtalign align test.en test.fr -m "$model" -o alignments.h5 --pharaoh --gold test.align > test.links
+nmtalign align test.en test.fr -m "$model" -o alignments.h5 --pharaoh > test.links
+nmtalign aer alignments.h5 test.align
 nmtalign info alignments.h5
 nmtalign view alignments.h5 --sentence 0-1 -o figure3.png
 paste -d '\t' test.en test.fr test.links | sed -n 1,3p

@@ -190,7 +190,6 @@ def link(
     *,
     show: "Callable[[LinkProgress], object]" = lambda progress: None,
     notify: Callable[[str], object] = lambda message: None,
-    stopping: Callable[[Callable[[str], None]], AbstractContextManager[Any]] = nullcontext,
     config: LinkConfig | None = None,
     **settings: Any,
 ) -> Path:
@@ -198,16 +197,14 @@ def link(
 
     Its lines are those of `nmtalign link --scores`. `folder` gets the aligner, with which `align` aligns other pairs,
     and a translation table, lexicon.tsv; an interrupted call resumes there. `settings` are those of section [link],
-    such as max_time="5m"; `config` replaces them. `show` is called with the progress, `notify` with warnings.
-    `stopping` makes a context around the run from a function that ends it, with a reason. Raises UsageError for a
-    folder with other content, InputError for texts of unequal length.
+    such as learn_from=500000; `config` replaces them. `show` is called with the progress, `notify` with warnings.
+    Raises UsageError for a folder with other content, InputError for texts of unequal length.
     """
     with _resolved("link", LinkConfig, config, settings) as config:
         from nmtalign.alignment.linking import LinkRun
 
         run = LinkRun(Path(source), Path(target), Path(folder), config, show, notify)
-        with stopping(run.stop):
-            run.run()
+        run.run()
     return run.links
 
 
@@ -308,31 +305,25 @@ def align_files(
     output: StrPath | None = None,
     *,
     resume: bool = False,
-    gold: StrPath | None = None,
-    gold_base: int | None = None,
-    reverse_gold: bool = False,
     shard: "Shard | None" = None,
     watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter,
     notify: Callable[[str], object] = lambda message: None,
     config: AlignConfig | None = None,
     **settings: Any,
 ) -> "AlignmentSummary":
-    """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts and error rates.
+    """Aligns two texts, into an HDF5 file if there is an `output`, and returns counts; `aer` compares the file.
 
-    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. The links are compared
-    with those of `gold`, whose positions count from `gold_base` and have the target first with `reverse_gold`. A
-    `shard` is one block of the lines. `watch` is called with the run, and yields its records, for example to print
-    them or to show the progress; `notify` is called with warnings. Raises UsageError for a model without attention,
-    InputError for texts of unequal length, ResourceError if the disk is full.
+    `models` and `settings` are those of `align`. With `resume` an interrupted file is continued. A `shard` is one block
+    of the lines. `watch` is called with the run, and yields its records, for example to print them or to show the
+    progress; `notify` is called with warnings. Raises UsageError for a model without attention, InputError for texts of
+    unequal length, ResourceError if the disk is full.
     """
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
-        from nmtalign.alignment.link_files import read_links
 
         if output is not None:
-            check_other(Path(output), [Path(source), Path(target), *([Path(gold)] if gold else [])])
+            check_other(Path(output), [Path(source), Path(target)])
         loaded = load_models(_several(models), config)
-        links = None if gold is None else read_links(Path(gold), "gold", gold_base, reverse_gold)
         run = AlignmentRun(
             loaded,
             Path(source),
@@ -340,7 +331,6 @@ def align_files(
             config,
             output=None if output is None else Path(output),
             resume=resume,
-            gold=links,
             notify=notify,
             shard=shard,
         )
@@ -384,13 +374,10 @@ def aer(
     """
     with _resolved("aer", AerConfig, config, settings) as config:
         from nmtalign.alignment.evaluation import compare_links
-        from nmtalign.scoring.report import parse_buckets
 
-        wanted = config.by_length or config.buckets is not None
-        buckets = parse_buckets(config.buckets or ScoreConfig().buckets) if wanted else []
         texts = None if source is None else Path(source), None if target is None else Path(target)
         files = [(name, Path(path)) for name, path in systems]
-        return compare_links(files, Path(gold), config, texts, others, buckets)
+        return compare_links(files, Path(gold), config, texts, others)
 
 
 def view(

@@ -38,12 +38,11 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     with pytest.raises(nmtalign.UsageError, match=r"pair 1: 'a line' is not a pair of lines"):
         list(nmtalign.align(model, ["a line"]))
     (gold := tmp_path / "gold").write_text("0-0 1-1 2-2\n" * 20)
-    done = nmtalign.align_files(model, *pair, tmp_path / "a.h5", gold=gold, links="threshold", threshold=0.1)
+    done = nmtalign.align_files(model, *pair, tmp_path / "a.h5", links="threshold", threshold=0.1)
     with nmtalign.AlignmentFile(tmp_path / "a.h5") as alignments:
         assert (done.pairs, len(alignments)) == (20, 20)
     (system,) = nmtalign.aer([("a", tmp_path / "a.h5")], gold, source=source, target=target).systems
-    assert done.figures is not None
-    assert (system.figures.aer, system.name) == (done.figures.aer, "a")
+    assert (system.figures.links, system.name) == (done.links, "a")
     assert nmtalign.symmetrize([(0, 0), (1, 1)], [(0, 0), (1, 2)], "intersection") == [(0, 0)]
     links = nmtalign.link(*pair, tmp_path / "aligner", threads=1)
     assert nmtalign.symmetrize_files(links, links, tmp_path / "both", backward_order="source-target").pairs == 20
@@ -53,7 +52,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
     for call, message in (
         (lambda: nmtalign.train(data, model, hiden=3), "nmtalign.train: unknown setting 'hiden'"),
         (lambda: nmtalign.aer([], gold, links_base=2), "nmtalign.aer: links_base = 2: must be at most 1"),
-        (lambda: nmtalign.aer([], gold, links="all"), 'nmtalign.aer: links = "all": must be one of argmax, threshold'),
+        (lambda: nmtalign.aer([], gold, format="all"), 'nmtalign.aer: format = "all": must be one of text, json, csv'),
         (lambda: nmtalign.train(data, model, layers=0), "nmtalign.train: layers = 0: must be at least 1"),
         (lambda: nmtalign.train(data, model, hidden=0), "nmtalign.train: hidden = 0: must be at least 1"),
         (

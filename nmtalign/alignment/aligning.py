@@ -1,4 +1,4 @@
-"""Aligning sentence pairs with one model, or with a forward and a backward one: records, files, and their summary.
+"""Aligning sentence pairs with one model, or with a forward and a backward one: records, files, and their counts.
 
 Only models need PyTorch (`forced_decoding`); a word aligner does without.
 """
@@ -12,19 +12,17 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import TypeVar
 
-from nmtalign.alignment.alignment_file import AlignmentWriter, method_of
-from nmtalign.alignment.evaluation import figures_by_pair, signature_of, turned_note
-from nmtalign.alignment.link_files import GoldLinks, LinkFigures, LinkFile, comparable
+from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
-from nmtalign.alignment.symmetrization import SOFT_METHODS, join, kind_of_mean, least_weight
+from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
 from nmtalign.model_directory import LoadedModel, load_model
-from nmtalign.settings.command_settings import AlignConfig
+from nmtalign.settings.command_settings import AlignConfig, Reading
 from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_pairs, language_code
-from nmtalign.text.lines import Shard, lines_after, read_pairs, shown
+from nmtalign.text.lines import Shard, is_stream, lines_after, read_pairs, shown
 from nmtalign.text.tokenizer import Subwords
 
 T = TypeVar("T")
@@ -117,8 +115,11 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
     else:
         config = replace(config, symmetrize=config.symmetrize or "agreement")
         if config.reading == "auto":
-            has_posterior = all(loaded.model.has_posterior for loaded in models)
-            config = replace(config, reading="posterior" if has_posterior else "shifted")
+            reading: Reading = "posterior"
+            if not all(loaded.model.has_posterior for loaded in models):
+                transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
+                reading = "shifted" if transformers else "current"
+            config = replace(config, reading=reading)
     if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
         return replace(config, links="argmax")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
@@ -137,40 +138,23 @@ def check_directions(forward: LoadedModel, backward: LoadedModel) -> None:
 
 @dataclass
 class AlignmentSummary:
-    """Counts over the pairs that a run has aligned, and how their links compare with gold links."""
+    """Counts over the pairs that a run has aligned."""
 
     pairs: int = 0
     links: int = 0
-    target_words: int = 0  # of pairs without an empty side
-    end_total: float = 0.0  # sum of their weights on the source's `</s>`
     done_before: int = 0  # pairs that were in the file when the run began
-    figures: LinkFigures | None = None  # with gold links
-    signature: str | None = None  # everything that reproduces the figures
-
-    @property
-    def end_mass(self) -> float:
-        """The mean weight of a target word on the source's `</s>`."""
-        return self.end_total / self.target_words if self.target_words else 0.0
-
-    def count(self, record: AlignmentRecord) -> None:
-        """Counts a record."""
-        self.pairs += 1
-        self.links += len(record.hard_links)
-        if not record.empty():
-            self.target_words += len(record.target)
-            self.end_total += record.end_mass()
 
 
 class AlignmentRun:
     """Aligns two texts: `AlignmentRun(models, source, target, output=path).run()`.
 
-    Each record is counted in `summary`, compared with the gold links, and written to `output` (HDF5) if there is one.
-    The file appears when all is done without an error; otherwise FILE.h5.partial keeps the records, and `left()`
-    returns how many. With `resume` only the rest is aligned and counted, with a `shard` only its block of the pairs.
+    Each record is counted in `summary`, and written to `output` (HDF5) if there is one. The file appears when all is
+    done without an error; otherwise FILE.h5.partial keeps the records, and `left()` returns how many. With `resume`
+    only the rest is aligned and counted, with a `shard` only its block of the pairs.
 
     `models` and `config` are those of `align`, `notify` is called with warnings. Raises also InputError for texts of
-    unequal length and gold links that do not fit, ResourceError if the disk is full, and UsageError if the file was
-    begun with other settings, texts or models, or if the texts are clearly exchanged.
+    unequal length, ResourceError if the disk is full, and UsageError if the file was begun with other settings, texts
+    or models, or if the texts are clearly exchanged.
     """
 
     def __init__(
@@ -182,24 +166,17 @@ class AlignmentRun:
         *,
         output: Path | None = None,
         resume: bool = False,
-        gold: LinkFile | None = None,
         notify: Callable[[str], object] = lambda message: None,
         shard: Shard | None = None,
     ) -> None:
-        if gold is not None and (resume or shard):
-            part = "--resume continues -o FILE.h5" if resume else "--shard aligns a part"
-            raise UsageError(f"{part}, and --gold needs all pairs: leave it out, and run `nmtalign aer` afterwards")
-        self._models, self._texts, self._gold, self._notify = models, (source, target), gold, notify
+        self._models, self._texts, self._notify = models, (source, target), notify
         loaded = [models] if isinstance(models, WordAligner) else models
         self._forward = loaded[0]  # it has the languages and the tokenisers of the source and the target
         self._hash = "+".join(one.hash for one in loaded)
         self._shard, self._block = shard, range(sys.maxsize)  # the numbers of the pairs to align, from 0
         if shard is not None:
-            for path in self._texts:
-                if not path.is_file():
-                    raise UsageError(
-                        f"{shown(path)}: a shard needs a regular file, because its lines are counted first"
-                    )
+            if stream := next(filter(is_stream, self._texts), None):
+                raise UsageError(f"{shown(stream)}: a shard needs a regular file, because its lines are counted first")
             self._block = shard.block(sum(1 for _ in read_pairs(source, target)))
         self.config = without_auto(config or AlignConfig(), models)
         if not isinstance(models, WordAligner):
@@ -208,8 +185,7 @@ class AlignmentRun:
             for notice in precision_notices(self.config.precision, models[0].device):
                 notify(notice)
         self.summary = AlignmentSummary()
-        self._attributes = self._origin()
-        origin, kind = self._attributes, self.config.alignment_type
+        origin, kind = self._origin(), self.config.alignment_type
         self._writer = None if output is None else AlignmentWriter(output, origin, kind, resume=resume, notify=notify)
 
     def run(self, watch: "Callable[[AlignmentRun], Iterable[AlignmentRecord]]" = iter) -> AlignmentSummary:
@@ -224,35 +200,14 @@ class AlignmentRun:
         return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        gold, summary = self._gold, self.summary
-        found, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
-        for record in self._records(summary.done_before):
-            summary.count(record)
-            if gold is not None:
-                links = frozenset(record.hard_links)
-                found.append(GoldLinks(links, links))
-                words.append((record.source, record.target))
+        for record in self._records(self.summary.done_before):
+            self.summary.pairs += 1
+            self.summary.links += len(record.hard_links)
             if self._writer is not None:
                 self._writer.add(record)
             yield record
         if isinstance(self._models, WordAligner) and (note := self._models.left_out()):
             self._notify(f"warning: {shown(self._texts[0])}: {note}")
-        if gold is not None:
-            method = method_of(self._attributes)
-            self._compare(LinkFile("alignments", "HDF5", 0, found, words=words, method=method, model=self._hash), gold)
-
-    def _compare(self, file: LinkFile, gold: LinkFile) -> None:
-        """Compares the links of all pairs, as `aer` does; raises InputError for gold links that do not fit."""
-        # A stream can be read only once.
-        texts = self._texts if all(path.is_file() for path in self._texts) else (None, None)
-        (gold, file), pairs, _, _, notes = comparable([gold, file], texts)
-        answers = [gold.pair(number) for number in range(pairs)]
-        for note in notes:
-            self._notify(note)
-        self.summary.figures = sum(figures_by_pair(file, answers), LinkFigures())
-        self.summary.signature = signature_of(file, gold, answers)
-        if note := turned_note(gold, file, answers):
-            self._notify(note)
 
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
@@ -288,7 +243,7 @@ class AlignmentRun:
         if method is not None:
             aligner = isinstance(self._models, WordAligner)
             made_by = "hidden Markov models of both directions" if aligner else "forced decoding in both directions"
-            mean = f"{kind_of_mean(method)} mean of both directions"
+            mean = f"{'geometric' if method == 'agreement' else 'arithmetic'} mean of both directions"
             weights = f"{mean}; each row, NULL included, sums to 1; {config.reading} weights of the models"
         return {
             "model_hash": self._hash,

@@ -1,14 +1,8 @@
 """The alignment file (HDF5, format version 4): layout, reader, and a writer that an interruption cannot harm.
 
-The file contains flat arrays and 64-bit offsets: no group per sentence and no variable-length types, so that every HDF5
-tool can read it. Record k (counted from 0) is one sentence pair of Tx source and Ty target words. A matrix has Ty + 1
-rows (target words, then `</s>`) and Tx + 1 columns (source words, then `</s>`): the weight of source word i at target
-word j of record k is weights[weight_offsets[k] + j * (Tx + 1) + i]. Each row sums to 1, or to 0 where one side of the
-pair is empty; the weights of local-p attention are normalised. All log-probabilities are natural logarithms; they are
-NaN for a pair that no model has read, because a side is empty.
-
-The attributes of the root repeat these facts (FACTS) and record how the file was made. The ids of the
-sentences never fall (`sentence_ids_rise`), which allows binary search.
+docs/formats.md describes the layout: flat arrays and 64-bit offsets, so that every HDF5 tool can read it. A matrix has
+a row for each target word and `</s>`, and a column for each source word and `</s>`. The ids of the sentences never
+fall (`sentence_ids_rise`), which allows binary search.
 
 HDF5 keeps its tables in many places of a file; a process that is killed between two writes leaves it unreadable. So the
 writer appends the records to a journal, FILE.h5.partial, in blocks of `COMMIT` sentences. Each block has a length and a
@@ -82,7 +76,7 @@ FACTS: Mapping[str, object] = {
 }
 _BLOCK = struct.Struct("<QI")  # bytes and checksum of what follows
 _CELLS = 2_000_000  # weights that are in memory together
-_PAGE = 1024  # records whose offsets are read together
+_PAGE = 1024  # records that are read together
 _SEAL_AT_ONCE = 1 << 26  # bytes; the checksum of a larger file takes seconds, and only `info` compares it
 _COMPRESSION = 1  # level of gzip: higher levels take several times as long for hardly smaller files
 # Settings and options that may differ between a run and the one that resumes it. `files_sha256` has the files' content.
@@ -157,16 +151,10 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         return self.records(0, self._length)
 
     def records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a range in blocks that are not large, with one read per dataset."""
+        """Yields the records of a range."""
         with self._damage():
             for first, page in self._pages(start, stop):
-                offsets, place = page["weight_offsets"], 0
-                while place < len(offsets) - 1:
-                    fitting = int(np.searchsorted(offsets, offsets[place] + _CELLS, side="right")) - 1
-                    end = max(fitting, place + 1)
-                    block = {name: values[place : end + 1] for name, values in page.items()}
-                    yield from self._read(first + place, block)
-                    place = end
+                yield from self._read(first, page)
 
     def links(self) -> Iterator[LinkedPair]:
         """Yields the words and hard links of each record, in order. The weights are not read."""
@@ -242,17 +230,19 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         return int(offsets[len(offsets) - 1]) if len(offsets) else 0
 
     def _pages(self, start: int, stop: int) -> Iterator[tuple[int, dict[str, Array]]]:
-        """Yields the number of the first record, and the offsets, log-probabilities, ids and ranks of some records."""
-        for begin in range(start, stop, _PAGE):
-            end = min(begin + _PAGE, stop)
-            page = {name: self._datasets[name][begin : end + 1] for name in OFFSETS}
+        """Yields pages of at most `_CELLS` weights, or one record: the number of the first record, and small values."""
+        while start < stop:
+            cells = self._datasets["weight_offsets"][start : min(start + _PAGE, stop) + 1]
+            end = start + max(1, int(np.searchsorted(cells - cells[0], _CELLS, side="right")) - 1)
+            page = {name: self._datasets[name][start : end + 1] for name in OFFSETS}
             for name, offsets in page.items():
                 if offsets[0] < 0 or offsets[-1] > self._last(name) or (np.diff(offsets) < 0).any():
                     raise ValueError(f"{name} does not rise")
-            page |= {name: self._datasets[name][begin:end] for name in ("log_prob", "sentence_id", "rank")}
+            page |= {name: self._datasets[name][start:end] for name in ("log_prob", "sentence_id", "rank")}
             if (np.diff(page["sentence_id"], prepend=0) < 0).any():
                 raise ValueError("sentence_id does not rise from 0")
-            yield begin, page
+            yield start, page
+            start = end
 
     def _read(self, first: int, page: Mapping[str, Array]) -> Iterator[AlignmentRecord]:
         """Yields the records of a page, the first of which has this number."""
@@ -535,19 +525,11 @@ class AlignmentWriter:
         with self._damaged_journal(), atomic_path(self.path) as temporary, created(temporary) as file:
             rises = {"nmtalign_version": __version__, "sentence_ids_rise": True}
             write_attributes(file, {**self.attributes, **rises})
-            datasets = {
-                name: file.create_dataset(
-                    name,
-                    shape=(0, *_VALUE_SHAPES[name]),
-                    maxshape=(None, *_VALUE_SHAPES[name]),
-                    chunks=(chunk, *_VALUE_SHAPES[name]),
-                    dtype=self._types[name],
-                    compression="gzip",
-                    compression_opts=_COMPRESSION,
-                    shuffle=True,
-                )
-                for name, (_, chunk) in DATASETS.items()
-            }
+            datasets, packed = {}, {"compression": "gzip", "compression_opts": _COMPRESSION, "shuffle": True}
+            for name, (_, chunk) in DATASETS.items():
+                first, most, chunks = ((size, *_VALUE_SHAPES[name]) for size in (0, None, chunk))
+                kind = self._types[name]
+                datasets[name] = file.create_dataset(name, first, kind, maxshape=most, chunks=chunks, **packed)
             totals, records = np.zeros((1, len(OFFSETS)), np.int64), 0
             for name in OFFSETS:
                 _extend(datasets[name], totals[0, :1])

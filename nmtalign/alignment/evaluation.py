@@ -1,28 +1,13 @@
-"""Files of links compared with gold links: the figures of all pairs, and by the length of the source."""
+"""Files of links compared with gold links."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import numpy as np
-
-from nmtalign.alignment.link_files import (
-    REVERSE,
-    GoldLinks,
-    LinkFigures,
-    LinkFile,
-    comparable,
-    count_links,
-    is_hdf5,
-    read_links,
-)
+from nmtalign.alignment.link_files import REVERSE, GoldLinks, LinkFigures, LinkFile, comparable, count_links, read_links
 from nmtalign.settings.command_settings import AerConfig
-from nmtalign.settings.definition import FilePair, SettingError
+from nmtalign.settings.definition import FilePair
 from nmtalign.version import __version__
-
-LengthRow = tuple[str, LinkFigures]  # the label of a range of source lengths, and its figures
-Buckets = Sequence[Any]  # of `nmtalign.scoring`: parts with a `label` and `members(lengths)`
 
 
 @dataclass(frozen=True)
@@ -30,9 +15,7 @@ class LinkEvaluation:
     """The links of one file beside the gold links."""
 
     name: str
-    figures: LinkFigures  # of all pairs
-    by_length: Sequence[LengthRow]  # of each bucket of source lengths, if they are wanted
-    lengths_from: str  # the file that the source lengths come from
+    figures: LinkFigures
     signature: str  # everything that reproduces the figures
 
 
@@ -48,55 +31,30 @@ class LinkComparison:
 def compare_links(
     links: Sequence[tuple[str, Path]],
     gold: Path,
-    config: AerConfig | None = None,
+    config: AerConfig,
     texts: tuple[Path | None, Path | None] = (None, None),
     others: Sequence[FilePair] = (),
-    buckets: Buckets = (),
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links, as `nmtalign.api.aer` does.
 
     A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
-    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. `buckets`
-    are ranges of source lengths, whose figures are computed, too. Raises InputError naming file and line, FormatError
-    for a damaged alignment file, UsageError for a choice of links without an alignment file.
+    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. Raises
+    InputError naming file and line, FormatError for a damaged alignment file.
     """
-    config = config or AerConfig()
-    method, threshold = config.links, config.threshold
-    for name, value in {"links": method, "threshold": threshold}.items():
-        if value is not None and not any(is_hdf5(path) for _, path in links):
-            raise SettingError("chooses the links of an alignment file (.h5), and none is given", **{name: value})
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
-    files = [
-        read_links(path, "links", config.links_base, config.reverse_links, method=method, threshold=threshold)
-        for _, path in links
-    ]
-    (answers, *files), pairs, words, origin, converted = comparable([answers, *files], texts, others)
+    files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]
+    (answers, *files), pairs, converted = comparable([answers, *files], texts, others)
     expected = [answers.pair(number) for number in range(pairs)]
-    # If the words of the source are not known, the largest gold position is its length.
-    longest = (max((i + 1 for i, _ in pair.possible), default=0) for pair in expected)
-    lengths = list(longest if words[0] is None else map(len, words[0]))
     systems, notes = [], [*converted, *_notes(answers, files, config, pairs)]
     for (name, _), file in zip(links, files, strict=True):
-        figures = figures_by_pair(file, expected)
-        by_length = list(_by_length(figures, lengths, buckets))
-        total, signature = sum(figures, LinkFigures()), signature_of(file, answers, expected)
-        systems.append(LinkEvaluation(name, total, by_length, origin, signature))
-        if note := turned_note(file, file, expected):
+        systems.append(LinkEvaluation(name, _figures(file, expected), _signature(file, answers, expected)))
+        if note := _turned_note(file, expected):
             notes.append(f"{note} (or {'leave out ' if answers.reverse else ''}{REVERSE['gold']})")
     return LinkComparison(systems, expected, notes)
 
 
-def figures_by_pair(file: LinkFile, gold: Sequence[GoldLinks]) -> list[LinkFigures]:
-    """Returns the figures of each pair of a file."""
-    return [count_links(file.pair(number).possible, answers) for number, answers in enumerate(gold)]
-
-
-def _by_length(figures: Sequence[LinkFigures], lengths: Sequence[int], buckets: Buckets) -> Iterator[LengthRow]:
-    """Yields (label, figures) of each bucket of source lengths; that of empty lines only if there are any."""
-    for bucket in buckets:
-        members = np.flatnonzero(bucket.members(np.array(lengths, np.int64)))
-        if len(members) or bucket.label != "0":
-            yield bucket.label, sum((figures[int(number)] for number in members), LinkFigures())
+def _figures(file: LinkFile, gold: Sequence[GoldLinks]) -> LinkFigures:
+    return sum((count_links(file.pair(number).possible, pair) for number, pair in enumerate(gold)), LinkFigures())
 
 
 def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: int) -> Iterator[str]:
@@ -113,10 +71,9 @@ def _notes(gold: LinkFile, files: Sequence[LinkFile], config: AerConfig, pairs: 
                 yield f"{file.name}: no position is 0; if positions count from 1 there, give --{file.role}-base 1"
 
 
-def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> str:
-    """Returns a note if found links fit far better with source and target of `file` exchanged; else ""."""
-    rate = sum(figures_by_pair(found, gold), LinkFigures()).aer
-    other = sum(figures_by_pair(found.turned(), gold), LinkFigures()).aer
+def _turned_note(file: LinkFile, gold: Sequence[GoldLinks]) -> str:
+    """Returns a note if links fit far better with source and target exchanged; else ""."""
+    rate, other = _figures(file, gold).aer, _figures(file.turned(), gold).aer
     if other >= rate - 0.1:
         return ""
     fix = "leave out" if file.reverse else "if it has the target first, give"
@@ -124,7 +81,7 @@ def turned_note(file: LinkFile, found: LinkFile, gold: Sequence[GoldLinks]) -> s
     return f"{file.name}: {exchanged}; {fix} {REVERSE[file.role]}"
 
 
-def signature_of(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
+def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
     """Returns everything that reproduces the figures."""
     parts = ["AER"]
     for role, one in (("links", file), ("gold", gold)):

@@ -7,7 +7,7 @@ import contextlib
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal, TextIO, get_args
 
@@ -44,16 +44,13 @@ def export_alignments(
 def text_lines(file: AlignmentFile, form: TextFormat, entries: Entries | None = None) -> Iterator[str]:
     """Yields the lines of a format, with `\\n`: one per sentence ("best"), or per entry ("all", default of json).
 
-    With "all" Marian's lines are those of its n-best lists: `id ||| words ||| weights ||| F0= -3.21 ||| -3.21`. For
-    pharaoh the weights are not read.
+    For pharaoh the weights are not read.
     """
     every = (entries or ("all" if form == "json" else "best")) == "all"
     if form == "pharaoh":
         yield from (format_links(pair.links) + "\n" for pair in file.links() if every or pair.rank == 0)
         return
-    line: Callable[[AlignmentRecord, str], str] = json_line
-    if form == "marian":
-        line = _marian_entry if every else marian_line
+    line = json_line if form == "json" else marian_line
     yield from (line(record, file.dtype) + "\n" for record in file if every or record.rank == 0)
 
 
@@ -61,11 +58,6 @@ def marian_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns `le renard ||| 0.9,0.1,0 0.2,0.7,0.1 0,0,1`; `dtype` is the type in which the weights are stored."""
     words = " ".join(record.target).replace("|||", _ESCAPED_BARS)
     return f"{words} ||| {' '.join(map(','.join, _texts(record.weights, dtype)))}"
-
-
-def _marian_entry(record: AlignmentRecord, dtype: str) -> str:
-    log_prob = f"{record.log_prob if math.isfinite(record.log_prob) else 0:.6g}"  # as in the lists of `translate`
-    return f"{record.sentence_id} ||| {marian_line(record, dtype)} ||| F0= {log_prob} ||| {log_prob}"
 
 
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:

@@ -3,28 +3,22 @@
 The reading decides which attention weights align a target word:
 
 - "current": those of the step that writes the word.
-- "shifted" (Chen et al. 2020): those of the step that has the word as input, because its state knows the word. In the
-  order look-generate-update (the paper's code) the attention of step t + 1 uses the first state that contains word t:
-  word t takes the weights of step t + 1, and the last word those of the step that writes `</s>`. In the order
-  look-update-generate (the paper's text) the attention of a step precedes its update: word t enters the state in step
-  t + 1, after its attention, and step t + 2 is the first to use it. For the last word the decoder then runs one step
-  past `</s>`. `</s>` itself, which is never an input, keeps the weights of its own step. In the order
-  update-look-generate, also that of a Transformer, the attention of step t + 1 uses word t, as in the first order.
+- "shifted" (Chen et al. 2020), for Transformers: those of the next step, which has the word as input. `</s>`, which is
+  never an input, keeps the weights of its own step. In a recurrent model the next step reads for the next word.
 - "posterior": those of the step that writes the word, by Bayes' rule given that word (`force_posterior`).
-- "auto": current with one model, as in the paper's figures; with two models, one per direction, posterior, or shifted
-  if a model has no posterior.
+- "auto": current with one model, as in the paper's figures; with two models, one per direction, posterior. If a model
+  has none, it is shifted for Transformers, else current.
 
 Steps are those of the model's tokens, before pieces are merged to words.
 """
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from nmtalign.alignment.links import (
     AlignmentRecord,
@@ -40,37 +34,20 @@ from nmtalign.core.numerics import in_halves
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
-from nmtalign.settings.training_settings import Order
-from nmtalign.text.tokenizer import EOS_ID, WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, Vocabulary, keep
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, Vocabulary, keep
 
-# The number of steps after which the attention depends on a word, counted from the step that writes it.
-STEPS_AHEAD: Mapping[Order, int] = {"look-generate-update": 1, "look-update-generate": 2, "update-look-generate": 1}
 _MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
 
 
 def force(model: TranslationModel, batch: Batch, reading: Reading) -> Forced:
     """Decodes a batch on the model's device: log-probabilities (B, Ty), and weights (B, Ty, Tx) of the reading."""
+    decode = model.force_posterior if reading == "posterior" else model.force
+    forced = decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
     if reading != "shifted":
-        decode = model.force_posterior if reading == "posterior" else model.force
-        return decode(batch.source, batch.source_mask, batch.target, batch.target_mask, batch.copies)
-    ahead = STEPS_AHEAD[model.config.order]
-    # The last word of the longest sentence needs a step too: that of `</s>`, or one more of padding.
-    target = F.pad(batch.target, (0, ahead - 1), value=EOS_ID)
-    mask = F.pad(batch.target_mask, (0, ahead - 1), value=False)
-    forced = model.force(batch.source, batch.source_mask, target, mask, batch.copies)
-    weights = shifted(cast(Tensor, forced.weights), batch.target_mask, ahead)  # `Aligner` refuses models without
-    return Forced(forced.log_probs[:, : batch.target.shape[1]], weights)
-
-
-def shifted(weights: Tensor, mask: Tensor, ahead: int) -> Tensor:
-    """Returns the weights (B, Ty, Tx) of words, each `ahead` steps after its own, from those of steps.
-
-    weights (B, Ty + ahead - 1, Tx). mask (B, Ty) is True at the words and at `</s>`, which keeps its step.
-    """
-    last = mask.sum(1) - 1
-    own = torch.arange(mask.shape[1], device=mask.device)
-    step = torch.where(own < last[:, None], own + ahead, own)
-    return weights.gather(1, step[..., None].expand(-1, -1, weights.shape[2]))
+        return forced
+    weights, own = cast(Tensor, forced.weights), torch.arange(batch.target.shape[1], device=batch.target.device)
+    step = torch.where(own < batch.target_mask.sum(1, keepdim=True) - 1, own + 1, own)  # `</s>` keeps its step
+    return replace(forced, weights=weights.gather(1, step[..., None].expand(-1, -1, weights.shape[2])))
 
 
 class SideReader:
@@ -114,14 +91,18 @@ class SideReader:
 class Aligner:
     """One model that aligns windows of pairs; if `turned`, it reads the target and writes the source.
 
-    Raises UsageError for a model without attention, or without the posterior that the settings ask for.
+    Raises UsageError for a model without attention, or without the reading that the settings ask for.
     """
 
     def __init__(self, loaded: LoadedModel, config: AlignConfig, turned: bool = False) -> None:
         if loaded.model.config.attention == "none":
             raise UsageError(f"{loaded.folder}: this model has no attention, so it cannot align; give another one")
+        transformer = loaded.model.config.architecture == "transformer"
         if config.reading == "posterior" and not loaded.model.has_posterior:
-            raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading shifted")
+            other = "shifted" if transformer else "current"
+            raise UsageError(f"{loaded.folder}: this architecture has no posterior; give --reading {other}")
+        if config.reading == "shifted" and not transformer:
+            raise UsageError(f"{loaded.folder}: is no Transformer, so it has no shifted reading; leave --reading out")
         self._loaded, self._config, self._turned = loaded, config, turned
         tokenizers = loaded.tokenizers
         self._source = SideReader(tokenizers.source, loaded.source_vocabulary, config.tokenized)

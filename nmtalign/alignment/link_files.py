@@ -13,14 +13,13 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from operator import add
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import h5py
 
 from nmtalign.alignment.alignment_file import AlignmentFile, method_of
-from nmtalign.alignment.links import AlignmentRecord, Link, LinkedPair
+from nmtalign.alignment.links import Link
 from nmtalign.errors import InputError, UsageError, with_more
-from nmtalign.settings.command_settings import LinkMethod
 from nmtalign.settings.definition import FilePair
 from nmtalign.text import link_counting as counting
 from nmtalign.text.languages import is_unspaced, suffix_language
@@ -28,11 +27,11 @@ from nmtalign.text.lines import STDIN, check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import MosesWords, SpacedWords
 
 Role = Literal["gold", "links"]  # errors name the setting gold_base or links_base
-Side = Sequence[Sequence[str]] | None  # the words of each line, if they are known
+Comparable = tuple[Sequence["LinkFile"], int, Sequence[str]]  # files that count alike, pairs, notes on converted files
 
 REVERSE: Mapping[Role, str] = {"gold": "--reverse-gold", "links": "--set reverse_links=true"}  # the settings
 _LINK = re.compile(r"(\d{1,9})([-p?])(\d{1,9})", re.ASCII)
-_SCORES = re.compile(r"\t[0-9. ]*$")
+SCORES = re.compile(r"\t[0-9. ]*$")  # the second column of `nmtalign link --scores`
 _CONFIDENCE = r"[-+]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][-+]?\d+)?"
 _NUMBERED = re.compile(rf"0*(\d{{1,7}})\s+(\d{{1,9}})\s+(\d{{1,9}})(?:\s+([SP]))?(?:\s+{_CONFIDENCE})?", re.ASCII)
 
@@ -152,25 +151,16 @@ class LinkFile:
                     )
 
 
-def read_links(
-    path: Path,
-    role: Role = "links",
-    base: int | None = None,
-    reverse: bool = False,
-    *,
-    method: LinkMethod | None = None,
-    threshold: float | None = None,
-) -> LinkFile:
+def read_links(path: Path, role: Role = "links", base: int | None = None, reverse: bool = False) -> LinkFile:
     """Reads a text of links (plain or compressed, `-` for stdin), or the links of an alignment file.
 
-    Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. `method`
-    and `threshold` choose other links of an alignment file than the stored ones, as `AlignmentRecord.links`; texts
-    ignore them. Raises InputError naming file and line, FormatError for a damaged alignment file.
+    Positions count from `base` (0 or 1; None: as usual in the format). `reverse` exchanges source and target. Raises
+    InputError naming file and line, FormatError for a damaged alignment file.
     """
     if is_hdf5(path):
         if base:
             raise UsageError(f"{path}: positions in an alignment file count from 0; leave --{role}-base out")
-        file = _stored_links(path, method, threshold)
+        file = _stored_links(path)
     else:
         lines, name = list(read_lines(path)), shown(path)
         numbered = bool(_NUMBERED.fullmatch(next((line.strip() for line in lines if line.strip()), "")))
@@ -197,7 +187,7 @@ def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> G
     line).
     """
     sure, possible = set(), set()
-    for part in _SCORES.sub("", text).split():
+    for part in SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
         if not match:
             raise InputError(f"{where}: {part!r} is not a link; write 0-0 2-1, or 0p0 or 0?0 for a possible gold link")
@@ -239,13 +229,11 @@ def _naacl_links(lines: Sequence[str], name: str, base: int, role: Role) -> list
     return [links.get(pair, NO_LINKS) for pair in range(max(links, default=-1) + 1)]
 
 
-def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None) -> LinkFile:
-    """Reads the links of the best record of each sentence; the weights are read only if they choose the links."""
+def _stored_links(path: Path) -> LinkFile:
+    """Reads the links of the best record of each sentence."""
     pairs, words = list[GoldLinks](), list[tuple[Sequence[str], Sequence[str]]]()
     with AlignmentFile(path) as file:
-        stored = method is None and threshold is None
-        records: Iterable[LinkedPair | AlignmentRecord] = file.links() if stored else file
-        for pair in records:
+        for pair in file.links():
             if pair.rank:
                 continue
             if pair.sentence_id != len(pairs):
@@ -253,14 +241,11 @@ def _stored_links(path: Path, method: LinkMethod | None, threshold: float | None
                     f"{path}: has sentence {pair.sentence_id} where sentence {len(pairs)} should be; give the "
                     "alignments of a complete text, in order"
                 )
-            links = frozenset(pair.links if isinstance(pair, LinkedPair) else pair.links(method, threshold))
+            links = frozenset(pair.links)
             pairs.append(GoldLinks(links, links))
             words.append((pair.source, pair.target))
-        chosen = ",".join(str(value) for value in (method, threshold) if value is not None)
         model = str(file.attributes.get("model_hash", ""))  # a stranger's file may have a number
-        return LinkFile(
-            str(path), "HDF5", 0, pairs, words=words, method=chosen or method_of(file.attributes), model=model
-        )
+        return LinkFile(str(path), "HDF5", 0, pairs, words=words, method=method_of(file.attributes), model=model)
 
 
 def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
@@ -270,20 +255,10 @@ def check_gold(gold: LinkFile, file: AlignmentFile) -> None:
     counting.check_alike(gold.name, str(file.path), links)
 
 
-class ComparableLinks(NamedTuple):
-    """Files of links that count the same words, the words that they count, and a note for each converted file."""
-
-    files: Sequence[LinkFile]
-    pairs: int
-    words: tuple[Side, Side]
-    origin: str  # of the words
-    notes: Sequence[str] = ()
-
-
 def comparable(
     files: Sequence[LinkFile], texts: tuple[Path | None, Path | None], others: Sequence[FilePair] = ()
-) -> ComparableLinks:
-    """Returns files of links, gold links first, with their words: those of the texts, else of an alignment file.
+) -> Comparable:
+    """Returns files of links, gold links first, as links between the same words.
 
     Where one file counts the words between spaces and another one tokens, the links of the first become links between
     tokens. This needs both texts: those given, or two of `others` that fit. Raises InputError for files of unequal
@@ -305,22 +280,18 @@ def comparable(
                 if {*map(len, lines.values())} == {pairs} and (found := _in_tokens(files, one, lines)):
                     return found
         raise with_more(error, ", or convert them with the raw texts: nmtalign aer --source SRC --target TGT") from None
-    known = next(((file.name, file.words) for file in files if file.words is not None), None)
-    # The words that the links count.
-    stored: list[Side] = [None if known is None else [pair[side] for pair in known[1]] for side in (0, 1)]
-    split = SpacedWords().tokenize
-    words = [list(map(split, lines[path])) if path else own for path, own in zip(texts, stored, strict=True)]
-    sides = [own or given for own, given in zip(stored, words, strict=True)]
+    known, split = next(filter(None, (file.words for file in files)), None), SpacedWords().tokenize
+    sides = [  # the words that the links count
+        [pair[side] for pair in known] if known else list(map(split, lines[path])) if path else None
+        for side, path in enumerate(texts)
+    ]
     for number in range(pairs):
         for file in files:
             file.check_inside(number, *(None if own is None else len(own[number]) for own in sides))
-    origin = shown(source) if source else known[0] if known else "largest gold position"
-    return ComparableLinks(files, pairs, (words[0], words[1]), origin)
+    return files, pairs, ()
 
 
-def _in_tokens(
-    files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]
-) -> ComparableLinks | None:
+def _in_tokens(files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, Sequence[str]]) -> Comparable | None:
     """Returns the files with links between the tokens of two raw texts; None if none of them counts tokens."""
     # In a text without spaces, the words of an alignment file may be pieces, which the text does not show.
     if any(file.words is not None for file in files) and any(is_unspaced(lines[path]) for path in texts):
@@ -337,8 +308,7 @@ def _in_tokens(
         return None
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]
     notes = [counting.converted_note(file.name) for file, words in zip(files, counted, strict=True) if words]
-    words = [source.tokens for source, _ in pairs], [target.tokens for _, target in pairs]
-    return ComparableLinks(found, len(pairs), words, shown(texts[0]), notes)
+    return found, len(pairs), notes
 
 
 def _converted(file: LinkFile, pairs: Sequence[counting.SplitPair], words: bool) -> LinkFile:

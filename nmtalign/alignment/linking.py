@@ -5,6 +5,7 @@ iterations so far have learned.
 """
 
 import contextlib
+import functools
 import io
 import itertools
 import json
@@ -12,7 +13,7 @@ import shutil
 import time
 from array import array
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,21 +39,18 @@ from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
-from nmtalign.settings.definition import seconds, select
+from nmtalign.settings.definition import select
 from nmtalign.text.languages import check_spaces, suffix_language
-from nmtalign.text.lines import STDIN, read_pairs, shown
+from nmtalign.text.lines import is_stream, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, LEXICON, NO_WORD, UNK, SpacedWords
 
 _WORK, _RECORD, _STATE = "work", "link.json", "learned.safetensors"
 MOST_CELLS = 300_000_000  # of the pairs that are learned from, which bounds memory to some gigabytes
-_FEWEST_PAIRS = 1_000  # a time limit leaves at least as many
-_STEPS = 3
 _COMMAS = frozenset(",،、，")
 _MOST_ATTACHED = 0.02  # commas without a space before them, in tokenised text
 _ALIGNING = 4.0  # the time of aligning all pairs, in iterations over them
 _SPACES_SEEN_IN = 100  # pairs
 _LONGEST = 200  # words of a side of a pair that is learned from
-_TRIAL_PAIRS = 2_000  # with which a time limit is planned
 _TRANSLATIONS = 20  # of a source word in the translation table
 _LEAST = 1e-3  # the smallest probability of a translation
 _BLANKS = frozenset(" \t\r\n")
@@ -62,8 +60,8 @@ _BLANKS = frozenset(" \t\r\n")
 class LinkProgress:
     """How far a run is: step `step` of `steps`, the share of it that is done, and the time left for all steps."""
 
+    steps = 3
     step: int
-    steps: int
     doing: str
     done: float | None = None
     seconds_left: float | None = None
@@ -119,16 +117,12 @@ def count_cells(pairs: Iterable[tuple[str, str]], tell: Callable[[], object]) ->
     return number, cells
 
 
-class _Halted(Exception):  # noqa: N818
-    """`LinkRun.stop` was called."""
-
-
 class LinkRun:
     """Links the words of two texts: `LinkRun(source, target, folder).run()`, then `links` is the file of the links.
 
-    A run that was interrupted resumes in `folder`, and a completed one has nothing to do. Raises UsageError if the
-    folder contains anything else, or a run with other texts or settings, and InputError for a text that cannot be read.
-    `show` is called with the progress, `notify` with warnings.
+    A run that any exception has ended resumes in `folder`, after the last complete iteration, and a completed one has
+    nothing to do. `show` is called with the progress, `notify` with warnings. Raises UsageError if the folder contains
+    anything else, or a run with other texts or settings, and InputError for a text that cannot be read.
     """
 
     def __init__(
@@ -143,23 +137,16 @@ class LinkRun:
         self.folder, self.links, self.config = folder, folder / files.LINKS, config or LinkConfig()
         self._texts, self._work = (source, target), folder / _WORK
         self._show, self._notify = show, notify
-        limit = self.config.max_time
-        self._budget = seconds("max_time", limit) if limit else None
         self._threads = worker_count(self.config.threads)
-        self._stopped = False
         self._record = self._open()
 
-    def stop(self, reason: str) -> None:
-        """Ends the run; a signal handler may call it. The same run resumes after the last complete iteration."""
-        self._stopped = True
-
     def run(self) -> None:
-        """Does the steps that remain; if `stop` ends it, the same call resumes."""
+        """Does the steps that remain."""
         if self._is_learned() and self._is_linked() and not self._work.exists():
             return
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
             files.check_no_link(path)
-        with contextlib.suppress(_Halted), files.folder_lock(self._work):
+        with files.folder_lock(self._work):
             files.sweep(self.folder)
             if not self._is_learned():
                 self._read()
@@ -180,7 +167,7 @@ class LinkRun:
     def _open(self) -> dict[str, Any]:
         """Returns the record of the run in the folder, or of a new one."""
         for path in self._texts:
-            if path == STDIN or (path.exists() and not path.is_file()):
+            if is_stream(path):
                 raise UsageError(f"{shown(path)}: is no file, and texts are read several times; give two text files")
         try:
             hashes = [files.sha256_of(path) for path in self._texts]
@@ -195,7 +182,7 @@ class LinkRun:
             if not all(own):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
             names = [str(path) for path in self._texts]
-            return {"texts": hashes, "names": names, "settings": settings, "seconds": {}}
+            return {"texts": hashes, "names": names, "settings": settings}
         found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
             texts = " and ".join(found["names"])
@@ -205,128 +192,93 @@ class LinkRun:
             raise UsageError(f"{self.folder}: has links made with other settings: {was}; give another folder with -o")
         return found
 
-    @contextlib.contextmanager
-    def _part(self, step: int, doing: str) -> Iterator[None]:
-        """One step, whose time is recorded."""
-        self._step, self._doing, self._began = step, doing, time.monotonic()
-        self._tell()
-        try:
-            yield
-        finally:
-            spent = self._record["seconds"]
-            spent[str(step)] = spent.get(str(step), 0.0) + time.monotonic() - self._began
-            if "learned_from" in self._record:
-                self._save()
-
-    def _save(self) -> None:
-        with files.atomic_text(self.folder / _RECORD, follow=False) as stream:
-            stream.write(json.dumps(self._record, indent=2) + "\n")
-
-    def _tell(self, done: float | None = None, left: float | None = None) -> None:
-        """Shows the progress of a step; ends the run after `stop`."""
-        if self._stopped:
-            raise _Halted
-        self._show(LinkProgress(self._step, _STEPS, self._doing, done, left))
+    def _tell(self, step: int, doing: str, done: float | None = None, left: float | None = None) -> None:
+        self._show(LinkProgress(step, doing, done, left))
 
     def _read(self) -> None:
         """Reads the words and the sentences of both sides, of no more pairs than can be learned from."""
-        with self._part(1, "reading the texts"):
-            check_spaces(self._texts, list(itertools.islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
-            count, cells = count_cells(read_pairs(*self._texts), self._tell)
-            if not count:
-                names = " and ".join(map(str, self._texts))
-                raise InputError(f"{names}: no lines; give files with text")
-            most = min(self.config.learn_from or count, count * MOST_CELLS // max(cells, 1) or 1, count)
-            numbered = enumerate(read_pairs(*self._texts))
-            sides = read_sides((pair for number, pair in numbered if is_chosen(number, most, count)), self._tell)
-            self._record["pairs"], self._share = count, most / count
-            self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
-            pieces = Pieces(self._tokenized)
-            parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
-            self._spellings, self._names, self._sides = zip(*parts, strict=True)
-
-    def _learn(self) -> None:
-        with self._part(2, "learning"):
-            if "learned_from" not in self._record:
-                self._record["learned_from"] = self._most_pairs()
-                self._save()
-            learned_from = self._record["learned_from"]
-            learning = AgreeingModels(self._names, self._sides, self._threads, learned_from)
-            state = self._work / _STATE
-            if state.exists():
-                try:
-                    learning.restore(map_arrays(state)[0])
-                except (KeyError, ValueError, TypeError):
-                    raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
-            began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / learned_from
-
-            while learning.done < ITERATIONS:
-                before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
-
-                def tell(share: float, before: float = before, own: float = own) -> None:
-                    done, whole = before + share * own, _work_of(ITERATIONS)
-                    pace = (time.monotonic() - began) / max(done - first, 1e-9)
-                    self._tell(done / whole, (whole - done + _ALIGNING * others) * pace)
-
-                learning.iterate(tell)
-                save_tensors(state, learning.state(), {})
-            languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
-            write_table(self.folder / LEXICON, learning.model.cells, learning.tables()[0], self._spellings)
-            save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
-            del self._spellings, self._names, self._sides  # aligning needs the memory
-
-    def _most_pairs(self) -> int:
-        """Returns from how many of the pairs that were read to learn."""
+        tell = functools.partial(self._tell, 1, "reading the texts")
+        tell()
+        check_spaces(self._texts, list(itertools.islice(read_pairs(*self._texts), _SPACES_SEEN_IN)), self._notify)
+        count, cells = count_cells(read_pairs(*self._texts), tell)
+        if not count:
+            names = " and ".join(map(str, self._texts))
+            raise InputError(f"{names}: no lines; give files with text")
+        most = min(self.config.learn_from or count, count * MOST_CELLS // max(cells, 1) or 1, count)
+        numbered = enumerate(read_pairs(*self._texts))
+        sides = read_sides((pair for number, pair in numbered if is_chosen(number, most, count)), tell)
+        self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
+        pieces = Pieces(self._tokenized)
+        parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
+        self._spellings, self._names, self._sides = zip(*parts, strict=True)
         rows = usable(self._sides)
         lengths = [side.lengths()[rows] for side in self._sides]
-        cells = max(1, int(lengths[0] @ lengths[1]))
-        most = min(len(rows), len(rows) * MOST_CELLS // cells)
-        if self._budget is not None and most:
-            trial = AgreeingModels(self._names, self._sides, self._threads, min(most, _TRIAL_PAIRS))
-            began = time.monotonic()
-            trial.iterate()
-            pace = (time.monotonic() - began) / MODEL_1_TIME / max(trial.cells, 1)
-            spent = sum(self._record["seconds"].values()) + time.monotonic() - self._began
-            left = self._budget - spent - _ALIGNING * pace * cells / self._share
-            needed = pace * cells * _work_of(ITERATIONS)
-            most = min(most, max(_FEWEST_PAIRS, int(len(rows) * max(left, 0) / needed)))
-        return max(1, most)
+        self._learned_from = max(1, min(len(rows), len(rows) * MOST_CELLS // max(1, int(lengths[0] @ lengths[1]))))
+        self._record["pairs"] = count
+        with files.atomic_text(self.folder / _RECORD, follow=False) as stream:
+            stream.write(json.dumps(self._record, indent=2) + "\n")
+
+    def _learn(self) -> None:
+        self._tell(2, "learning")
+        learning = AgreeingModels(self._names, self._sides, self._threads, self._learned_from)
+        state = self._work / _STATE
+        if state.exists():
+            try:
+                learning.restore(map_arrays(state)[0])
+            except (KeyError, ValueError, TypeError):
+                raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
+        began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / self._learned_from
+
+        while learning.done < ITERATIONS:
+            before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
+
+            def tell(share: float, before: float = before, own: float = own) -> None:
+                done, whole = before + share * own, _work_of(ITERATIONS)
+                pace = (time.monotonic() - began) / max(done - first, 1e-9)
+                self._tell(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace)
+
+            learning.iterate(tell)
+            save_tensors(state, learning.state(), {})
+        languages = [suffix_language(path) or side for path, side in zip(self._texts, SIDES, strict=True)]
+        write_table(self.folder / LEXICON, learning.model.cells, learning.tables()[0], self._spellings)
+        save_aligner(self.folder, learning, (languages[0], languages[1]), self._tokenized)
+        del self._spellings, self._names, self._sides  # aligning needs the memory
 
     def _align(self) -> None:
-        with self._part(3, "aligning all pairs"):
-            aligner, partial, config = load_aligner(self.folder), files.PartialFile(self.links), AlignConfig()
-            partial.open()
-            try:
-                first = size = end = 0
-                with partial.partial.open("rb") as stream:
-                    for number, line in enumerate(stream, 1):
-                        end += len(line)
-                        if number % window_size(config) == 0 and line.endswith(b"\n"):
-                            first, size = number, end
-                partial.cut(size)  # a window that is done in part is aligned again, as before
-                texts = itertools.islice(read_pairs(*self._texts), first, None)
-                found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
-                began, left = time.monotonic(), self._record["pairs"] - first
-                for new, (links, scores) in enumerate(found, 1):
-                    partial.write(f"{format_scored(links, scores)}\n".encode())
-                    self._tell((first + new) / (first + left), (time.monotonic() - began) / new * (left - new))
-                partial.rename(self.links)
-                if note := aligner.left_out():
-                    self._notify(f"warning: {shown(self._texts[0])}: {note}")
-            finally:
-                partial.close()
+        tell = functools.partial(self._tell, 3, "aligning all pairs")
+        tell()
+        aligner, partial, config = load_aligner(self.folder), files.PartialFile(self.links), AlignConfig()
+        partial.open()
+        try:
+            first = size = end = 0
+            with partial.partial.open("rb") as stream:
+                for number, line in enumerate(stream, 1):
+                    end += len(line)
+                    if number % window_size(config) == 0 and line.endswith(b"\n"):
+                        first, size = number, end
+            partial.cut(size)  # a window that is done in part is aligned again, as before
+            texts = itertools.islice(read_pairs(*self._texts), first, None)
+            found = aligner.links(windows(aligner.read, texts, config, first), self._threads)
+            began, left = time.monotonic(), self._record["pairs"] - first
+            for new, (links, scores) in enumerate(found, 1):
+                partial.write(f"{format_scored(links, scores)}\n".encode())
+                tell((first + new) / (first + left), (time.monotonic() - began) / new * (left - new))
+            partial.rename(self.links)
+            if note := aligner.left_out():
+                self._notify(f"warning: {shown(self._texts[0])}: {note}")
+        finally:
+            partial.close()
 
 
 def _read_record(path: Path) -> dict[str, Any]:
     """Reads the record of a run; raises FormatError if it is damaged."""
-    kinds = {"texts": list, "names": list, "settings": dict, "seconds": dict, "pairs": int, "learned_from": int}
+    kinds = {"texts": list, "names": list, "settings": dict, "pairs": int}
     try:
         found: dict[str, Any] = files.read_json(path)
         whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
-        numbers = [found["pairs"], found["learned_from"] - 1, *found["seconds"].values()]
-        if whole and all(isinstance(name, str) for name in found["names"]) and min(numbers) >= 0:
+        if whole and all(isinstance(name, str) for name in found["names"]) and found["pairs"] > 0:
             return found
-    except (AttributeError, OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError):
         pass
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
 

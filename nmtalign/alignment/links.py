@@ -84,10 +84,6 @@ class AlignmentRecord:
             scores = tuple(float(self.weights[j, i]) for i, j in self.hard_links)
         return format_scored(self.hard_links, scores)
 
-    def end_mass(self) -> float:
-        """Returns the sum over the target words of their weight on the source's `</s>`."""
-        return float(self.weights[:-1, -1].sum(dtype=np.float64))
-
     def empty(self) -> bool:
         """Returns whether a side has no words, so that there was nothing to align."""
         return not (self.source and self.target)

@@ -48,7 +48,7 @@ BackwardOrder = Literal["target-source", "source-target"]
 HARD_METHODS: tuple[HardSymmetrization, ...] = get_args(HardSymmetrization)
 SOFT_METHODS: tuple[SoftSymmetrization, ...] = get_args(SoftSymmetrization)
 # The smallest weight of a link, chosen on the development set of the gold alignments.
-THRESHOLDS = {"product": 0.15, "mean": 0.5, "agreement": 0.6}
+THRESHOLDS = {"mean": 0.5, "agreement": 0.6}
 _NEIGHBOURS = ((0, -1), (-1, 0), (0, 1), (1, 0), (-1, -1), (1, -1), (-1, 1), (1, 1))  # (source, target)
 _NULL = 0.01  # the weight of both directions' NULL beside the product of two words
 _TINY = 1e-12
@@ -108,29 +108,13 @@ def soft_links(
 
     The links are sorted by target word, then by source word. A threshold of 0 means that of `THRESHOLDS`.
 
-    - "product": sqrt(F[j, i] B[j, i]), the geometric mean of both weights, is at least the threshold (Liang et al.
-      2006 take the product of posteriors).
     - "mean": (F[j, i] + B[j, i]) / 2 is at least the threshold: at 0.5 these are the links that are more probable than
       not, if both models are trusted equally.
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """
-    least = least_weight(method, threshold)
-    if method == "mean":
-        return mean_links(forward[:-1, :-1], backward[:-1, :-1], least)
-    if method == "agreement":
-        likely = posterior(forward, backward)
-        return links_where(likely >= least), likely
-    both = _product(forward, backward)
-    return links_where(both >= max(least**2, _TINY)), np.sqrt(both)
-
-
-def mean_links(
-    forward: NDArray[Any], backward: NDArray[Any], least: float = THRESHOLDS["mean"]
-) -> tuple[list[Link], NDArray[Any]]:
-    """Returns what `soft_links` does with the method "mean", of matrices without `</s>`."""
-    likely = (forward + backward) / 2
-    return links_where(likely >= least), likely
+    likely = posterior(forward, backward) if method == "agreement" else (forward + backward)[:-1, :-1] / 2
+    return links_where(likely >= least_weight(method, threshold)), likely
 
 
 def least_weight(method: Symmetrization, threshold: float) -> float:
@@ -145,17 +129,12 @@ def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
     over the source words it is a posterior of the source of target word j; normalised over the target words it is one
     of the translation of source word i. Both include NULL. The mean of both is returned.
     """
-    both = _product(forward, backward)
+    both = forward[:-1, :-1].astype(np.float64) * backward[:-1, :-1]
     target_null = _NULL * np.square(forward[:-1, -1:], dtype=np.float64)
     source_null = _NULL * np.square(backward[-1:, :-1], dtype=np.float64)
     by_target = both / (both.sum(1, keepdims=True) + target_null + _TINY)
     by_source = both / (both.sum(0, keepdims=True) + source_null + _TINY)
     return np.asarray((by_target + by_source) / 2, dtype=np.float32)
-
-
-def kind_of_mean(method: Symmetrization) -> Literal["geometric", "arithmetic"]:
-    """Returns which mean of the weights of both directions a joined record has."""
-    return "geometric" if method in ("product", "agreement") else "arithmetic"
 
 
 def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geometric", "arithmetic"]) -> Matrix:
@@ -172,19 +151,14 @@ def combined(forward: NDArray[Any], backward: NDArray[Any], mean: Literal["geome
     return np.asarray(np.divide(joined, total, out=np.zeros_like(joined), where=total > 0), dtype=np.float32)
 
 
-def _product(forward: NDArray[Any], backward: NDArray[Any]) -> NDArray[np.float64]:
-    """Returns the product of both weights of each pair of words."""
-    return np.asarray(forward[:-1, :-1].astype(np.float64) * backward[:-1, :-1])
-
-
 def join(
     forward: AlignmentRecord, backward: AlignmentRecord, method: Symmetrization, threshold: float = 0.0
 ) -> AlignmentRecord:
     """Returns one record of the two directions of a pair, with the log-probabilities of the forward model.
 
     The source of `backward` is the target of the pair. The links are symmetrized by `method`, soft methods using
-    `threshold`. The weights are the mean of both (`combined`), of the kind that `kind_of_mean` tells. The score of a
-    link is the probability by which a soft method chose it, else its weight. Raises InputError if the words differ.
+    `threshold`. The weights are the mean of both (`combined`), with "agreement" the geometric mean. The score of a link
+    is the probability by which a soft method chose it, else its weight. Raises InputError if the words differ.
     """
     for ours, theirs in ((forward.source, backward.target), (forward.target, backward.source)):
         if ours != theirs:
@@ -197,7 +171,7 @@ def join(
     if forward.empty():
         return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T
-    joined = combined(weights, turned, kind_of_mean(method))
+    joined = combined(weights, turned, "geometric" if method == "agreement" else "arithmetic")
     if method in SOFT_METHODS:
         links, likely = soft_links(weights, turned, method, threshold)
     else:

@@ -46,12 +46,11 @@ def aer(
     AER = 1 - (|A∩S| + |A∩P|) / (|A| + |S|) of found links A, sure gold links S and possible ones P, which include the
     sure ones. Precision is |A∩P| / |A|, recall |A∩S| / |S|; possible links in LINKS count as found. A file has one line
     per pair (Pharaoh: 0-0 sure, 0p0 or 0?0 possible; from 0) or one line per link (NAACL/WPT 2003: 0001 1 1 S, or P, or
-    neither for sure; from 1), source first. The signature records how the files were read. Without texts or an .h5 the
-    length of a sentence is its largest gold position.
+    neither for sure; from 1), source first. The signature records how the files were read.
 
     Examples:
       nmtalign aer links.txt test.gold
-      nmtalign aer alignments.h5 test.gold --by-length
+      nmtalign aer alignments.h5 test.gold
       nmtalign aer ours=a.h5 theirs=links.txt -g test.gold --format csv
       nmtalign align a.en a.fr --pharaoh | nmtalign aer - gold.wpt --gold-base 1
     """
@@ -82,45 +81,26 @@ def _row(figures: "LinkFigures") -> Row:
 def _print_json(found: "LinkComparison") -> None:
     """Prints one object per system."""
     for system in found.systems:
-        record = {"name": system.name, **_row(system.figures)}
-        if system.by_length:
-            rows = [{"words": label, **_row(figures)} for label, figures in system.by_length]
-            record |= {"lengths_from": system.lengths_from, "by_length": rows}
-        sys.stdout.write(common.json_text(record | {"signature": system.signature}) + "\n")
+        record = {"name": system.name, **_row(system.figures), "signature": system.signature}
+        sys.stdout.write(common.json_text(record) + "\n")
 
 
 def _print_csv(found: "LinkComparison") -> None:
-    """Prints one line per row of figures: `part` (all, length), and `label` within the part."""
-    columns = ["name", "part", "label", *_row(found.systems[0].figures), "signature"]
-    writer = csv.DictWriter(sys.stdout, columns, restval="", lineterminator="\n")
+    """Prints one line per system."""
+    columns = ["name", *_row(found.systems[0].figures), "signature"]
+    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
     for system in found.systems:
-        name, figures = system.name, _row(system.figures)
-        writer.writerow({"name": name, "part": "all", **figures, "signature": system.signature})
-        for label, part in system.by_length:
-            writer.writerow({"name": name, "part": "length", "label": label, **_row(part)})
+        writer.writerow({"name": system.name, **_row(system.figures), "signature": system.signature})
 
 
 def _print_text(found: "LinkComparison") -> None:
-    """Prints one row per system, their signatures, then the rows by length of each."""
-    columns = {"links": "found", "precision": "precision", "recall": "recall", "aer": "AER", "f1": "F1"}
+    """Prints one row per system, then their signatures."""
+    columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
+    columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
     rows = [{"name": one.name, **_row(one.figures)} for one in found.systems]
-    _print_rows({"name": "links of", **columns}, rows)
+    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
+    common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)
-    for system in found.systems:
-        if system.by_length:
-            of = f" of {common.escaped(system.name)}" if len(found.systems) > 1 else ""
-            sys.stdout.write(f"\nby words of the source ({common.escaped(system.lengths_from)}){of}:\n")
-            rows = [{"words": label, **_row(figures)} for label, figures in system.by_length]
-            _print_rows({name: name for name in ("words", "pairs", "sure")} | columns, rows)
-
-
-def _print_rows(columns: dict[str, str], rows: list[Row]) -> None:
-    """Prints the columns (key: head) of the rows."""
-    common.print_table(
-        DataTable(
-            [*columns.values()], [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
-        )
-    )

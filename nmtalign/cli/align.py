@@ -1,10 +1,10 @@
-"""`nmtalign align`: soft alignments of given pairs to HDF5, links to stdout, error rates against gold links."""
+"""`nmtalign align`: soft alignments of given pairs to HDF5, links to stdout."""
 
 import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import align_files
 from nmtalign.cli import common
@@ -44,8 +44,6 @@ Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2
 Scores = Annotated[
     bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
 ]
-Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE", "--gold -g")]
-Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
 
 
 @with_settings(AlignConfig)
@@ -58,26 +56,22 @@ def align(
     resume: Resume = False,
     pharaoh: Pharaoh = False,
     scores: Scores = False,
-    gold: Gold = None,
-    gold_base: common.GoldBaseOption = None,
-    reverse_gold: common.ReverseGoldOption = False,
-    format: Format = "text",
     shard: common.ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:
-    """Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.
+    """Align given sentence pairs: soft alignments to HDF5, hard links to stdout.
 
     The model reads each target word in turn (forced decoding). Its attention weights show where it read, not why. Each
     target word gets one link, to the source word with the largest weight, or none (NULL) if that is </s>. Positions
     count from 0. Two models, one per direction, align better (--symmetrize joins them), and the aligner of `nmtalign
-    link` aligns best. Without SRC and TGT the workspace's test set is aligned and compared with its gold links.
+    link` aligns best. Without SRC and TGT the workspace's test set is aligned. `nmtalign aer` compares with gold links.
 
     Examples:
       nmtalign align
       nmtalign align in.en out.fr -m model/ -o alignments.h5
       nmtalign align in.en out.fr --pharaoh > links.txt
       nmtalign align in.en out.fr -m en-fr/ -m fr-en/ --pharaoh > links.txt
-      nmtalign align test.en test.fr --tokenized --gold test.gold --format json
+      nmtalign align test.en test.fr --tokenized --pharaoh | nmtalign aer - test.gold
     """
     models, pharaoh = model or [chosen.workspace.model], pharaoh or scores
     if "symmetrize" in chosen.typed and len(models) == 1 and not is_aligner(models[0]):
@@ -89,13 +83,11 @@ def align(
                 '([corpus] test = ["test.en", "test.fr"])'
             )
         source, target = chosen.workspace.test_files
-        if gold is None and not resume and shard is None:
-            gold = chosen.workspace.gold
     if target is None:
         raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, resume, pharaoh)
-    common.check_inputs(source, target, gold)
+    common.check_inputs(source, target)
     common.sleep_beside_others()
     with chosen.naming(), contextlib.ExitStack() as loading:
         loading.enter_context(common.live_line("loading the model", quiet))
@@ -119,10 +111,10 @@ def align(
                     advance(1)
 
         summary = align_files(
-            models, source, target, output, resume=resume, gold=gold, gold_base=gold_base, reverse_gold=reverse_gold,
-            shard=shard, watch=watch, notify=common.say, config=chosen.settings,
+            models, source, target, output,
+            resume=resume, shard=shard, watch=watch, notify=common.say, config=chosen.settings,
         )  # fmt: skip
-    _report(summary, output, format, pharaoh, quiet)
+    _report(summary, output, quiet)
 
 
 def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
@@ -138,24 +130,13 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
         common.outputs["output"] = output
 
 
-def _report(summary: "AlignmentSummary", output: Path | None, format: str, pharaoh: bool, quiet: bool) -> None:
+def _report(summary: "AlignmentSummary", output: Path | None, quiet: bool) -> None:
     tell, done = common.notifier(quiet), summary.done_before
-    figures: dict[str, object] = {"pairs": summary.pairs, "links": summary.links, "end_mass": summary.end_mass}
-    if summary.figures is not None:
-        figures |= {**summary.figures.rates(), "signature": summary.signature}
-    stream = sys.stderr if pharaoh else sys.stdout
-    if format == "json":
-        stream.write(common.json_text(figures) + "\n")
-    elif summary.figures is not None:
-        names = {"end_mass": "</s> mass", "aer": "AER", "f1": "F1"}
-        for name, value in figures.items():
-            stream.write(f"{names.get(name, name):<10} {common.figure(value)}\n")
     if done and not summary.pairs:
         tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
         return
-    if summary.figures is None and format != "json":
-        after = f" after the {done:,} that were there" if done else ""
-        done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")
-        tell(f"{done_now}{after}, {links}, </s> mass {summary.end_mass:.3f}")
+    after = f" after the {done:,} that were there" if done else ""
+    done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")
+    tell(f"{done_now}{after}, {links}")
     if output:
         tell(f"wrote {output}")

@@ -42,7 +42,7 @@ PANELS: dict[str, dict[str, str]] = {
     "Results of a model": {
         "translate": "Translate text: one line out for each line in, as soon as it is translated.",
         "score": "Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.",
-        "align": "Align given sentence pairs: soft alignments to HDF5, hard links to stdout, error rates.",
+        "align": "Align given sentence pairs: soft alignments to HDF5, hard links to stdout.",
         "symmetrize": "Make one set of links from two directions: one line per pair on stdout.",
         "aer": "Compare links with gold links: precision, recall, alignment error rate (AER) and F1.",
         "view": "Draw soft alignments as in the paper's Figure 3, learning curves, or a page that runs a model.",

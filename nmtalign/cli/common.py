@@ -101,12 +101,6 @@ ConfigOption = Annotated[
 ModelsOption = Annotated[
     list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
 ]
-GoldBaseOption = Annotated[
-    int | None,
-    own_option(
-        "First position in the gold links [dim]\\[default: 0; 1 if each line has one link][/dim].", "0|1", min=0, max=1
-    ),
-]
 ShardOption = Annotated[
     Shard | None,
     own_option(
@@ -115,7 +109,6 @@ ShardOption = Annotated[
         parser=Shard.parse,
     ),
 ]
-ReverseGoldOption = Annotated[bool, own_option("The gold links have the target first.", names="--reverse-gold")]
 QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
 
 

@@ -46,7 +46,7 @@ def link(
 
     Examples:
       nmtalign link corpus.en corpus.fr > links.txt
-      nmtalign link corpus.en.gz corpus.fr.gz --max-time 5m -o aligner/ --scores > links.tsv
+      nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o aligner/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     keep_memory()
@@ -59,16 +59,7 @@ def link(
             steps.add(progress.step)
             show(_text(progress))
 
-        links = link_texts(
-            source,
-            target,
-            output,
-            show=told,
-            notify=common.say,
-            stopping=common.signals.stopping,
-            config=chosen.settings,
-        )
-    common.signals.check()
+        links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs, count = _print(links, scores)
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")

@@ -30,13 +30,14 @@ _SETTINGS = """
 prep --keep-duplicates drop_duplicates=false; prep --separate joint=false; train --unidirectional bidirectional=false;
 train --readout-word readout_previous_word=true; train --no-readout-word readout_previous_word=false;
 translate --weights alignment_type={}; align --weights alignment_type={};
-score --cased lowercase=false; aer --keep-links reverse_links=false; aer --links-method links={};
+score --cased lowercase=false; aer --keep-links reverse_links=false;
 view --links hard_links=true; view --no-links hard_links=false
 """
 _OPTIONS: Mapping[str, str] = {
     **{f"{command} {old}": f"{SET} {new}" for command, old, new in map(str.split, _SETTINGS.split(";"))},
     "train --restart": "--force",
     "link --quick": "--learn-from 50000",
+    "link --max-time": "give --learn-from N; the time grows with N",
     "translate --feature": "the feature in the list is always nmtalign=",
     **dict.fromkeys(("translate --prefix-file", "translate --phrase-file"), _JSON),
     **dict.fromkeys(("translate --which", "align --which", "serve --which"), _WHICH),
@@ -46,6 +47,8 @@ _OPTIONS: Mapping[str, str] = {
     "score --data": "--model {}",
     "score --save-translation": "translate with `nmtalign translate -o FILE`, and give FILE as HYP",
     "score --table1": "--known-words",
+    **dict.fromkeys(("aer --links-method", "aer --threshold"), f"align again with {SET} links= or threshold="),
+    **dict.fromkeys(("align --gold", "align -g"), "compare with gold links: `nmtalign aer FILE.h5 GOLD`"),
     "align --backward": "--model {}",
     "align --forward": "--model {}",
     "symmetrize --method": "--symmetrize {}",
@@ -60,8 +63,8 @@ _OPTIONS: Mapping[str, str] = {
 # Options of version 0.2 that have no replacement, without `--` and `no-`.
 _GONE: Mapping[str, str] = {
     "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
-    "align": "temperature drop-end keep-end",
-    "aer": "alpha by-type worst",
+    "align": "temperature drop-end keep-end gold-base reverse-gold format",
+    "aer": "alpha by-length by-type worst",
     "view": "colorbar",
     "reproduce": "long reordered text",
 }

@@ -66,13 +66,12 @@ class Side(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Tokenised pairs: those kept, by position in the block, and the numbers of those dropped."""
+    """Tokenised pairs: those kept, by position in the block, and the numbers of those dropped, by reason."""
 
     kept: list[int]
     source: Side
     target: Side
-    empty: int
-    too_long: int
+    dropped: Counter[str]
     spacing: Counts  # spacing of the target
 
 
@@ -89,12 +88,12 @@ def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, st
     """
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]
-    kept, empty, too_long = [], 0, 0
+    kept, dropped = [], Counter[str]()
     for number, pair in enumerate(zip(sources, targets, strict=True)):
         if not all(pair) and longest is not None:
-            empty += 1
+            dropped["empty"] += 1
         elif longest and max(map(len, pair)) > longest:
-            too_long += 1
+            dropped["too long"] += 1
         else:
             kept.append(number)
     spacing: Counts = Counter()
@@ -102,7 +101,7 @@ def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, st
         for number in kept[::step]:
             tokenizers.target.spacing.count(pairs[number][1], targets[number], spacing)
     source, target = (Side.of([side[number] for number in kept]) for side in (sources, targets))
-    return Chunk(kept, source, target, empty, too_long, spacing)
+    return Chunk(kept, source, target, dropped, spacing)
 
 
 def tokenize_pairs(

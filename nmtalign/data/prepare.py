@@ -23,7 +23,7 @@ from nmtalign.data.corpus_writer import (
     write_files,
 )
 from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
-from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, OtherSets, RawText, Screening, spooled_lines
+from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.files import CONFIG
 from nmtalign.model_directory import check_files, model_config, read_settings
@@ -31,12 +31,13 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
-from nmtalign.text.pair_tables import split_folders
+from nmtalign.text.pair_tables import split_tables
 from nmtalign.text.parallel import ParallelText
 from nmtalign.text.tokenizer import (
     EOS,
     UNK,
     Counts,
+    MosesWords,
     SentencePieces,
     Subwords,
     TextBytes,
@@ -69,7 +70,7 @@ def prepare(
 ) -> Summary:
     """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
 
-    Dev and test of a folder with a data set for each split are used if no others are given or set aside.
+    Dev and test of a folder with Parquet files for each split are used if no others are given or set aside.
     A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
     one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
     dev and test if they are set aside from the training text, or come from one file. The files are the same for any
@@ -78,7 +79,7 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
-    if train[1] is None and (splits := split_folders(train[0])):
+    if train[1] is None and (splits := split_tables(train[0])):
         train = splits["train"], None
         sets = {"dev": config.dev_lines, "test": config.test_lines}  # drawn from the training text if not 0
         others = {name: (splits[name], None) for name, lines in sets.items() if name in splits and not lines}
@@ -165,10 +166,9 @@ class _Preparation:
         """
         # Read the pairs, and drop those that are no training pairs.
         raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
-        others = OtherSets(self.config)
+        screening = Screening(self.config, self.languages)
         for other in raw.values() if self.config.clean else ():
-            others.add(other)
-        screening = Screening(self.config, self.languages, others)
+            screening.exclude(other)
         blocks = screening.kept(self._read("train"))
         if aside:
             drawn, blocks = screening.set_aside(blocks, aside, self.work)
@@ -179,15 +179,16 @@ class _Preparation:
         longest = tokenizers.most_tokens(self.config.max_length)
         for chunk in tokenize_pairs(tokenizers, longest, blocks, self.workers, spacing=True):
             spacing.update(chunk.spacing)
-            screening.dropped["empty"] += chunk.empty
-            screening.dropped["too long"] += chunk.too_long
-            size = len(chunk.kept) + chunk.empty + chunk.too_long
+            screening.dropped.update(chunk.dropped)
+            size = len(chunk.kept) + chunk.dropped.total()
             spools["train"].append(chunk, screening.lines[read : read + size])
             read += size
             self.progress(read)
         if not spools["train"].size:
             raise self._nothing_kept(screening)
-        tokenizers = tokenizers if given else tokenizers.with_spacing(spacing)
+        if not given and isinstance(tokenizers.target, MosesWords):  # which lose the spacing of the text
+            spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
+            tokenizers = dataclasses.replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
             spools[name], is_filled = PairSpool(self.work, name), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):

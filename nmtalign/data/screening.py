@@ -201,34 +201,25 @@ class SeenTexts:
         return answer.tolist()
 
 
-class OtherSets:
-    """The sentences of dev and test, none of which may be in the training text; compared as `config.clean` says."""
-
-    def __init__(self, config: PrepConfig) -> None:
-        self.form = bare if config.clean else str.strip
-        self._sides: tuple[set[str], set[str]] = set(), set()
-
-    def add(self, pairs: Iterable[tuple[str, str]]) -> None:
-        """Adds the sentences of a set."""
-        for pair in pairs:
-            for sentences, line in zip(self._sides, pair, strict=True):
-                sentences.add(self.form(line))
-
-    def has(self, forms: Sequence[str]) -> bool:
-        """Whether the source or the target of a pair, in the compared form, is in a set."""
-        return forms[0] in self._sides[0] or forms[1] in self._sides[1]
-
-
 class Screening:
     """Which training pairs are kept: `dropped` counts the others by reason, `lines` are those of the pairs, from 0."""
 
-    def __init__(self, config: PrepConfig, languages: tuple[str, str], others: OtherSets) -> None:
-        """`others` are the sets whose sentences `--clean` drops."""
-        self._config, self._languages, self._others = config, languages, others
+    def __init__(self, config: PrepConfig, languages: tuple[str, str]) -> None:
+        self._config, self._languages = config, languages
+        self._form = bare if config.clean else str.strip  # in which sentences are compared
+        self._excluded: tuple[set[str], set[str]] = set(), set()  # sentences of dev and test
         self.pairs = 0  # that were read
         self.dropped = Counter(dict.fromkeys((*ALWAYS, *(_OF_CLEAN if config.clean else ())), 0))
         self.lines = array("i")
         self._seen, self._near = SeenTexts(), SeenTexts()
+
+    def exclude(self, pairs: Iterable[tuple[str, str]]) -> None:
+        """Excludes the sentences of a set from the training text."""
+        for sentences, lines in zip(self._excluded, zip(*pairs, strict=True), strict=False):
+            sentences.update(map(self._form, lines))
+
+    def _is_excluded(self, forms: Sequence[str]) -> bool:
+        return forms[0] in self._excluded[0] or forms[1] in self._excluded[1]
 
     def kept(self, blocks: Iterator[Pairs]) -> Iterator[Pairs]:
         """Yields of each block the pairs that are kept.
@@ -248,7 +239,7 @@ class Screening:
             if self._config.clean:
                 letters = [(bare(source), bare(target)) for _, (source, target) in numbered]
                 reasons = [
-                    cleaner.reason(pair, both) or (IN_OTHER_SETS if self._others.has(both) else "")
+                    cleaner.reason(pair, both) or (IN_OTHER_SETS if self._is_excluded(both) else "")
                     for (_, pair), both in zip(numbered, letters, strict=True)
                 ]
                 self.dropped.update(filter(None, reasons))
@@ -272,13 +263,13 @@ class Screening:
         The same text gives the same sets. Each of their sentences, on either side, occurs only once in the sets; a pair
         that has one of them is dropped. Raises SettingError if the text has too few different pairs.
         """
-        forms, text, seen = OtherSets(self._config), RawText(folder, "all"), (SeenTexts(), SeenTexts())
+        text, seen = RawText(folder, "all"), (SeenTexts(), SeenTexts())
         candidates, size = array("i"), sum(sizes.values())  # the places of pairs whose sentences are new
 
         def watched() -> Iterator[Pairs]:
             places = itertools.count()
             for block in blocks:
-                firsts = (side.first_time([forms.form(pair[i]) for pair in block]) for i, side in enumerate(seen))
+                firsts = (side.first_time([self._form(pair[i]) for pair in block]) for i, side in enumerate(seen))
                 news = zip(map(all, zip(*firsts, strict=True)), places, strict=False)
                 candidates.extend(place for new, place in news if new)
                 yield block
@@ -292,18 +283,18 @@ class Screening:
         for name, count in sizes.items():
             chosen = set(drawn[start : start + count])
             sets[name] = RawText(folder, name).write([[pair for place, pair in enumerate(text) if place in chosen]])
-            forms.add(sets[name])
+            self.exclude(sets[name])
             start += count
         self.dropped[SET_ASIDE] = len(drawn)
         self.dropped.setdefault(IN_OTHER_SETS, 0)
-        return sets, self._rest(text, frozenset(drawn), forms)
+        return sets, self._rest(text, frozenset(drawn))
 
-    def _rest(self, text: RawText, drawn: frozenset[int], forms: OtherSets) -> Iterator[Pairs]:
+    def _rest(self, text: RawText, drawn: frozenset[int]) -> Iterator[Pairs]:
         """The pairs that are not in the sets; `lines` are then those of these pairs."""
         lines, self.lines = self.lines, array("i")
         for block in blocks_of(zip(itertools.count(), lines, text, strict=False)):
             numbered = [(line, pair) for place, line, pair in block if place not in drawn]
-            fresh = [not forms.has([forms.form(side) for side in pair]) for _, pair in numbered]
+            fresh = [not self._is_excluded([self._form(side) for side in pair]) for _, pair in numbered]
             numbered = self._without(IN_OTHER_SETS, numbered, fresh)
             self.lines.extend(line for line, _ in numbered)
             yield [pair for _, pair in numbered]

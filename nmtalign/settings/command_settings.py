@@ -27,7 +27,7 @@ Markup = Literal["html", "xliff", "srt", "vtt"]
 HardSymmetrization = Literal[
     "intersection", "union", "grow-diag", "grow-diag-strict", "grow-diag-final", "grow-diag-final-and"
 ]
-SoftSymmetrization = Literal["product", "mean", "agreement"]
+SoftSymmetrization = Literal["mean", "agreement"]
 Symmetrization = Literal[HardSymmetrization, SoftSymmetrization]
 
 _GOLD_BASE = "0; 1 if each line has one link"
@@ -309,13 +309,13 @@ class AlignConfig(Settings, section="align"):
     threshold: float = common(0.0, "Smallest weight of a link; 0 = automatic.", at_most=1)
     reading: Reading = common(
         "auto",
-        "Weights that align a word: those of its step (current), of the next step (shifted), or given the word "
-        "(posterior). auto: current for one model, posterior or shifted for two.",
+        "Weights that align a word: those of its step (current), of the next step of a Transformer (shifted), or given "
+        "the word (posterior). auto: current for one model; for two posterior, or shifted for Transformers.",
     )
     symmetrize: Symmetrization | None = common(
         None,
         "How two directions are combined: intersection, union, grow-diag, grow-diag-strict, grow-diag-final, "
-        "grow-diag-final-and (of links), product, mean, agreement (of weights).",
+        "grow-diag-final-and (of links), mean, agreement (of weights).",
         metavar="METHOD",
         unset="agreement; mean with a word aligner",
         server_only=True,
@@ -333,14 +333,6 @@ class AlignConfig(Settings, section="align"):
 class LinkConfig(Settings, section="link"):
     """How `link` aligns a bitext (section [link])."""
 
-    max_time: str = common(
-        "",
-        "Finish in about this time: 2m, 1h.",
-        form=seconds,
-        metavar="TIME",
-        unset="as long as the corpus needs",
-        affects="budget",
-    )
     learn_from: int = common(
         0, "Learn from at most N pairs, evenly spaced over the texts; 0 = as many as fit into memory.", metavar="N"
     )
@@ -359,21 +351,7 @@ class AerConfig(Settings, section="aer"):
     links_base: int | None = common(None, "First position in LINKS.", at_most=1, unset=_GOLD_BASE)
     reverse_gold: bool = common(False, "GOLD has the target first.", flags="--reverse-gold/--keep-gold")
     reverse_links: bool = setting(False, "LINKS have the target first.")
-    links: LinkMethod | None = setting(None, "Read the links of an .h5 from its weights.", unset="the stored links")
-    threshold: float | None = setting(None, "Smallest weight of a link of an .h5.", at_most=1, unset="the stored links")
-    by_length: bool = common(False, "Also compare by words of the source.")
-    buckets: str | None = setting(
-        None, "Upper ends of the rows of --by-length.", metavar="N,...", unset="10,20,30,40,50,60"
-    )
     format: Literal["text", "json", "csv"] = common("text", "Format of the result.")
-
-    rules = (
-        (
-            "threshold links",
-            "argmax has no threshold; leave one of them out",
-            lambda own: own.threshold is not None and own.links == "argmax",
-        ),
-    )
 
 
 class ViewConfig(Settings, section="view"):

@@ -46,6 +46,11 @@ def shown(path: Path) -> str:
     return "standard input" if path == STDIN else str(path)
 
 
+def is_stream(path: Path) -> bool:
+    """Whether a path can be read only once: standard input, a pipe or a device."""
+    return path == STDIN or (path.exists() and not path.is_file())
+
+
 def counted(number: int, noun: str) -> str:
     """A number with its noun for messages, such as "1 line" or "2,000 lines"."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"

@@ -22,16 +22,16 @@ from nmtalign.text.languages import EXACT, count_unspaced, fit, is_known, matche
 from nmtalign.text.lines import (
     BOM,
     LONGEST_LINE,
-    STDIN,
     bounded_lines,
     counted,
     decode_line,
+    is_stream,
     read_pairs,
     reading,
     shown,
     strip_end,
 )
-from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, text_columns
+from nmtalign.text.pair_tables import column_pairs, is_table, split_tables, text_columns
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
@@ -146,7 +146,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
 
     Raises UsageError if the file is plain text.
     """
-    path = split_folders(path).get("train", path)
+    path = split_tables(path).get("train", path)
     head = first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)
@@ -161,7 +161,7 @@ def first_line(path: Path) -> bytes:
 
     Raises InputError if there is no such file.
     """
-    if path == STDIN or is_table(path) or (path.exists() and not path.is_file()):
+    if is_stream(path) or is_table(path):
         return b""
     with reading(path) as stream:
         return strip_end(stream.readline(LONGEST_LINE)).removeprefix(BOM)

@@ -23,7 +23,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
@@ -354,10 +354,6 @@ class MosesWords(Tokenizer):
     def detokenize(self, tokens: Sequence[str]) -> str:
         """One line of text with the spacing of the language."""
         return self.spacing.join(tokens)
-
-    def with_spacing(self, counts: Counts) -> "MosesWords":
-        """The same tokeniser with the spacing of the text whose lines `spacing.count` counted."""
-        return MosesWords(self.language, self.spacing.learn(counts))
 
 
 def _code_points(characters: str) -> list[tuple[int, int]]:
@@ -815,10 +811,6 @@ class Tokenizers:
     def most_tokens(self, max_length: int) -> int:
         """The most tokens of a side that a setting `max_length` allows: 10 bytes count as one token. 0 = no limit."""
         return max_length * (_BYTES_PER_TOKEN if isinstance(self.source, TextBytes) else 1)
-
-    def with_spacing(self, counts: Counts) -> "Tokenizers":
-        """The same with the spacing of the target text; only Moses words lose spacing and need it."""
-        return replace(self, target=self.target.with_spacing(counts)) if isinstance(self.target, MosesWords) else self
 
     @property
     def kind(self) -> str:

@@ -103,12 +103,7 @@ def fingerprint_of(
 
 
 def create_run(
-    folder: Path,
-    corpus: Corpus,
-    preset: str,
-    model: ModelConfig,
-    config: TrainingConfig,
-    restart: bool = False,
+    folder: Path, corpus: Corpus, preset: str, model: ModelConfig, config: TrainingConfig, restart: bool = False
 ) -> None:
     """Creates the model directory of a new run, without weights; config.json, which makes it complete, comes last.
 
@@ -144,11 +139,6 @@ def create_run(
             "files": {name: hashes[name] for name in names},
         },
     )
-
-
-def record_settings(folder: Path, config: TrainingConfig) -> None:
-    """Records the settings of a run that continues, such as a larger budget."""
-    model_directory.write_settings(folder, {**model_directory.read_settings(folder), "training": asdict(config)})
 
 
 def find_run(
@@ -237,9 +227,7 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
             metadata, _ = model_directory.check_tensors(path)
-            known = definitions(Position)  # other versions may have stored others
-            values = {name: value for name, value in parse_json(metadata["position"]).items() if name in known}
-            position = resolve(Position, (str(path), values))
+            position = resolve(Position, (str(path), parse_json(metadata["position"])))
             return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))

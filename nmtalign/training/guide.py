@@ -7,7 +7,6 @@ words between spaces of the raw text become links between the tokens of the corp
 
 import dataclasses
 import hashlib
-import re
 from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -19,18 +18,17 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from nmtalign.alignment.link_files import parse_links
+from nmtalign.alignment.link_files import SCORES, parse_links
 from nmtalign.alignment.links import Link
 from nmtalign.core.model import Batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
-from nmtalign.text.lines import raw_lines, shown
+from nmtalign.text.lines import raw_lines, shown, strip_end
 from nmtalign.text.link_counting import SAMPLE, SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.tokenizer import MosesWords, Subwords
 
 Numbers = npt.NDArray[np.int64]
 Begins = npt.NDArray[np.bool_] | None
-_SCORES = re.compile(rb"\t[0-9. ]*(?=\r?\n?$)")  # the second column of `nmtalign link --scores`
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,10 +104,9 @@ def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any
     """Yields the links of each training pair in the order of the corpus, and adds the text of all links to a digest."""
     train, index, number = corpus.splits["train"], 0, 0
     for number, raw in enumerate(raw_lines(path), 1):
-        line = _SCORES.sub(b"", raw).removesuffix(b"\n")
-        digest.update(line + b"\n")
-        where = f"{shown(path)}: line {number}"
-        links = parse_links(line.decode(errors="replace"), where).possible
+        line, where = SCORES.sub("", strip_end(raw).decode(errors="replace")), f"{shown(path)}: line {number}"
+        digest.update(f"{line}\n".encode())
+        links = parse_links(line, where).possible
         if index == len(train) or train.lines[index] != number - 1:
             continue  # the corpus has no pair of this line
         lengths = list(map(_word_count, train.pair(index), begins))

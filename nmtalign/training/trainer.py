@@ -4,7 +4,7 @@ import contextlib
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, TrainingError, UsageError
 from nmtalign.files import folder_lock, sha256_of
-from nmtalign.model_directory import BEST, LAST
+from nmtalign.model_directory import BEST, LAST, read_settings, write_settings
 from nmtalign.settings.definition import SettingError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
@@ -217,7 +217,8 @@ class Trainer:
             if reason is None:
                 self.position.finished = None  # a finished run resumes with a larger budget
                 if self.resumed and self.world.is_main:
-                    checkpoints.record_settings(self.folder, self.config)
+                    settings = {**read_settings(self.folder), "training": asdict(self.config)}
+                    write_settings(self.folder, settings)
                 self._advise()
             while reason is None:
                 reason = self._train_epoch()

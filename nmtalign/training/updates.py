@@ -1,7 +1,6 @@
 """One update: the loss of a group of minibatches, with guidance, its gradient, the optimiser's step."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 
@@ -29,27 +28,20 @@ def guidance(weights: Tensor, guide: Tensor) -> Tensor:
     return -(weights.clamp_min(LEAST).log() * shares.to(weights.dtype)).sum()
 
 
-@dataclass(frozen=True)
-class BatchLoss:
-    """The loss of a model over a batch, and with a guide the loss of its attention weights."""
+def batch_loss(
+    model: TranslationModel, config: TrainingConfig, dtype: torch.dtype | None, *inputs: Tensor
+) -> tuple[Tensor, Tensor]:
+    """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
 
-    model: TranslationModel
-    label_smoothing: float
-    guided_weight: float = 0.0
-    dtype: torch.dtype | None = None
-
-    def __call__(self, *inputs: Tensor) -> tuple[Tensor, Tensor]:
-        """(objective, sums over the target words in nats): negative log-likelihood and, with a guide, its cost.
-
-        `inputs` are those of `Batch.inputs`. The sums are a number without a guide, and a vector of two with it.
-        """
-        count = 5 if self.model.config.copy else 4  # the rest is the guide
-        loss = self.model.loss(*inputs[:count], label_smoothing=self.label_smoothing, dtype=self.dtype)
-        objective, nll = loss.objective, loss.nll.detach()
-        if len(inputs) == count or loss.weights is None:
-            return objective, nll
-        cost = guidance(loss.weights, inputs[count])
-        return objective + self.guided_weight * cost, torch.stack([nll, cost.detach()])
+    `inputs` are those of `Batch.inputs`. The sums are a number without a guide, and a vector of two with it.
+    """
+    count = 5 if model.config.copy else 4  # the rest is the guide
+    loss = model.loss(*inputs[:count], label_smoothing=config.label_smoothing, dtype=dtype)
+    objective, nll = loss.objective, loss.nll.detach()
+    if len(inputs) == count or loss.weights is None:
+        return objective, nll
+    cost = guidance(loss.weights, inputs[count])
+    return objective + config.guided_weight * cost, torch.stack([nll, cost.detach()])
 
 
 def add_gradient(loss: Objective, device: torch.device, batch: Batch, weight: float = 1.0) -> Tensor:
@@ -81,7 +73,7 @@ class Updater:
         """`notice` is called with one line if training is slower than it could be."""
         self._optimizer, self._config, self._pairs, self._world = optimizer, config, pairs, world
         self._parameters = list(model.parameters())
-        loss = BatchLoss(model, config.label_smoothing, config.guided_weight, dtype)
+        loss = partial(batch_loss, model, config, dtype)
         self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
         if world.device.type == "cuda":
             self._compute = GraphedLoss(model, loss, self._compute, notice)

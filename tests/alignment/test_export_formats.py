@@ -35,7 +35,7 @@ def test_marian(path: Path) -> None:
     with AlignmentFile(path) as file:
         best, everything = list(text_lines(file, "marian")), list(text_lines(file, "marian", "all"))
     assert best == ["le a| | |b\u2028 ||| 0.5,0.25,0.25 0.1,0.9,0 0,0,1\n", " ||| 1\n"]
-    assert everything[1] == "0 ||| renard ||| 0.1,0.9,0 0,0,1 ||| F0= -2.5 ||| -2.5\n"
+    assert everything[1] == "renard ||| 0.1,0.9,0 0,0,1\n"
 
 
 def test_json_holds_the_record_and_is_one_line(path: Path) -> None:

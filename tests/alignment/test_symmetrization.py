@@ -13,7 +13,6 @@ from nmtalign.alignment.symmetrization import (
     HARD_METHODS,
     combined,
     join,
-    kind_of_mean,
     posterior,
     soft_links,
     symmetrize,
@@ -100,14 +99,6 @@ def matrices(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return forward.astype(np.float32), generator.dirichlet(np.full(rows, 0.3), columns).T.astype(np.float32)
 
 
-def test_the_product_needs_weight_in_both_directions() -> None:
-    means = np.sqrt(FORWARD * BACKWARD)[:-1, :-1]  # .85 .1 0 / .1 .32 .46
-    assert soft_links(FORWARD, BACKWARD, "product", 0.4)[0] == [(0, 0), (2, 1)]
-    assert soft_links(FORWARD, BACKWARD, "product", 0.3)[0] == [(0, 0), (1, 1), (2, 1)]
-    assert soft_links(FORWARD, BACKWARD, "product")[0] == [(0, 0), (1, 1), (2, 1)]
-    assert soft_links(FORWARD, BACKWARD, "product", float(means.max()) + 0.01)[0] == []
-
-
 def test_the_mean_needs_half_of_both_directions() -> None:
     means = (FORWARD + BACKWARD)[:-1, :-1] / 2
     links, scores = soft_links(FORWARD, BACKWARD, "mean")
@@ -167,8 +158,10 @@ def test_one_record_of_two_directions() -> None:
     both = join(forward, backward, "union")
     assert (both.source, both.target, both.log_prob) == (forward.source, forward.target, forward.log_prob)
     assert both.hard_links == ((0, 0), (1, 1), (2, 1))
-    np.testing.assert_allclose(both.weights, combined(FORWARD, BACKWARD, kind_of_mean("union")))
+    np.testing.assert_allclose(both.weights, combined(FORWARD, BACKWARD, "arithmetic"))
     assert both.link_scores == tuple(both.weights[j, i] for i, j in both.hard_links)
-    assert join(forward, backward, "product", 0.4).link_scores == pytest.approx((0.72**0.5, 0.21**0.5))
+    agreed = join(forward, backward, "agreement")
+    assert agreed.link_scores == pytest.approx([posterior(FORWARD, BACKWARD)[j, i] for i, j in agreed.hard_links])
+    np.testing.assert_allclose(agreed.weights, combined(FORWARD, BACKWARD, "geometric"))
     with pytest.raises(InputError, match=r"line 1: the two directions have different words \('c' and 'd'\)"):
         join(forward, record("xy", "abd", BACKWARD.T), "union")

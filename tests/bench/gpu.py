@@ -23,9 +23,10 @@ from bench.workload import Size, random_workload
 from nmtalign.core.model import TranslationModel
 from nmtalign.core.numerics import Fusion
 from nmtalign.errors import NmtalignError, ResourceError
+from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.graphs import GraphedLoss
 from nmtalign.training.optimizers import descend, make_optimizer
-from nmtalign.training.updates import BatchLoss, add_gradient
+from nmtalign.training.updates import add_gradient, batch_loss
 
 FILE = "bench-gpu.json"
 KERNELS = 25  # of an update that are listed, those with the most time
@@ -164,7 +165,7 @@ def _kernel_table(name: str, found: list[dict[str, Any]]) -> Table:
 
 def _make_loss(way: str, model: TranslationModel, dtype: torch.dtype | None) -> Callable[..., Tensor]:
     """Returns a function that computes loss and gradients of a batch; NoGraphError if recording fails."""
-    loss = BatchLoss(model, 0.0, dtype=dtype)
+    loss = partial(batch_loss, model, TrainingConfig(), dtype)
     eager = partial(add_gradient, loss, next(model.parameters()).device)
     return eager if way == "eager" else GraphedLoss(model, loss, eager, _refuse)
 

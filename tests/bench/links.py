@@ -22,7 +22,7 @@ from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig
 
-SOFT = ("product", "mean", "agreement")
+SOFT = ("mean", "agreement")
 # Others write the links of both directions as "source-target", or those that they have joined.
 PEERS = {
     "eflomal": ["eflomal-align", "--model", "3", "-s", "{0}", "-t", "{1}", "-f", "{2}", "-r", "{3}"],

@@ -119,18 +119,13 @@ def test_the_signature_says_how_stored_links_were_made(aer: Run, folder: Path, a
     assert f"|model:{'a' * 12}+{'b' * 12}|" in signature
 
 
-def test_an_alignment_file_and_another_choice_of_its_links(aer: Run, folder: Path) -> None:
+def test_the_links_of_an_alignment_file(aer: Run, folder: Path) -> None:
     # The stored links are those with the largest weight: 00 21 12 33; 00 11 is no link, that is `</s>`; 10 11.
-    _, out, _ = aer("a.h5", "gold", "--format", "json", "--by-length")
+    _, out, _ = aer("a.h5", "gold", "--format", "json")
     record = json.loads(out)
     assert (record["links"], record["links_sure"], record["links_possible"]) == (7, 4, 6)
     assert "|method:argmax|" in record["signature"]
     assert "|model:0123456789ab|" in record["signature"]
-    assert record["lengths_from"] == "a.h5"
-    _, out, _ = aer("a.h5", "gold", "--format", "json", "--set", "threshold=0.7")
-    assert json.loads(out)["links"] == 0
-    code, _, err = aer("links", "gold", "--set", "threshold=0.7")
-    assert (code, err.count("\n")) == (2, 1)
     with AlignmentWriter(folder / "forged.h5", {"model_hash": 5}) as writer:
         add(writer, ["a"], ["b"], np.eye(2), -1.0)
     (folder / "one").write_text("0-0\n")
@@ -144,23 +139,10 @@ def test_several_systems_are_rows_of_one_table(aer: Run) -> None:
     assert [json.loads(line)["aer"] for line in out.splitlines()] == [pytest.approx(1 / 3), 0]
 
 
-def test_by_length(aer: Run) -> None:
-    _, out, _ = aer("links", "gold", "--by-length", "--set", "buckets=1,3", "-s", "in.en")
-    assert out.split("by words of the source (in.en):\n")[1].splitlines() == [
-        "words  pairs  sure  found  precision  recall     AER      F1",
-        "1          1     2      1     1.0000  0.5000  0.3333  0.6667",
-        "2-3        1     1      1     1.0000  0.0000  0.5000  0.0000",
-        ">3         1     3      4     0.7500  0.6667  0.2857  0.7059",
-    ]
-    _, out, _ = aer("links", "gold", "--by-length", "--set", "buckets=1,3")
-    assert "by words of the source (largest gold position):" in out
-
-
 def test_comma_separated_values(aer: Run) -> None:
-    _, out, _ = aer("a,b=links", "-g", "gold", "--format", "csv", "--by-length")
+    _, out, _ = aer("a,b=links", "numbered", "-g", "gold", "--format", "csv")
     rows = list(csv.DictReader(io.StringIO(out)))
-    assert [row["part"] for row in rows] == ["all"] + ["length"] * 7
-    assert {row["name"] for row in rows} == {"a,b"}
+    assert [row["name"] for row in rows] == ["a,b", "numbered"]
     assert float(rows[0]["aer"]) == pytest.approx(1 / 3)
     assert rows[0]["signature"].startswith("AER|")
 
@@ -197,10 +179,9 @@ MISTAKES = [
     (("links", "gold", "-s", "out.fr", "-t", "in.en"), 3, "gold: line 2: link 0-1 (counted from 0) points outside"),
     (("from1", "numbered", "-s", "in.en"), 3, "from1: line 1: link 4-4 (counted from 0) points outside"),
     (("links", "latin"), 3, "latin: line 1: not UTF-8"),
-    (("links", "gold", "--set", "threshold=0.1"), 2, "--set threshold=0.1: chooses the links of an alignment file"),
-    (("links", "gold", "--set", "buckets=x"), 2, "--set buckets=x: give the upper ends"),
+    (("links", "gold", "--by-length"), 2, "no such option: --by-length; it was removed after version 0.2"),
     (("cut.h5", "gold"), 4, "cut.h5: damaged"),
-    (("a.h5", "gold", "--set", "threshold=0.1", "--set", "links=argmax"), 2, "leave one of them out"),
+    (("a.h5", "gold", "--links-method", "argmax"), 2, "no such option: --links-method; align again with"),
 ]
 
 

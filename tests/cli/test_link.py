@@ -1,5 +1,6 @@
 """`nmtalign link` through real pipes: a line for each pair, resuming, new pairs, scores, and refusals."""
 
+import contextlib
 import json
 import os
 import shlex
@@ -22,7 +23,7 @@ from nmtalign.alignment.link_files import parse_links, read_links
 from nmtalign.alignment.linking import LinkProgress, LinkRun
 from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import FormatError
-from nmtalign.files import read_json, sha256_of
+from nmtalign.files import sha256_of
 from nmtalign.model_directory import read_metadata
 from nmtalign.sample.sample_corpus import write_sample
 from nmtalign.settings.command_settings import LinkConfig
@@ -49,7 +50,7 @@ def link(folder: Path, *arguments: object) -> subprocess.CompletedProcess[bytes]
 @pytest.fixture(scope="module")
 def linked(texts: Path) -> tuple[Path, bytes]:
     """A folder in which `link` has made aligner/, and its output."""
-    done = link(texts, "train.en", "train.fr", "--max-time", "1m", "--scores")
+    done = link(texts, "train.en", "train.fr", "--learn-from", "50", "--scores")
     assert done.returncode == 0, done.stderr.decode()
     said = done.stderr.decode().splitlines()
     assert said[0].endswith("; the aligner and lexicon.tsv are in aligner")
@@ -83,12 +84,12 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
     folder, output = linked
     before = {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")}
     for options, columns in (((), 1), (("--scores",), 2)):
-        done = link(folder, "train.en", "train.fr", "--max-time", "1m", *options)
+        done = link(folder, "train.en", "train.fr", "--learn-from", "50", *options)
         assert rows_of(done.stdout) == [row[:columns] for row in rows_of(output)]
         assert b"already complete: 45 pairs" in done.stderr
-    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", max_time="1m")
+    found = nmtalign.link(folder / "train.en", folder / "train.fr", folder / "aligner", learn_from=50)
     assert found.read_bytes() == output
-    done = link(folder, "train.en", "train.fr", "--max-time", "1m", "-q")
+    done = link(folder, "train.en", "train.fr", "--learn-from", "50", "-q")
     assert (done.returncode, done.stderr) == (0, b"")
     assert {path: path.stat().st_mtime_ns for path in (folder / "aligner").rglob("*")} == before
 
@@ -101,7 +102,7 @@ def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes
         path.unlink()
         if path.name == "links.tsv":
             path.write_bytes(content[:-3])
-        done = link(folder, "train.en", "train.fr", "--max-time", "1m", "--scores", "-o", tmp_path / "aligner")
+        done = link(folder, "train.en", "train.fr", "--learn-from", "50", "--scores", "-o", tmp_path / "aligner")
         assert (done.stdout, b"already complete" in done.stderr) == (output, False), done.stderr
         assert {path: path.read_bytes() for path in whole} == whole
 
@@ -163,15 +164,13 @@ def test_files_with_scores_are_files_of_links(linked: tuple[Path, bytes]) -> Non
     assert one.stdout == other.stdout
 
 
-def test_gold_links_of_tokens_are_compared_as_aer_does(linked: tuple[Path, bytes]) -> None:
+def test_links_of_an_aligner_are_compared_with_gold_links_of_tokens(linked: tuple[Path, bytes]) -> None:
     folder, texts = linked[0], ("train.en", "train.fr")
     (folder / "gold").write_text((folder / "train.align").read_text() + "\n" * len(ODD))
-    aligned = run_nmtalign("align", *texts, "-m", "aligner", "-g", "gold", "-o", "a.h5", "--format=json", cwd=folder)
-    assert b"counts the words between spaces; its links were converted" in aligned.stderr
+    assert run_nmtalign("align", *texts, "-m", "aligner", "-o", "a.h5", cwd=folder).returncode == 0
     compared = run_nmtalign("aer", "a.h5", "gold", "-s", texts[0], "-t", texts[1], "--format=json", cwd=folder)
-    ours, theirs = (json.loads(done.stdout) for done in (aligned, compared))
-    assert {name: theirs[name] for name in ("precision", "recall", "aer", "f1")}.items() <= ours.items()
-    assert "words-to-tokens" in ours["signature"]
+    assert b"counts the words between spaces; its links were converted" in compared.stderr
+    assert "words-to-tokens" in json.loads(compared.stdout)["signature"]
 
 
 @pytest.fixture(scope="module")
@@ -181,13 +180,18 @@ def whole(texts: Path, tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 def run_link(
-    texts: Path, folder: Path, show: Callable[[LinkRun, LinkProgress], None] | None = None, learn_from: int = 0
+    texts: Path, folder: Path, ends: Callable[[LinkProgress], bool] = lambda progress: False, learn_from: int = 0
 ) -> str:
-    """The links in the folder and the hash of the aligner after a run, "" if it was stopped."""
+    """The links in the folder and the hash of the aligner after a run, "" if it was interrupted."""
+
+    def show(progress: LinkProgress) -> None:
+        if ends(progress):
+            raise KeyboardInterrupt
+
     config = LinkConfig(threads=1, learn_from=learn_from)
-    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config)
-    run._show = lambda progress: show(run, progress) if show else None
-    run.run()
+    run = LinkRun(texts / "train.en", texts / "train.fr", folder, config, show)
+    with contextlib.suppress(KeyboardInterrupt):
+        run.run()
     return result(folder) if run.links.exists() else ""
 
 
@@ -196,7 +200,7 @@ def result(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("learn_from", [0, 20])
-def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
+def test_a_run_that_is_interrupted_in_every_step_gives_the_same_links(
     texts: Path, tmp_path: Path, whole: str, learn_from: int
 ) -> None:
     if learn_from:
@@ -205,13 +209,12 @@ def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
         assert whole != all_pairs == run_link(texts, tmp_path / "all", learn_from=45)
     for step, share in ((1, 0.0), (2, 0.1), (2, 0.5), (2, 0.9), (3, 0.1)):
 
-        def stop(run: LinkRun, progress: LinkProgress, step: int = step, share: float = share) -> None:
-            if progress.step == step and (progress.done or 0) >= share:
-                run.stop("a test")
+        def ends(progress: LinkProgress, step: int = step, share: float = share) -> bool:
+            return progress.step == step and (progress.done or 0) >= share
 
-        assert run_link(texts, tmp_path / "made", stop, learn_from) == ""
+        assert run_link(texts, tmp_path / "made", ends, learn_from) == ""
         assert not (tmp_path / "made" / "links.tsv").exists()
-    assert run_link(texts, tmp_path / "made", None, learn_from) == whole
+    assert run_link(texts, tmp_path / "made", learn_from=learn_from) == whole
     assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
         "aligner.safetensors",
         "lexicon.tsv",
@@ -241,31 +244,15 @@ def test_it_learns_from_pairs_of_the_whole_text_and_links_all(tmp_path: Path, mo
 
 
 def test_pairs_that_are_not_learned_from_take_no_memory(tmp_path: Path) -> None:
-    for name in ("a.en", "a.fr"):
-        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(4_000)))
+    for name in ("train.en", "train.fr"):
+        (tmp_path / name).write_text("".join(f"{f'word{number}x ' * 5}\n" for number in range(12_000)))
     peaks = []
-    for learn_from in (100, 4_000):
-        config = LinkConfig(threads=1, learn_from=learn_from)
-        run = LinkRun(tmp_path / "a.en", tmp_path / "a.fr", tmp_path / f"made{learn_from}", config)
-        run._show = lambda progress, run=run: run.stop("") if progress.step == 2 else None
+    for learn_from in (100, 12_000):
         tracemalloc.start()
-        run.run()
+        run_link(tmp_path, tmp_path / f"made{learn_from}", lambda progress: progress.step == 2, learn_from)
         peaks.append(tracemalloc.get_traced_memory()[1])
         tracemalloc.stop()
     assert peaks[0] < peaks[1] / 3
-
-
-def test_a_short_time_limit_uses_fewer_pairs(texts: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linking, "_FEWEST_PAIRS", 5)
-    found = {}
-    for name, config in {"limit": {"max_time": "1s"}, "whole": {}}.items():
-        run = LinkRun(texts / "train.en", texts / "train.fr", tmp_path / name, LinkConfig(threads=1, **config))
-        run._record["seconds"] = {"1": 0.999} if name == "limit" else {}  # hardly any time is left
-        run.run()
-        assert len(read(run.links)) == 45
-        found[name] = read_json(tmp_path / name / "link.json")["learned_from"]
-    assert found["whole"] == 41
-    assert found["limit"] < 20
 
 
 @pytest.mark.slow
@@ -309,7 +296,7 @@ def test_tokenised_text_is_noticed(texts: Path, tmp_path: Path) -> None:
 
 def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    run_link(texts, made, lambda run, progress: run.stop("") if (progress.done or 0) > 0.6 else None)
+    run_link(texts, made, lambda progress: (progress.done or 0) > 0.6)
     state, record = made / "work" / "learned.safetensors", made / "link.json"
     kept = {path: path.read_bytes() for path in (state, record)}
     changes = {
@@ -318,9 +305,8 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
             b"",
             b"{}",
             b"[]",
-            kept[record].replace(b'"learned_from": 41', b'"learned_from": 0'),
-            kept[record].replace(b'"1"', b"{"),
-            kept[record].replace(b'"seconds": {', b'"seconds": 1, "other": {'),
+            kept[record].replace(b'"pairs": 45', b'"pairs": 0'),
+            kept[record].replace(b'"settings": {', b'"settings": 1, "other": {'),
         ],
     }
     for path, damaged in ((path, damaged) for path, all_damaged in changes.items() for damaged in all_damaged):
@@ -332,9 +318,7 @@ def test_damaged_files_of_an_interrupted_run_are_refused(texts: Path, tmp_path: 
     small.mkdir()
     for language in ("en", "fr"):
         (small / f"train.{language}").write_text("one\ntwo three\n")
-    assert not run_link(
-        small, small / "made", lambda run, progress: run.stop("") if (progress.done or 0) > 0.6 else None
-    )
+    assert not run_link(small, small / "made", lambda progress: (progress.done or 0) > 0.6)
     (small / "made" / "work" / state.name).write_bytes(kept[state])
     with pytest.raises(FormatError, match="does not fit the texts"):
         run_link(small, small / "made")
@@ -389,8 +373,8 @@ MISTAKES = [
     (("train.en", "train.fr", "-o", "train.en"), 2, "train.en: is a file; give the name of a folder"),
     (("train.en", "train.fr", "-o", "."), 2, ".: has files that are not of nmtalign link; give another folder with -o"),
     (("dev.en", "dev.fr"), 2, "aligner: has the links of other texts (train.en and train.fr)"),
-    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: max_time was '1m', is ''"),
-    (("train.en", "train.fr", "--max-time", "soon"), 2, "--max-time soon: give a time such as"),
+    (("train.en", "train.fr"), 2, "aligner: has links made with other settings: learn_from was 50, is 0"),
+    (("train.en", "train.fr", "--max-time", "1m"), 2, "--max-time; give --learn-from N; the time grows with N"),
 ]
 
 

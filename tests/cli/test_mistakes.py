@@ -116,7 +116,6 @@ ERRORS = """
 4 view train.en => train.en: not an alignment file (it is a text file)
 3 aer links.txt test.en => test.en: line 1:
 3 symmetrize test.en test.fr => test.en: line 1:
-3 align test.en test.fr --gold test.en.gz -o a.h5 => test.en.gz: line 1:
 3 translate missing.en => missing.en: cannot read: No such file or directory; give an existing text file
 3 prep train.en missing -o x => missing: cannot read: No such file or directory; give an existing text file
 3 prep empty.en empty.fr -o x => empty.en and empty.fr: no lines; give files with text
@@ -131,8 +130,8 @@ ERRORS = """
 3 prep train.en train.fr --test test.fr test.en -o x => ; give --test test.en test.fr; --force accepts it as it is
 2 prep train.fr train.en --source-language English --target-language fra -o x => train.fr and train.en are fr-en by thei
 2 align test.fr test.en -o x.h5 => test.fr and test.en seem to be fr and en, and en-fr is expected (
-3 align test.en test.fr --gold turned.align -o x.h5 => is the source first (else give --reverse-gold)?
-3 align test.en test.fr --gold test.align --reverse-gold -o x.h5 => is the source first (else leave out --reverse-gold)?
+3 aer test.align turned.align --source test.en --target test.fr => is the source first (else give --reverse-gold)?
+3 aer test.align test.align -s test.en -t test.fr --reverse-gold => is the source first (else leave out --reverse-gold)?
 2 train data -o model --preset tiny --set learning_rate=0.001 --set hidden=48 => model: contains a model trained with ot
 """
 CASES = [one.replace("HUGE", "9" * 5000).split(" => ") for one in ERRORS.strip().splitlines()]
@@ -275,7 +274,7 @@ def test_no_output_replaces_an_input_by_any_name(tmp_path, monkeypatch, command,
 
 
 FOUND = [  # what a command reads although its arguments do not name it
-    ("align -o", "test.en test.fr test.align data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
+    ("align -o", "test.en test.fr data/corpus.h5 model/config.json model/best.safetensors nmtalign.toml"),
     ("translate test.en -o", "terms.tsv lexicon.txt model/tokenizer.json nmtalign.toml"),
     ("translate test.en --save-alignments", "terms.tsv lexicon.txt model/best.safetensors"),
     ("score -m model --html", "test.en test.fr"),

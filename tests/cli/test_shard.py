@@ -92,13 +92,11 @@ def test_the_links_of_all_blocks_in_order_are_those_of_the_text(random_model, te
     assert align("-o", "part.h5", "--shard", "2/3").returncode == 0
     with AlignmentFile(texts / "part.h5") as alignments:
         assert [record.sentence_id for record in alignments] == [3, 4, 5]
-    (texts / "gold").write_text("0-0\n" * 9)
-    for arguments, code, message in (
-        (("--shard", "1/2", "--gold", "gold"), 2, b"--gold needs all pairs"),
-        (("--shard", "2/1"), 2, b"give I/N"),
-    ):
-        done = align(*arguments)
-        assert (done.returncode, done.stderr.count(b"\n"), message in done.stderr) == (code, 1, True)
+    done = align("--shard", "2/1")
+    assert (done.returncode, done.stderr.count(b"\n"), b"give I/N" in done.stderr) == (2, 1, True)
     (texts / "out.fr").write_text("le renard voit\n" * 8)
     done = align("--pharaoh", "--shard", "1/3")
     assert (done.returncode, done.stdout, b"has no line 9" in done.stderr) == (3, b"", True)
+    (texts / "out.fr").unlink()
+    done = align("--pharaoh", "--shard", "1/3")
+    assert (done.returncode, b"out.fr: cannot read: No such file or directory" in done.stderr) == (3, True), done.stderr

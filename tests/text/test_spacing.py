@@ -91,7 +91,7 @@ def learned(language: str, lines: list[str]) -> MosesWords:
     words, counts = MosesWords(language), Counter[tuple[str, str, str]]()
     for line in lines:
         words.spacing.count(line, words.tokenize(line), counts)
-    return words.with_spacing(counts)
+    return MosesWords(words.language, words.spacing.learn(counts))
 
 
 def test_the_spacing_of_a_text_is_learned() -> None:

@@ -23,7 +23,7 @@ from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
 from nmtalign.training.guide import read_guide
 from nmtalign.training.optimizers import make_optimizer
 from nmtalign.training.trainer import Trainer
-from nmtalign.training.updates import BatchLoss, Updater, add_gradient, guidance
+from nmtalign.training.updates import Updater, add_gradient, batch_loss, guidance
 
 ODD = os.fsdecode(b"\xff") if sys.platform == "linux" else ""  # no UTF-8
 
@@ -87,7 +87,7 @@ def test_weights_of_nothing_cost_much_and_break_nothing():
 )
 def test_gradients_of_the_guided_loss_are_those_of_differences(options):
     model, batch = model_of(**options), guided_batch()
-    objective = BatchLoss(model, 0.1, 0.7)
+    objective = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
     assert 0 < batch.linked < batch.target_words
     names = ("decoder.attention.query_weight", "decoder.attention.key_weight", "source_embedding.weight")
     weights = [parameter for name, parameter in model.named_parameters() if name in names]
@@ -106,7 +106,7 @@ def test_gradients_of_the_guided_loss_are_those_of_differences(options):
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32])
 def test_padding_changes_nothing_and_graphs_replay_it(dtype):
     model = model_of(dtype)
-    loss = BatchLoss(model, 0.1, 0.7)
+    loss = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
     eager = partial(add_gradient, loss, torch.device("cpu"))
     graphed = GraphedLoss(model, loss, eager, pytest.fail, recorder=Again())
     for seed in range(4):
@@ -122,10 +122,10 @@ def test_padding_changes_nothing_and_graphs_replay_it(dtype):
 
 def test_bf16_activations_are_guided_in_float32():
     model, batch = model_of(torch.float32), guided_batch()
-    objective, sums = BatchLoss(model, 0.0, 1.0, torch.bfloat16)(*batch.inputs())
+    objective, sums = batch_loss(model, replace(CONFIG, guided_weight=1.0), torch.bfloat16, *batch.inputs())
     objective.backward()
     assert sums.dtype == torch.float32
-    plain = BatchLoss(model_of(torch.float32), 0.0, 1.0)(*batch.inputs())[1]
+    plain = batch_loss(model_of(torch.float32), replace(CONFIG, guided_weight=1.0), None, *batch.inputs())[1]
     torch.testing.assert_close(sums, plain, rtol=2e-2, atol=1e-2)
 
 

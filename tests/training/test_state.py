@@ -148,14 +148,6 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
         find_checkpoint(tmp_path)
 
 
-def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
-    model_directory.save_tensors(
-        tmp_path / NEWEST, {}, {"position": '{"update": 3, "warmup": 5}', "fingerprint": "other"}
-    )
-    found = find_checkpoint(tmp_path)
-    assert (found.position, found.fingerprint) == (Position(update=3), "other")
-
-
 @pytest.mark.parametrize(
     "position",
     ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
