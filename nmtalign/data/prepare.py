@@ -31,7 +31,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
-from nmtalign.text.pair_tables import split_tables
+from nmtalign.text.pair_tables import split_folders
 from nmtalign.text.parallel import ParallelText
 from nmtalign.text.tokenizer import (
     EOS,
@@ -70,7 +70,7 @@ def prepare(
 ) -> Summary:
     """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
 
-    Dev and test of a folder with Parquet files for each split are used if no others are given or set aside.
+    Dev and test of a folder with a data set for each split are used if no others are given or set aside.
     A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
     one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
     dev and test if they are set aside from the training text, or come from one file. The files are the same for any
@@ -79,7 +79,7 @@ def prepare(
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
     """
-    if train[1] is None and (splits := split_tables(train[0])):
+    if train[1] is None and (splits := split_folders(train[0])):
         train = splits["train"], None
         sets = {"dev": config.dev_lines, "test": config.test_lines}  # drawn from the training text if not 0
         others = {name: (splits[name], None) for name, lines in sets.items() if name in splits and not lines}

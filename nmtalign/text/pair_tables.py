@@ -1,4 +1,7 @@
-"""Tables of parallel texts: Parquet files, which pyarrow reads in batches."""
+"""Tables of parallel texts: Parquet files, and data sets that the library `datasets` has saved to a folder.
+
+pyarrow reads them in batches. Nothing in a folder is executed, and its list of files can name only files of the folder.
+"""
 
 import contextlib
 import re
@@ -8,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import InputError, UsageError
-from nmtalign.files import open_regular
+from nmtalign.files import open_regular, read_json
 from nmtalign.text.lines import LONGEST_LINE
 
+_LIST, _SPLITS = "state.json", "dataset_dict.json"  # of a data set: its files; of a folder with a data set per split
 _SETS = {"train": "train", "dev": "validation", "test": "test"}
 _FIRST = re.compile(r"(.+)-0{5}-of-(\d{5})\.parquet")  # the first file of a table in several, as Hugging Face names it
 _PAIRS = "translation."  # begins the names of the texts in a column of pairs, a convention of Hugging Face
@@ -19,16 +23,19 @@ _ROWS, _BUFFER = 1000, 1 << 20  # rows of a batch; bytes that are read at once
 
 
 def is_table(path: Path) -> bool:
-    """Whether a path is a Parquet file."""
-    if path.is_file():
-        with contextlib.suppress(OSError), open_regular(path) as stream:
-            return stream.read(5) == b"PAR1\x15"  # a TSV file may begin with PAR1, too
+    """Whether a path is a Parquet file, or the folder of a data set."""
+    if not path.is_file():
+        return (path / _LIST).is_file()
+    with contextlib.suppress(OSError), open_regular(path) as stream:
+        return stream.read(5) == b"PAR1\x15"  # a TSV file may begin with PAR1, too
     return False
 
 
-def split_tables(folder: Path) -> dict[str, Path]:
-    """The tables train, dev and test of a folder with Parquet files for each split; {} for other folders."""
-    found = {name: path for name, split in _SETS.items() for path in folder.glob(f"{split}-00000-of-*.parquet")}
+def split_folders(folder: Path) -> dict[str, Path]:
+    """The tables train, dev and test of a folder with a data set, or Parquet files, per split; {} for other folders."""
+    found = {name: folder / split for name, split in _SETS.items() if (folder / split / _LIST).is_file()}
+    if not (folder / _SPLITS).is_file():
+        found = {name: path for name, split in _SETS.items() for path in folder.glob(f"{split}-00000-of-*.parquet")}
     return found if "train" in found else {}
 
 
@@ -67,21 +74,35 @@ def _batches(path: Path, columns: Sequence[str] | None = None) -> Iterator[Any]:
     import pyarrow
     from pyarrow import parquet
 
-    files = [path]
-    if match := _FIRST.fullmatch(path.name):  # the first of several files stands for all
-        files = [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.parquet") for number in range(int(match[2]))]
-    for file in files:
+    for file in _files(path):
         with open_regular(file) as stream:
-            table = parquet.ParquetFile(stream, buffer_size=_BUFFER)
-            yield table.schema_arrow.empty_table().flatten()
-            for batch in table.iter_batches(_ROWS, columns=columns):
+            if path.is_file():
+                table = parquet.ParquetFile(stream, buffer_size=_BUFFER)
+                schema, batches = table.schema_arrow, table.iter_batches(_ROWS, columns=columns)
+            else:
+                batches = pyarrow.ipc.open_stream(stream)
+                schema = batches.schema
+            yield schema.empty_table().flatten()
+            for batch in batches:
                 batch.validate(full=True)  # the offsets of a damaged file may point outside of its memory
                 yield pyarrow.Table.from_batches([batch]).flatten()
 
 
+def _files(path: Path) -> list[Path]:
+    """The files of a table, in their order; the first of several Parquet files stands for all."""
+    if match := _FIRST.fullmatch(path.name):
+        return [path.with_name(f"{match[1]}-{number:05}-of-{match[2]}.parquet") for number in range(int(match[2]))]
+    if path.is_file():
+        return [path]
+    names = [one["filename"] for one in read_json(path / _LIST)["_data_files"]]
+    if not names or any(Path(name).name != name for name in names):
+        raise ValueError(f"{_LIST} names no files of this folder")
+    return [path / name for name in names]
+
+
 @contextlib.contextmanager
 def _errors(path: Path) -> Iterator[None]:
-    """Turns the errors of pyarrow into one InputError."""
+    """Turns the errors of pyarrow, and of a list of files that is damaged, into one InputError."""
     try:
         yield
     except ImportError:

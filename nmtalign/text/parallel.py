@@ -31,7 +31,7 @@ from nmtalign.text.lines import (
     shown,
     strip_end,
 )
-from nmtalign.text.pair_tables import column_pairs, is_table, split_tables, text_columns
+from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, text_columns
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
@@ -146,7 +146,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
 
     Raises UsageError if the file is plain text.
     """
-    path = split_tables(path).get("train", path)
+    path = split_folders(path).get("train", path)
     head = first_line(path)
     if head and b"\t" not in head and not is_tmx(head):
         raise _one_text(path)

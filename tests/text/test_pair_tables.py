@@ -1,5 +1,6 @@
-"""Parquet files, which nobody has to trust."""
+"""Parquet files and folders of data sets, which nobody has to trust."""
 
+import json
 import sys
 import tracemalloc
 from itertools import pairwise
@@ -10,7 +11,7 @@ from helpers.commands import run as nmtalign
 
 from nmtalign import prepare
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.pair_tables import split_tables
+from nmtalign.text.pair_tables import split_folders
 from nmtalign.text.parallel import ParallelText, languages_of_columns
 
 pyarrow = pytest.importorskip("pyarrow")
@@ -22,6 +23,19 @@ TEXTS = {"en": [pair[0] for pair in PAIRS], "fr": [pair[1] for pair in PAIRS]}
 def translations(pairs=PAIRS) -> dict[str, list]:
     """The convention of Hugging Face: one column with the pair of each row."""
     return {"id": ["x"] * len(pairs), "translation": [dict(zip(("en", "fr"), pair, strict=True)) for pair in pairs]}
+
+
+def data_set(folder: Path, *shards, files: list[str] | None = None) -> Path:
+    """The folder that `save_to_disk` of the library `datasets` writes."""
+    folder.mkdir(parents=True)
+    names = [f"data-{number}.arrow" for number, _ in enumerate(shards)]
+    for name, shard in zip(names, shards, strict=True):
+        table = shard if isinstance(shard, pyarrow.Table) else pyarrow.table(shard)
+        with pyarrow.ipc.new_stream(folder / name, table.schema) as stream:
+            stream.write_table(table, max_chunksize=2)
+    named = [{"filename": name} for name in (names if files is None else files)]
+    (folder / "state.json").write_text(json.dumps({"_data_files": named, "_fingerprint": "0"}))
+    return folder
 
 
 def parquet_file(folder: Path, columns) -> Path:
@@ -44,17 +58,17 @@ def read(path: Path, columns: str = "", languages: tuple[str, str] = ("en", "fr"
         ({"a": TEXTS["fr"], "number": [1] * 3, "b": TEXTS["en"]}, "2,1"),  # numbers count columns of text
         (translations(), ""),
         (translations(), "en,fr"),
-        (pyarrow.table(TEXTS, pyarrow.schema([("en", pyarrow.large_string()), ("fr", pyarrow.string())])), ""),
+        (pyarrow.table(TEXTS, pyarrow.schema([("en", pyarrow.large_string()), ("fr", pyarrow.string_view())])), ""),
     ],
 )
 def test_tables(tmp_path: Path, table, columns: str) -> None:
-    assert read(parquet_file(tmp_path, table), columns) == PAIRS
+    assert read(data_set(tmp_path / "set", table), columns) == PAIRS
+    if not isinstance(table, pyarrow.Table):
+        assert read(parquet_file(tmp_path, table), columns) == PAIRS
 
 
-def test_a_table_has_several_files_and_the_choice_is_told(tmp_path: Path) -> None:
-    for number, columns in enumerate((TEXTS, {"fr": ["quatre"], "en": ["four"]})):
-        parquet.write_table(pyarrow.table(columns), tmp_path / f"x-0000{number}-of-00002.parquet")
-    path = tmp_path / "x-00000-of-00002.parquet"
+def test_a_data_set_has_several_files_and_the_choice_is_told(tmp_path: Path) -> None:
+    path = data_set(tmp_path / "set", TEXTS, {"fr": ["quatre"], "en": ["four"]})
     text = ParallelText(path, None, ("fr", "en"))
     assert list(text) == [pair[::-1] for pair in [*PAIRS, ("four", "quatre")]]
     assert text.note == f"{path}: column 2 (fr) is the source, column 1 (en) the target"
@@ -81,37 +95,57 @@ def test_a_table_has_several_files_and_the_choice_is_told(tmp_path: Path) -> Non
     ],
 )
 def test_what_is_refused(tmp_path: Path, table, columns: str, error: type[Exception], message: str) -> None:
-    path = parquet_file(tmp_path, table)
-    with pytest.raises(error, match=message) as caught:
-        read(path, columns)
-    assert str(path) in str(caught.value)
+    for path in (data_set(tmp_path / "set", table), parquet_file(tmp_path, table)):
+        with pytest.raises(error, match=message) as caught:
+            read(path, columns)
+        assert str(path) in str(caught.value)
 
 
 def test_a_pair_that_is_missing(tmp_path: Path) -> None:
     column = pyarrow.array([{"en": "a", "fr": "b"}, None])
-    with pytest.raises(InputError, match=r"row 2: .*missing"):
-        read(parquet_file(tmp_path, {"translation": column}))
+    for path in (
+        data_set(tmp_path / "set", {"translation": column}),
+        parquet_file(tmp_path, {"translation": column}),
+    ):
+        with pytest.raises(InputError, match=r"row 2: .*missing"):
+            read(path)
+
+
+@pytest.mark.parametrize("name", ["../outside.arrow", "/etc/passwd", "..", "", "missing.arrow", 5, None])
+def test_a_list_of_files_that_is_hostile(tmp_path: Path, name) -> None:
+    data_set(tmp_path / "inner", TEXTS)
+    (tmp_path / "inner" / "data-0.arrow").rename(tmp_path / "outside.arrow")
+    path = data_set(tmp_path / "set", TEXTS, files=[name])
+    with pytest.raises(InputError, match="set: cannot be read as a table"):
+        read(path)
+    for text in ("[]", "{", '{"_data_files": 3}', '{"_data_files": []}'):
+        (path / "state.json").write_text(text)
+        with pytest.raises(InputError, match="set: cannot be read as a table"):
+            read(path)
 
 
 def test_damaged_tables(tmp_path: Path) -> None:
     """Whatever is changed in a file, there is one error, or a text is read."""
-    path = parquet_file(tmp_path, translations())
-    whole, refused = path.read_bytes(), 0
-    for place in range(4, len(whole), 7):
-        for content in (whole[:place], whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]):
-            path.write_bytes(content)
-            try:
-                read(path, languages=("en", "fr"))
-            except (InputError, UsageError):
-                refused += 1
-    assert refused > len(whole) / 14
+    folder = data_set(tmp_path / "set", translations())
+    for path, file in ((folder, folder / "data-0.arrow"), (tmp_path / "texts.parquet",) * 2):
+        parquet_file(tmp_path, translations())
+        whole = file.read_bytes()
+        refused = 0
+        for place in range(4, len(whole), 7):
+            for content in (whole[:place], whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :]):
+                file.write_bytes(content)
+                try:
+                    read(path, languages=("en", "fr"))
+                except (InputError, UsageError):
+                    refused += 1
+        assert refused > len(whole) / 14
 
 
 def test_texts_that_are_not_utf_8(tmp_path: Path) -> None:
     """pyarrow does not check them when it reads a table."""
     bad = pyarrow.array([b"a", b"\xff"]).cast(pyarrow.string(), safe=False)
-    path = parquet_file(tmp_path, pyarrow.table({"en": bad, "fr": ["c", "d"]}))
-    with pytest.raises(InputError, match=r"texts.parquet: cannot be read as a table.*UTF8"):
+    path = data_set(tmp_path / "set", pyarrow.table({"en": bad, "fr": ["c", "d"]}))
+    with pytest.raises(InputError, match=r"set: cannot be read as a table.*UTF8"):
         read(path)
 
 
@@ -130,25 +164,32 @@ def test_a_long_table_takes_no_more_memory(tmp_path: Path) -> None:
     assert peak + most < 8 << 20
 
 
-def test_prep_takes_the_splits_of_a_folder(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["data sets", "Parquet"])
+def test_prep_takes_the_splits_of_a_folder(tmp_path: Path, kind: str) -> None:
     def lines(word: str, first: int, last: int):
         return translations([(f"the {word} {i} .", f"le {word} {i} .") for i in range(first, last)])
 
     folder = tmp_path / "all"
     for split, ends in (("train", (0, 25, 40)), ("validation", (0, 3)), ("test", (0, 2))):
         parts = [lines(split, *part) for part in pairwise(ends)]
+        if kind == "data sets":
+            data_set(folder / split, *parts)
+            continue
         folder.mkdir(exist_ok=True)
         for number, part in enumerate(parts):
             parquet.write_table(pyarrow.table(part), folder / f"{split}-0000{number}-of-0000{len(parts)}.parquet")
+    if kind == "data sets":
+        (folder / "dataset_dict.json").write_text('{"splits": ["train", "validation", "test"]}')
     settings = {"languages": ("en", "fr"), "workers": 1, "shortlist": "50"}
     summary = prepare(folder, None, tmp_path / "data", **settings)
     assert {name: split.kept for name, split in summary.splits.items()} == {"train": 40, "dev": 3, "test": 2}
     assert (tmp_path / "data" / "test.fr").read_text() == "le test 0 .\nle test 1 .\n"
-    drawn = prepare(folder, None, tmp_path / "drawn", dev_lines=5, test=split_tables(folder)["dev"], **settings)
+    drawn = prepare(folder, None, tmp_path / "drawn", dev_lines=5, test=split_folders(folder)["dev"], **settings)
     assert {name: split.kept for name, split in drawn.splits.items()} == {"train": 35, "dev": 5, "test": 3}
-    (folder / "train-00001-of-00002.parquet").unlink()
-    with pytest.raises(InputError, match=r"train-00000-of-00002\.parquet: .*train-00001-of-00002\.parquet"):
-        prepare(folder, None, tmp_path / "missing", **settings)
+    if kind == "Parquet":
+        (folder / "train-00001-of-00002.parquet").unlink()
+        with pytest.raises(InputError, match=r"train-00000-of-00002\.parquet: .*train-00001-of-00002\.parquet"):
+            prepare(folder, None, tmp_path / "missing", **settings)
 
 
 def test_the_commands_take_tables_as_other_texts(tmp_path: Path) -> None:
@@ -171,8 +212,12 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         read(path)
 
 
-def test_the_library_datasets_writes_such_tables(tmp_path: Path) -> None:
+def test_the_library_itself_writes_such_folders(tmp_path: Path) -> None:
     datasets = pytest.importorskip("datasets")
     datasets.disable_progress_bars()
-    datasets.Dataset.from_dict(translations()).to_parquet(tmp_path / "x.parquet")
+    made = datasets.Dataset.from_dict(translations())
+    datasets.DatasetDict(train=made, validation=made.select([2, 0])).save_to_disk(tmp_path / "all", num_shards=None)
+    assert read(tmp_path / "all" / "train") == PAIRS
+    assert read(tmp_path / "all" / "validation") == [PAIRS[2], PAIRS[0]]
+    made.to_parquet(tmp_path / "x.parquet")
     assert read(tmp_path / "x.parquet") == PAIRS
