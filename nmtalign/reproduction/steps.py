@@ -157,9 +157,10 @@ class Reproduction:
         (self.folder / "work/.gitignore").write_text("*\n", encoding="utf-8")
         reads = [*self._texts, *([self.workspace.data / CORPUS_FILE] if self._is_prepared else [])]
         prepare = Step("nmtalign prep --force --config settings/corpus.toml", f"{_CORPUS}/{CORPUS_FILE}", reads=reads)
+        first = [] if self._is_prepared else [prepare]
         models = [self._model(one, seed, prepare) for seed in self.seeds for one in self.experiments]
-        self._total = 1 + sum(len(model.steps) for model in models) + len([*self._evaluation(models)])
-        if not self._is_prepared and not self._do(prepare):
+        self._total = len([*first, *(step for model in models for step in model.steps), *self._evaluation(models)])
+        if not all(map(self._do, first)):
             raise NmtalignError(f"the corpus could not be prepared: {self.failures[prepare.makes]}")
         corpus = Corpus.open(self.workspace.data if self._is_prepared else self.folder / _CORPUS)
         for experiment in self.experiments:
@@ -170,7 +171,7 @@ class Reproduction:
         if not models:
             raise NmtalignError(f"no model could be trained: {next(iter(self.failures.values()))}")
         evaluation = [step for step in self._evaluation(models) if self._do(step)]
-        self.steps = [*([] if self._is_prepared else [prepare]), *(s for m in models for s in m.steps), *evaluation]
+        self.steps = [*first, *(step for model in models for step in model.steps), *evaluation]
 
     def _model(self, experiment: experiments.Experiment, seed: int, prepare: Step) -> Model:
         name = f"{experiment.name}.seed-{seed}"

@@ -247,7 +247,9 @@ def test_a_prepared_corpus_gives_the_budget_and_is_noticed_when_it_changes_as_go
     hours = make(workspace, words=None, hours=0.5, models="RNNsearch-50")
     values = hours._training(hours.experiments[0], corpus)
     assert (values["max_time"], values["validate_every"], values["max_updates"]) == ("1800s", "90s", 0)
-    make(workspace, models="RNNsearch-50").run()
+    messages: list[str] = []
+    make(workspace, messages.append, models="RNNsearch-50").run()
+    assert messages[-1].startswith(f"[{len(messages)}/{len(messages)}] ")
     assert not (workspace / "reproduction/work/corpus").exists()
     for changed, first in (("test.align", "aer"), ("data/corpus.h5", "train")):
         os.utime(workspace / changed, (1, 1))
