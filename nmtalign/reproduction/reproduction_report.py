@@ -18,7 +18,7 @@ from nmtalign.report.html_page import to_page
 from nmtalign.report.markdown import to_markdown
 from nmtalign.reproduction.steps import FIRST_SEED, Reproduction
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.settings.definition import FILE_NAME, definitions, toml
+from nmtalign.settings.definition import FILE_NAME, toml
 from nmtalign.version import __version__
 from nmtalign.viewing.curves import read_curves
 
@@ -208,12 +208,11 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
     )
-    default, settings, file = vars(ReproduceConfig()), vars(made.settings), made.workspace.file
+    file, default = made.workspace.file, vars(ReproduceConfig())
     options = [f"--config {shlex.quote(file.name)}"] if file and file.name != FILE_NAME else []
-    for name, one in definitions(ReproduceConfig).items():
-        if settings[name] != default[name]:
-            text = f"{settings[name]:.15g}" if isinstance(settings[name], float) else str(settings[name])
-            options.append(f"--{name} {shlex.quote(text)}" if one.common else f"--set {shlex.quote(f'{name}={text}')}")
+    for name, value in vars(made.settings).items():
+        if value != default[name]:
+            options.append(f"--{name} {shlex.quote(f'{value:.15g}' if isinstance(value, float) else str(value))}")
     folder = os.path.relpath(made.folder, file.parent if file else Path())
     yield doc.Commands([" ".join(["nmtalign reproduce", *options, "-o", shlex.quote(folder)])])
     yield doc.Commands([step.command for step in made.steps])
