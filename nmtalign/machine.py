@@ -2,8 +2,6 @@
 
 import os
 import platform
-import re
-import sys
 from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
@@ -26,17 +24,17 @@ _INSTRUCTIONS: Mapping[str, set[str]] = {
 }
 _GB = 1e9
 _LEAST_FREE = 2.0  # GB of memory and of the disk
+_PACKAGES = ("torch", "numpy", "h5py", "sentencepiece", "sacremoses", "sacrebleu", "safetensors")
 
 
 def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str, Any]:
-    """Facts about the machine: processor, memory, disk, devices, precision, versions, extras.
+    """Facts about the machine: processor, memory, disk, devices, precision, versions.
 
     "problems" is a list with the keys "problem" and "fix"; a problem with which nmtalign cannot run has "unusable". The
     disk is that of `folder`. The system's files are read below `root`.
     """
     named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
-    needed, disk = _requirements(), psutil.disk_usage(str(folder))
-    versions = {name: _version(name) for name in needed.pop("") or ("torch", "sentencepiece", "sacrebleu", "h5py")}
+    disk, versions = psutil.disk_usage(str(folder)), {name: _version(name) for name in _PACKAGES}
     facts: dict[str, Any] = {
         "processor": {
             "name": named or platform.processor() or platform.machine(),
@@ -48,10 +46,6 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
         | {f"{part}_gb": round(getattr(disk, part) / _GB, 1) for part in ("free", "total")},
         "versions": {"nmtalign": __version__, "Python": platform.python_version()}
         | {name: version or "missing" for name, version in versions.items()},
-        "extras": {
-            name: "installed" if all(map(_version, packages)) else f"not installed: pip install 'nmtalign[{name}]'"
-            for name, packages in needed.items()
-        },
     }
     missing = [name for name, version in versions.items() if not version]
     problems = [_problem(f"{name} is not installed", f"pip install {name}", unusable=True) for name in missing]
@@ -140,23 +134,6 @@ def _memory(root: Path) -> dict[str, float]:
             cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
             free = min(free, max(0, total - int(used[0]) + cache) if used else total)
     return {"free_gb": round(free / _GB, 1), "total_gb": round(total / _GB, 1)}
-
-
-def _requirements() -> dict[str, list[str]]:
-    """The packages that nmtalign needs (under "") and that each extra needs, from the metadata of its installation."""
-    try:
-        requirements = metadata.requires("nmtalign") or ()
-    except metadata.PackageNotFoundError:  # run from a checkout
-        requirements = ()
-    needed: dict[str, list[str]] = {"": []}
-    for text in requirements:
-        package, _, marker = text.partition(";")
-        extra = re.search(r"extra\s*==\s*['\"]([^'\"]+)", marker)
-        below = re.search(r"python_version\s*<\s*['\"]3\.(\d+)", marker)
-        packages = needed.setdefault(extra[1] if extra else "", [])
-        if not below or sys.version_info.minor < int(below[1]):
-            packages += re.findall(r"^[\w.-]+", package)
-    return needed
 
 
 def _version(package: str) -> str:

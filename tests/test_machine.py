@@ -3,7 +3,6 @@
 import json
 import os
 import sys
-from importlib import metadata
 from types import SimpleNamespace
 
 import psutil
@@ -81,32 +80,12 @@ def test_a_machine_without_pytorch_is_described(monkeypatch, root):
     assert "devices" not in facts
 
 
-def test_extras_are_those_of_the_package(monkeypatch, tmp_path):
-    needed = ["numpy>=1", "absent-package", "h5py; extra == 'sun'", 'not-there>=2; extra == "moon"']
-    needed.append("not-there; python_version < '3.4' and extra == 'old'")
-    monkeypatch.setattr(metadata, "requires", lambda name: needed)
+def test_a_package_that_is_missing_is_a_problem(monkeypatch, tmp_path):
+    monkeypatch.setattr(machine, "_PACKAGES", ("torch", "absent-package"))
     facts = describe_machine(root=tmp_path)
-    assert facts["extras"] == {
-        "moon": "not installed: pip install 'nmtalign[moon]'",
-        "sun": "installed",
-        "old": "installed",
-    }
     assert facts["versions"]["absent-package"] == "missing"
-    assert {
-        "problem": "absent-package is not installed",
-        "fix": "pip install absent-package",
-        "unusable": True,
-    } in facts["problems"]
-
-
-def test_run_from_a_checkout_without_an_installation(monkeypatch, tmp_path):
-    def missing(name):
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "requires", missing)
-    facts = describe_machine(root=tmp_path)
-    assert facts["extras"] == {}
-    assert {"torch", "sentencepiece", "sacrebleu", "h5py"} <= set(facts["versions"])
+    problem = {"problem": "absent-package is not installed", "fix": "pip install absent-package", "unusable": True}
+    assert problem in facts["problems"]
 
 
 def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
@@ -125,7 +104,7 @@ def test_a_limit_of_threads_and_a_full_disk_are_problems(monkeypatch, tmp_path):
 
 def test_info_without_a_path_describes_the_machine_and_its_problems():
     text = call("info")
-    for part in ["processor", "cores", "memory", "disk", "devices", "precision", "versions", "extras"]:
+    for part in ["processor", "cores", "memory", "disk", "devices", "precision", "versions"]:
         assert f"{part}:\n" in text
     assert text.splitlines()[-1].startswith(("  ", "problems:"))
     facts = json.loads(call("info", "--format", "json"))

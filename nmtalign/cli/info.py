@@ -25,7 +25,7 @@ def info(
 ) -> None:
     """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 
-    Without PATH it describes this machine: processor, memory, devices, versions, extras, and problems with their fixes.
+    Without PATH it describes this machine: processor, memory, devices, versions, and problems with their fixes.
     The exit code is 5 if nmtalign cannot run here.
 
     Examples:
