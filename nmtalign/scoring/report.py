@@ -34,45 +34,28 @@ _WORD = 32  # numpy makes this number of booleans from one random number, and dr
 _FEWEST = 2  # sentences that can be tested
 
 
-@dataclass(frozen=True)
-class Bucket:
-    """The sentences of `low` to `high` words, both included; `high` None = no limit."""
+def by_length(lines: Lines, ends: Sequence[int]) -> dict[str, Mask]:
+    """The sentences of each bucket by its label, such as `0`, `11-20` or `>60`; words are not tokenised (`word_count`).
 
-    low: int
-    high: int | None
-
-    @property
-    def label(self) -> str:
-        """For example `11-20`, `7` or `>60`."""
-        if self.high is None:
-            return f">{self.low - 1}"
-        return str(self.low) if self.low == self.high else f"{self.low}-{self.high}"
-
-    def members(self, lengths: NDArray[np.int64]) -> Mask:
-        """(N,) True where the length of the sentence is in the bucket."""
-        inside = lengths >= self.low
-        return inside if self.high is None else inside & (lengths <= self.high)
-
-
-def by_length(lines: Lines, buckets: Sequence[Bucket]) -> dict[str, Mask]:
-    """The sentences of each bucket by its label; words are not tokenised (`word_count`)."""
-    lengths = np.array(list(map(word_count, lines)), np.int64)
-    return {bucket.label: bucket.members(lengths) for bucket in buckets}
-
-
-def parse_buckets(text: str) -> list[Bucket]:
-    """Makes buckets of their upper ends: "10,20" is 0 (lines without a word), 1-10, 11-20 and >20.
-
-    Raises SettingError unless the ends are whole numbers that rise.
+    `ends` are the upper ends of the buckets, of which the first is 0: lines without a word.
     """
+    lengths = np.array(list(map(word_count, lines)), np.int64)
+    parts = {
+        str(high) if low + 1 == high else f"{low + 1}-{high}": (low < lengths) & (lengths <= high)
+        for low, high in itertools.pairwise((-1, *ends))
+    }
+    return {**parts, f">{ends[-1]}": lengths > ends[-1]}
+
+
+def parse_buckets(text: str) -> list[int]:
+    """The upper ends of "10,20" and the 0 before them; raises SettingError unless they are whole numbers that rise."""
     parts = [part.strip() for part in text.split(",")]
     if not all(re.fullmatch(r"[0-9]{1,9}", part) for part in parts):
         raise SettingError("give the upper ends as whole numbers, as in 10,20,30", buckets=text)
     ends = [0, *map(int, parts)]
     if any(second <= first for first, second in itertools.pairwise(ends)):
         raise SettingError("each upper end must be greater than the one before, the first at least 1", buckets=text)
-    closed = [Bucket(first + 1, second) for first, second in itertools.pairwise(ends)]
-    return [Bucket(0, 0), *closed, Bucket(ends[-1] + 1, None)]
+    return ends
 
 
 @dataclass(frozen=True)

@@ -24,14 +24,14 @@ def values(part):
 
 
 def test_every_bucket_scores_as_its_own_corpus():
-    lengths, buckets = np.array([len(line.split()) for line in SOURCES]), parse_buckets("1,2,4,10")
-    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], parts=by_length(SOURCES, buckets))
+    masks = by_length(SOURCES, parse_buckets("1,2,4,10"))
+    report = make_report(["a"], [measure(HYPOTHESES, [REFERENCES])], parts=masks)
     parts = report.systems[0].everything.lengths
     found = [(part.label, part.sentences) for part in parts]
     assert found == [("0", 1), ("1", 1), ("2", 2), ("3-4", 1), ("5-10", 1), (">10", 0)]
     assert sum(part.sentences for part in parts) == report.systems[0].everything.whole.sentences == len(SOURCES)
-    for part, bucket in zip(parts[:-1], buckets, strict=False):
-        chosen = np.flatnonzero(bucket.members(lengths))
+    for part, mask in zip(parts[:-1], masks.values(), strict=False):
+        chosen = np.flatnonzero(mask)
         lines = [[side[index] for index in chosen] for side in (HYPOTHESES, REFERENCES)]
         assert values(part) == [score.value for score in corpus_scores(*lines)]
     assert set(values(parts[-1])) == {None}
@@ -74,14 +74,15 @@ def test_intervals_can_be_left_out():
 
 def test_upper_ends_become_buckets_with_both_ends_in_them():
     lengths = np.array([0, 1, 10, 11, 20, 21, 22, 500])
-    members = {bucket.label: lengths[bucket.members(lengths)].tolist() for bucket in parse_buckets("10, 20,21")}
+    parts = by_length(["a " * length for length in lengths], parse_buckets("10, 20,21"))
+    members = {label: lengths[mask].tolist() for label, mask in parts.items()}
     assert members == {"0": [0], "1-10": [1, 10], "11-20": [11, 20], "21": [21], ">21": [22, 500]}
 
 
 @given(st.sets(st.integers(1, 300), min_size=1), st.lists(st.integers(0, 400)))
 def test_every_length_is_in_one_bucket(ends, lengths):
-    text, counts = ",".join(map(str, sorted(ends))), np.array(lengths, dtype=np.int64)
-    assert (sum(bucket.members(counts).astype(int) for bucket in parse_buckets(text)) == 1).all()
+    parts = by_length(["a " * length for length in lengths], parse_buckets(",".join(map(str, sorted(ends)))))
+    assert (sum(mask.astype(int) for mask in parts.values()) == 1).all()
 
 
 WRONG = "10, 10;20 ten -5 1.5 0,10 10,10 20,10 10,20,...,60"
