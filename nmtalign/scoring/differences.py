@@ -1,8 +1,9 @@
 """The sentences in which two systems differ most, and the words in which they differ."""
 
 import difflib
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -13,7 +14,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 CHRF = "chrF2"
 # Blanks and after them a word, one ideograph or kana (they are written without spaces), or one mark.
 _UNSPACED = r"\u3040-\u30ff\u3400-\u9fff\uf900-\ufaff"
-_PIECE = re.compile(rf"(\s*)([{_UNSPACED}]|[^\W{_UNSPACED}]+|\S|$)")
+_PIECE = re.compile(rf"\s*(?:[{_UNSPACED}]|[^\W{_UNSPACED}]+|\S|$)")
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,9 @@ def split_segments(
     first: str, second: str, references: Sequence[str]
 ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """The segments of both lines: words that they share in the same order, and words of only one line."""
-    known = {word for line in references for _, word in _pieces(line)}
-    pieces = [list(_pieces(line)) for line in (first, second)]
-    words = [[word for _, word in line] for line in pieces]
+    known = {piece.strip() for line in references for piece in _pieces(line)}
+    pieces = [_pieces(line) for line in (first, second)]
+    words = [[piece.strip() for piece in line] for line in pieces]
     matches = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_matching_blocks()
     shared = (
         {match.a + i for match in matches for i in range(match.size)},
@@ -93,22 +94,20 @@ def split_segments(
     return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
 
 
-def _pieces(line: str) -> Iterator[tuple[str, str]]:
-    """(blanks before the word, word) of a line; the last word is empty if the line ends with blanks."""
-    return ((match[1], match[2]) for match in _PIECE.finditer(line) if match[0])
+def _pieces(line: str) -> list[str]:
+    """The words of a line, each with the blanks before it; the last piece may be only blanks."""
+    return [piece for piece in _PIECE.findall(line) if piece]
 
 
-def _joined(pieces: Sequence[tuple[str, str]], same: set[int], known: set[str]) -> tuple[Segment, ...]:
-    """Runs of words of one kind; blanks between two runs belong to the run that both texts share."""
-    runs: list[tuple[bool, bool, str]] = []
-    for number, (blanks, word) in enumerate(pieces):
-        shared, found = number in same or not word, word in known or not word
-        # A shared run is one segment, wherever its words are found.
-        if runs and runs[-1][0] == shared and (shared or runs[-1][1] == found):
-            runs[-1] = shared, runs[-1][1] and found, runs[-1][2] + blanks + word
-        elif runs and not shared and runs[-1][0]:
-            runs[-1] = *runs[-1][:2], runs[-1][2] + blanks
-            runs.append((shared, found, word))
-        else:
-            runs.append((shared, found, blanks + word))
-    return tuple(Segment(text, "same" if shared else "only", found) for shared, found, text in runs)
+def _joined(pieces: Sequence[str], same: set[int], known: set[str]) -> tuple[Segment, ...]:
+    """Runs of words of one kind; a shared run is one segment, wherever its words are found."""
+    marked = [
+        (number in same or piece.isspace(), piece.isspace() or piece.strip() in known, piece)
+        for number, piece in enumerate(pieces)
+    ]
+    segments = []
+    for (shared, _), group in itertools.groupby(marked, lambda one: (one[0], one[0] or one[1])):
+        run = [*group]
+        text, in_reference = "".join(piece for *_, piece in run), all(found for _, found, _ in run)
+        segments.append(Segment(text, "same" if shared else "only", in_reference))
+    return tuple(segments)

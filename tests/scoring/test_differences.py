@@ -63,15 +63,15 @@ def test_empty_lines_can_differ():
 def test_segments_tell_what_differs_and_what_the_reference_contains():
     first, second = split_segments("the big cat sleeps.", "the cat naps!", ["the small cat naps."])
     assert first == (
-        Segment("the ", "same", True),
-        Segment("big", "only", False),
-        Segment(" cat ", "same", True),
-        Segment("sleeps", "only", False),
+        Segment("the", "same", True),
+        Segment(" big", "only", False),
+        Segment(" cat", "same", True),
+        Segment(" sleeps", "only", False),
         Segment(".", "only", True),
     )
     assert second == (
-        Segment("the cat ", "same", True),
-        Segment("naps", "only", True),
+        Segment("the cat", "same", True),
+        Segment(" naps", "only", True),
         Segment("!", "only", False),
     )
 
