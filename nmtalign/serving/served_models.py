@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.word_aligner import WordAligner
-from nmtalign.errors import InputError, UsageError
+from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
@@ -112,7 +112,10 @@ class ServedModel(ServedAligner):
         values = _typed(settings, type(base))
         wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
         given = {**values, "format": "json", "markup": markup}
-        changed = self._translator.changed(given, _REQUEST, alignments=wanted)
+        try:
+            changed = self._translator.changed(given, _REQUEST, alignments=wanted)
+        except (FormatError, InputError) as error:  # a glossary or lexicon of the server, of which no client is told
+            raise RuntimeError(error) from None
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
             if getattr(changed.config, name) > most:

@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -64,6 +64,7 @@ from nmtalign.settings.definition import (
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
+from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
@@ -160,10 +161,12 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
+        contents: dict[Hashable, Any] | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
-        Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
+        `contents` are those of the glossary and the lexicon, which several translators share. Raises UsageError if the
+        settings do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
@@ -181,19 +184,20 @@ class Translator:
         self._given_scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
-        self._reader = RequestReader(self.loaded, config)
+        self._contents = {} if contents is None else contents
+        glossary = self._content(Glossary.read, config.glossary, config.tokenized) if config.glossary else None
+        self._reader = RequestReader(self.loaded, config, glossary)
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
-        self._lexicon = read_lexicon(Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
+        self._lexicon = self._content(read_lexicon, config.lexicon) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         self._candidates: CandidateLists | None = None
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
                 rule = "this model writes bytes, which a lexicon of words cannot restrict; leave it out"
                 raise SettingError(rule, lexicon=config.lexicon)
-            vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
-            self._candidates = CandidateLists.read(Path(config.lexicon), *vocabularies, config.candidates)
+            self._candidates = self._content(self._read_candidates, config.lexicon, config.candidates)
 
     @classmethod
     def load(cls, model: str | Path, *more_models: str | Path, alignments: bool = True, **settings: Any) -> Self:
@@ -242,15 +246,29 @@ class Translator:
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
     ) -> "Translator":
-        """A translator with the same models and some other settings; messages call these settings `origin`."""
+        """A translator with the same models and some other settings; messages call these settings `origin`.
+
+        A glossary or a lexicon is read again only if the settings name a file.
+        """
         check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
+        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)
         layers = self._given, (origin, settings)
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
             wanted = self.alignments if alignments is None else alignments
-            made = Translator(self.models, config, wanted, self.scorer)
+            made = Translator(self.models, config, wanted, self.scorer, {} if files else self._contents)
         made._given = origin, {**self._given[1], **settings}
         return made
+
+    def _content(self, read: Callable[..., R], path: str, *settings: Hashable) -> R:
+        """What a file contains, which is read once."""
+        key = read.__name__, path, settings
+        if key not in self._contents:
+            self._contents[key] = read(Path(path), *settings)
+        return cast(R, self._contents[key])
+
+    def _read_candidates(self, path: Path, frequent: int) -> CandidateLists:
+        return CandidateLists.read(path, self.loaded.source_vocabulary, self.loaded.target_vocabulary, frequent)
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
@@ -560,7 +578,7 @@ def windows(
     """
     parts = itertools.chain(() if isinstance(lines, Sequence) else _PARTS, itertools.repeat(1))
     iterator, waits = iter(lines), not (available or isinstance(lines, Sequence))
-    ready, closed = queue.Queue[tuple[T | None, Exception | None]](min(count, _READ_AHEAD)), Event()
+    ready, closed = queue.Queue[tuple[T | None, BaseException | None]](min(count, _READ_AHEAD)), Event()
     if waits:  # in a daemon thread, since it may wait for its next line forever
         arguments = iterator, ready, closed
         threading.Thread(target=_read_ahead, args=arguments, name="nmtalign-input", daemon=True).start()
@@ -598,15 +616,15 @@ def windows(
                 ready.get_nowait()
 
 
-def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, Exception | None]]", closed: Event) -> None:
+def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, BaseException | None]]", closed: Event) -> None:
     """Puts (line, None) into a queue for each line, and (None, error) at the end; ends early once `closed` is set."""
-    error: Exception = StopIteration()
+    error: BaseException = StopIteration()
     try:
         for line in lines:
             ready.put((line, None))
             if closed.is_set():
                 return
-    except Exception as failure:
+    except BaseException as failure:
         error = failure
     ready.put((None, error))
 
