@@ -15,7 +15,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Generator, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from dataclasses import dataclass
@@ -161,12 +161,12 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
-        contents: dict[Hashable, Any] | None = None,
+        once: Callable[..., Any] | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
-        `contents` are those of the glossary and the lexicon, which several translators share. Raises UsageError if the
-        settings do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
+        `once` reads the glossary and the lexicon for all translators that share it. Raises UsageError if the settings
+        do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
@@ -184,20 +184,21 @@ class Translator:
         self._given_scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
-        self._contents = {} if contents is None else contents
-        glossary = self._content(Glossary.read, config.glossary, config.tokenized) if config.glossary else None
+        self._once = once or cache(lambda read, *arguments: read(*arguments))
+        glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
-        self._lexicon = self._content(read_lexicon, config.lexicon) if config.replace_unk and config.lexicon else {}
+        self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         self._candidates: CandidateLists | None = None
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
                 rule = "this model writes bytes, which a lexicon of words cannot restrict; leave it out"
                 raise SettingError(rule, lexicon=config.lexicon)
-            self._candidates = self._content(self._read_candidates, config.lexicon, config.candidates)
+            vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
+            self._candidates = self._once(CandidateLists.read, Path(config.lexicon), *vocabularies, config.candidates)
 
     @classmethod
     def load(cls, model: str | Path, *more_models: str | Path, alignments: bool = True, **settings: Any) -> Self:
@@ -256,19 +257,9 @@ class Translator:
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
             wanted = self.alignments if alignments is None else alignments
-            made = Translator(self.models, config, wanted, self.scorer, {} if files else self._contents)
+            made = Translator(self.models, config, wanted, self.scorer, None if files else self._once)
         made._given = origin, {**self._given[1], **settings}
         return made
-
-    def _content(self, read: Callable[..., R], path: str, *settings: Hashable) -> R:
-        """What a file contains, which is read once."""
-        key = read.__name__, path, settings
-        if key not in self._contents:
-            self._contents[key] = read(Path(path), *settings)
-        return cast(R, self._contents[key])
-
-    def _read_candidates(self, path: Path, frequent: int) -> CandidateLists:
-        return CandidateLists.read(path, self.loaded.source_vocabulary, self.loaded.target_vocabulary, frequent)
 
     def notices(self) -> list[str]:
         """What a user should know about the settings before the first line, such as unknown words of the glossary."""
