@@ -78,15 +78,13 @@ _BLOCK = re.compile(
     rf"{_PARAGRAPH_END.pattern}|audio|base|br|button|iframe|link|meta|noscript|optgroup|option|param|select|source"
     "|template|textarea|title|track|video"
 )
-_NEXT = {  # the tags before which an element without an end tag ends
+_ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
+_LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
+_NEXT = {  # what an element without an end tag ends before, unless it is in another list
+    **dict.fromkeys(("dd", "dt", "li", "option", "td", "th"), _ENTRY),
     "p": _PARAGRAPH_END,
-    "li": re.compile("li"),
-    "option": re.compile("option|optgroup"),
-    **dict.fromkeys(("dt", "dd"), re.compile("d[dt]")),
-    **dict.fromkeys(("td", "th"), re.compile("t[dhr]|tbody|tfoot|thead")),
     "tr": re.compile("tr|tbody|tfoot|thead"),
 }
-_LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")  # of such elements
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 _VERBATIM = re.compile(

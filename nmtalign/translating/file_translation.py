@@ -4,7 +4,6 @@ An output file is called FILE.partial until it is complete. FILE.partial.json co
 hash of the model, the settings, and the hashes of the files. A later run can resume it if its origin is the same.
 """
 
-import gzip
 import json
 import math
 import os
@@ -423,14 +422,8 @@ class ResumableOutput(files.PartialFile):
         with files.disk_errors(self.path):
             files.keep_mode(self.stream.fileno(), self.path)
             if self.path.suffix == ".gz":
-                # Without name and time in the header, so that equal lines give equal bytes.
-                with (
-                    files.atomic_path(self.path) as temporary,
-                    self.partial.open("rb") as lines,
-                    temporary.open("wb") as raw,
-                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
-                ):
-                    shutil.copyfileobj(lines, packed, _BLOCK)
+                with self.partial.open("rb") as lines, files.atomic_text(self.path) as packed:
+                    shutil.copyfileobj(lines, packed.buffer, _BLOCK)
                 self.close(remove=True)
             else:
                 self.rename(self.path)

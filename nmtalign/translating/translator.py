@@ -247,12 +247,9 @@ class Translator:
     def changed(
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
     ) -> "Translator":
-        """A translator with the same models and some other settings; messages call these settings `origin`.
-
-        A glossary or a lexicon is read again only if the settings name a file.
-        """
+        """A translator with the same models and some other settings; messages call these settings `origin`."""
         check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
-        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)
+        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)  # they are read again
         layers = self._given, (origin, settings)
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
