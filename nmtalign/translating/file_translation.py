@@ -273,9 +273,7 @@ class FileTranslation:
             return self._file.write
         stream = self._stream
         if isinstance(stream, Path):
-            outputs.enter_context(files.disk_errors(stream))
-            number = files.stream_number(stream)
-            stream = outputs.enter_context(open(stream if number is None else os.dup(number), "wb"))  # noqa: PTH123, SIM115
+            stream = outputs.enter_context(files.atomic_text(stream)).buffer
 
         def write(lines: bytes) -> None:
             stream.write(lines)
