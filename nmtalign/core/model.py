@@ -663,7 +663,7 @@ def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
 
 
 def make_batch(pairs: Sequence[tuple[Ids, Ids]], copies: Sequence[Ids] | None = None) -> Batch:
-    """Returns the padded batch of pairs of ids without `</s>`, and of those that a copying model copies (`pair_ids`)."""
+    """Returns the padded batch of pairs of ids without `</s>`; a copying model also needs `copies` (see `pair_ids`)."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
     source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))

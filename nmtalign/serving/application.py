@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -342,11 +342,10 @@ class _Service:
         if kind.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
             self._check_count(text.lower().count("%0a"))  # line breaks, without which a form has at least one line
             try:
-                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+                found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
             except ValueError as error:
                 raise InputError(f"the form is not readable: {error}") from None
-            repeated = [value for name, value in pairs if name == "q"]
-            fields = {**dict(pairs), "q": repeated} if len(repeated) > 1 else dict(pairs)
+            fields = {name: values if name == "q" and len(values) > 1 else values[-1] for name, values in found.items()}
         else:
             fields = await run_in_threadpool(parse_line, text, "the body", _LIBRE)
         if not isinstance(fields, dict):

@@ -69,20 +69,17 @@ _CUE = re.compile(
 )
 _TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
 
-_PARAGRAPH_END = re.compile(  # blocks that no paragraph contains
-    "address|article|aside|blockquote|body|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt|fieldset"
-    "|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|legend|li|main|menu|nav|ol|p|pre"
-    "|search|section|summary|table|tbody|td|tfoot|th|thead|tr|ul|xmp"
-)
 _BLOCK = re.compile(
-    rf"{_PARAGRAPH_END.pattern}|audio|base|br|button|iframe|link|meta|noscript|optgroup|option|param|select|source"
-    "|template|textarea|title|track|video"
+    "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
+    "|fieldset|figcaption|figure|footer|form|frame|frameset|h[1-6]|head|header|hgroup|hr|html|iframe|legend|li|link"
+    "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
+    "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
-_ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
+_INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
 _LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
-_NEXT = {  # what an element without an end tag ends before, unless it is in another list
+_ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
+_NEXT = {  # what an entry of a list without an end tag ends before, unless it is in another list
     **dict.fromkeys(("dd", "dt", "li", "option", "td", "th"), _ENTRY),
-    "p": _PARAGRAPH_END,
     "tr": re.compile("tr|tbody|tfoot|thead"),
 }
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
@@ -383,13 +380,14 @@ def _end_of(text: str, place: int, name: str) -> int:
         end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
         return end.end() if end else len(text)
     depth, following = 1, _NEXT.get(name)
+    in_line = name == "p" or not _BLOCK.fullmatch(name)
     for found in _TAG.finditer(text, place):
         other, closes = (found[2] or "").lower(), found[1] == "/"
         if depth == 1 and other == name and closes:
             return found.end()
-        if depth == 1 and following and following.fullmatch(other):
+        if in_line and _BLOCK.fullmatch(other) and not _INSIDE.fullmatch(other):
             return found.start()
-        if not _BLOCK.fullmatch(name) and _PARAGRAPH_END.fullmatch(other):
+        if depth == 1 and following and following.fullmatch(other):
             return found.start()
         if _LIST.fullmatch(other) if following else other == name:
             depth += -1 if closes else not found[3].endswith("/")

@@ -606,15 +606,12 @@ def windows(
 
 def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, BaseException | None]]", closed: Event) -> None:
     """Puts (line, None) into a queue for each line, and (None, error) at the end; ends early once `closed` is set."""
-    error: BaseException = StopIteration()
-    try:
-        for line in lines:
-            ready.put((line, None))
-            if closed.is_set():
-                return
-    except BaseException as failure:
-        error = failure
-    ready.put((None, error))
+    while not closed.is_set():
+        try:
+            ready.put((next(lines), None))
+        except BaseException as error:
+            ready.put((None, error))
+            return
 
 
 # Batches: which pieces are searched together, and the threads that search several batches at the same time.
