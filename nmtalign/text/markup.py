@@ -385,9 +385,8 @@ def _end_of(text: str, place: int, name: str) -> int:
         other, closes = (found[2] or "").lower(), found[1] == "/"
         if depth == 1 and other == name and closes:
             return found.end()
-        if in_line and _BLOCK.fullmatch(other) and not _INSIDE.fullmatch(other):
-            return found.start()
-        if depth == 1 and following and following.fullmatch(other):
+        is_outer = in_line and _BLOCK.fullmatch(other) and not _INSIDE.fullmatch(other)
+        if is_outer or (depth == 1 and following and following.fullmatch(other)):
             return found.start()
         if _LIST.fullmatch(other) if following else other == name:
             depth += -1 if closes else not found[3].endswith("/")

@@ -1,7 +1,6 @@
 """Sentences of paragraphs: sentencex finds their ends, and Moses' lists of abbreviations correct it.
 
-sentencex (Wikimedia, MIT licence) has rules for some 300 languages, among them Chinese and Japanese. It loses no
-character.
+sentencex (Wikimedia, MIT licence) has rules for 300 languages, among them Chinese and Japanese. It loses no character.
 """
 
 import re

@@ -509,9 +509,8 @@ class OutputFormat:
         if self._merging is None or alternative.alignment is None:
             return alternative.alignment
         source = word_starts(self._merging.source.word_index(translation.source_tokens))
-        return merge_pieces(
-            alternative.alignment, source, word_starts(self._merging.target.word_index(alternative.tokens))
-        )
+        target = word_starts(self._merging.target.word_index(alternative.tokens))
+        return merge_pieces(alternative.alignment, source, target)
 
 
 def one_line(value: Mapping[str, Any]) -> str:

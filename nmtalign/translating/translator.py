@@ -153,6 +153,7 @@ class Translator:
 
     `Translator.load("model/").translate(lines, beam=5)` yields one `Translation` per line, in order. A translator that
     was made by `load` can be pickled: the pickle contains the paths and the settings, and each process loads them once.
+    Start processes with the method spawn: PyTorch's threads wait forever in one that is forked after a computation.
     """
 
     def __init__(
@@ -217,8 +218,8 @@ class Translator:
             translator = cls(load_models([model, *more_models], config), config, alignments)
         translator._given = layer
         paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
-        pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
-        models = tuple(map(_absolute, (model, *more_models)))
+        pickled = {**settings, **{name: str(Path(settings[name]).absolute()) for name in paths}}
+        models = tuple(str(Path(each).absolute()) for each in (model, *more_models))
         translator._load = models, alignments, tuple(sorted(pickled.items()))
         return translator
 
@@ -457,10 +458,6 @@ def _load_once(
     cls: type[Translator], models: Sequence[str], alignments: bool, settings: tuple[tuple[str, Any], ...]
 ) -> Translator:
     return cls.load(*models, alignments=alignments, **dict(settings))
-
-
-def _absolute(path: str | Path) -> str:
-    return str(Path(path).absolute())
 
 
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
