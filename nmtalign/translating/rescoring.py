@@ -275,9 +275,8 @@ def pair_line(pair: ScoredPair, config: TranslateConfig) -> str:
     With word scores there are two more columns, separated by tabs: the log-probabilities of the tokens and `</s>`, and
     these tokens, both separated by spaces.
     """
-    usual, penalties = TranslateConfig(), ("length_penalty", "word_penalty", "coverage_penalty")
-    is_usual = all(getattr(config, name) == getattr(usual, name) for name in penalties)
-    columns = [fixed(pair.log_prob if is_usual else pair.score)]
+    own, usual = ((one.length_penalty, one.word_penalty, one.coverage_penalty) for one in (config, TranslateConfig()))
+    columns = [fixed(pair.log_prob if own == usual else pair.score)]
     if config.word_scores:
         columns += [" ".join(map(fixed, pair.token_log_probs)), " ".join((*pair.target_tokens, EOS))]
     return "\t".join(columns)
