@@ -227,15 +227,14 @@ class FileScores:
         Raises InputError for files of unequal length, UsageError for files that are clearly exchanged.
         """
         progress(self)
-        opened: AbstractContextManager[Any] = (
-            atomic_text(self._output) if isinstance(self._output, Path) else nullcontext(self._output)
-        )
+        path = self._output if isinstance(self._output, Path) else None
+        opened: AbstractContextManager[Any] = atomic_text(path) if path else nullcontext(self._output)
         available = are_files(self._source, self._target)
         scored = self._scored_list if self._n_best else self._scored_lines
         with opened as stream:
             for text, pair in scored(translator, available):
                 with guard():
-                    stream.write(f"{text}\n" if isinstance(self._output, Path) else f"{text}\n".encode())
+                    stream.write(f"{text}\n" if path else f"{text}\n".encode())
                     if not available:
                         stream.flush()
                     self.lines += 1

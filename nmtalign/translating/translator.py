@@ -276,12 +276,9 @@ class Translator:
     @cached_property
     def _limits(self) -> "BatchLimits":
         config, words = self.config, len(self.loaded.target_vocabulary)
-        return self.batch_limits(
-            beam=config.n_best if config.sample else config.beam,
-            scored=words if not config.candidates else min(words, 4 * config.candidates),
-            length_ratio=config.max_length_ratio,
-            keep_weights=self._keep_weights,
-        )
+        beam = config.n_best if config.sample else config.beam
+        scored = min(words, 4 * config.candidates) if config.candidates else words
+        return self.batch_limits(beam, scored, config.max_length_ratio, self._keep_weights)
 
     def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
         """The limits of batches that the settings, the device and the models allow."""
