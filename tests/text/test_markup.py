@@ -237,6 +237,7 @@ def test_a_document_without_times_is_no_subtitles(markup):
         "<code>",
         "<!",
         "<%",
+        "{%",
         "<?php",
         "<td translate=no>",
         "x@",
