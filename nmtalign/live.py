@@ -96,10 +96,9 @@ def packed(model: TranslationModel) -> tuple[list[dict[str, Any]], bytes]:
 
     Vectors and biases stay float32. The scales of a matrix come before its numbers. Places are multiples of 4.
     """
+    weights = {name: x.flatten() if name.endswith("bias") else x for name, x in model.state_dict().items()}
     try:
-        tensors = int8_rows(
-            {name: x.flatten() if name.endswith("bias") else x for name, x in model.state_dict().items()}
-        )
+        tensors = int8_rows(weights)
     except ValueError as error:
         raise FormatError(f"the live page cannot contain these weights: {error}") from None
     described, content = list[dict[str, Any]](), bytearray()
@@ -131,16 +130,15 @@ def _facts(loaded: LoadedModel) -> dict[str, Any]:
     direction = f"{loaded.source_language}-{loaded.target_language}"
     count = sum(weight.numel() for weight in loaded.model.parameters())
     name = loaded.folder.resolve().name
-    return {"attends": loaded.model.config.attention != "none", "languages": direction.split("-"), "name": name} | {
-        "facts": f"{name}: {direction}, {count:,} parameters in eight bits, nmtalign {__version__}"
-    }
+    facts = f"{name}: {direction}, {count:,} parameters in eight bits, nmtalign {__version__}"
+    attends = loaded.model.config.attention != "none"
+    return {"attends": attends, "languages": direction.split("-"), "name": name, "facts": facts}
 
 
 def _samples(texts: Sequence[Path], limit: int | None) -> list[tuple[str, str]]:
     """At most `limit` pairs of a test set, of all lengths up to 40 words, the shortest first."""
-    pairs = [pair for pair in islice(read_pairs(*texts), 20 * limit if limit else None) if pair[0].strip()]
-    fitting = sorted(
-        (pair for pair in pairs if len(pair[0].split()) <= _LONGEST), key=lambda pair: len(pair[0].split())
-    )
+    pairs = islice(read_pairs(*texts), 20 * limit if limit else None)
+    fitting = [pair for pair in pairs if 0 < len(pair[0].split()) <= _LONGEST]
+    fitting.sort(key=lambda pair: len(pair[0].split()))
     step = max(1, -(-len(fitting) // limit)) if limit else 1
     return fitting[::step]

@@ -3,6 +3,7 @@
 A signal (Ctrl-C, SIGTERM, SIGHUP) ends a command with exit code 128 + its number, after one line.
 """
 
+import atexit
 import contextlib
 import functools
 import itertools
@@ -31,6 +32,7 @@ from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 _BUSY = 0.3  # cores; less load of other programs is not noticed
+_joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
 
 def own_argument(metavar: str, help: str, **details: Any) -> Any:
@@ -273,6 +275,7 @@ def sleep_beside_others() -> None:
     trained at a twelfth of the speed. Environment variables of the user have precedence.
     """
     if hasattr(os, "sched_getaffinity") and not {"OMP_WAIT_POLICY", "GOMP_SPINCOUNT"} & set(os.environ):
+        atexit.register(_joining.acquire)
         _start_watch()
 
 
@@ -308,7 +311,8 @@ def _join(busy: float) -> bool:
         return False
     short: bool = busy + torch.get_num_threads() > len(os.sched_getaffinity(0)) + _BUSY
     if short:
-        torch.zeros(1 << 17).add_(1)  # large enough for several threads
+        with _joining:
+            torch.zeros(1 << 17).add_(1)  # large enough for several threads
     return short
 
 

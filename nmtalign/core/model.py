@@ -662,19 +662,11 @@ def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(ids), torch.from_numpy(mask)
 
 
-def make_batch(
-    pairs: Sequence[tuple[Ids, Ids]],
-    indices: Sequence[int] | Indices | None = None,
-    copies: Sequence[Ids] | None = None,
-) -> Batch:
-    """Returns the padded batch of pairs of ids without `</s>`; `indices` are stored in it.
-
-    `copies` are the ids that a copying model copies from each source place (`pair_ids`).
-    """
+def make_batch(pairs: Sequence[tuple[Ids, Ids]], copies: Sequence[Ids] | None = None) -> Batch:
+    """Returns the padded batch of pairs of ids without `</s>`; a copying model also needs `copies` (see `pair_ids`)."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
-    positions = np.arange(len(pairs)) if indices is None else np.asarray(indices)
     source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))
     counts = source_words, target_words, len(pairs)
     copied = None if copies is None else make_source(copies)[0]
-    return Batch(source, source_mask, target, target_mask, positions, *counts, copies=copied)
+    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), *counts, copies=copied)

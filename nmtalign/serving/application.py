@@ -11,7 +11,7 @@ import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qs
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
@@ -119,6 +119,8 @@ class _TimedProtocol(H11Protocol):
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
+        # A response is written in two parts. Without this the second one waits for the client, up to 40 ms.
+        transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._begin_to_wait()
 
     def on_response_complete(self) -> None:
@@ -308,6 +310,8 @@ class _Service:
             raise HTTPException(
                 403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
             )
+        if request.headers.get("content-encoding", "identity") != "identity":
+            raise HTTPException(415, "compressed bodies are not read: send the body as it is")
         body, size, most = bytearray(), 0, self._most_bytes
         length = request.headers.get("content-length", "")[:18]
         if length.isdecimal() and int(length) > most + _DISCARDED:
@@ -332,17 +336,16 @@ class _Service:
 
     async def _libre(self, request: Request) -> tuple[list[str], bool, Mapping[str, Any]]:
         """The texts of a body of LibreTranslate, JSON or a form; whether they are a list; and all fields."""
-        text, kind = await self._body(request), request.headers.get("content-type", "")
+        text, kind = await self._body(request), request.headers.get("content-type", "").lower()
         if kind.startswith("multipart/"):
             raise HTTPException(415, f"multipart forms are not read: send application/json or {_FORM}")
         if kind.startswith(_FORM) and not text.lstrip().startswith("{"):  # curl -d names JSON a form
             self._check_count(text.lower().count("%0a"))  # line breaks, without which a form has at least one line
             try:
-                pairs = parse_qsl(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
+                found = parse_qs(text, keep_blank_values=True, errors="strict", max_num_fields=_MOST_FIELDS)
             except ValueError as error:
                 raise InputError(f"the form is not readable: {error}") from None
-            repeated = [value for name, value in pairs if name == "q"]
-            fields = {**dict(pairs), "q": repeated} if len(repeated) > 1 else dict(pairs)
+            fields = {name: values if name == "q" and len(values) > 1 else values[-1] for name, values in found.items()}
         else:
             fields = await run_in_threadpool(parse_line, text, "the body", _LIBRE)
         if not isinstance(fields, dict):

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.word_aligner import WordAligner
-from nmtalign.errors import InputError, UsageError
+from nmtalign.errors import FormatError, InputError, UsageError
 from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
@@ -83,7 +83,7 @@ class ServedAligner:
         self._models, self._align_config, self._threads = models, align_config, threads
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
-        self.folder = self._one.folder
+        self.folder, self.alignments = self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
     def _pairs(self, settings: Settings) -> PairAligner:
@@ -94,7 +94,7 @@ class ServedAligner:
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""
-        return {"source": self.source, "target": self.target, "hash": self._one.hash, "alignments": True}
+        return {"source": self.source, "target": self.target, "hash": self._one.hash, "alignments": self.alignments}
 
 
 class ServedModel(ServedAligner):
@@ -103,7 +103,7 @@ class ServedModel(ServedAligner):
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
         self._translator = translator
-        self.aligner = translator.config.aligner  # which places tags, if it is given
+        self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
         self.lines = lru_cache(16)(self._lines)
 
     def _lines(self, settings: Settings, markup: Markup | None = None) -> LineTranslator:
@@ -112,7 +112,10 @@ class ServedModel(ServedAligner):
         values = _typed(settings, type(base))
         wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
         given = {**values, "format": "json", "markup": markup}
-        changed = self._translator.changed(given, _REQUEST, alignments=wanted)
+        try:
+            changed = self._translator.changed(given, _REQUEST, alignments=wanted)
+        except (FormatError, InputError) as error:  # a glossary or lexicon of the server, of which no client is told
+            raise RuntimeError(error) from None
         for name in ("beam", "n_best"):
             most = max(_WIDEST, getattr(base, name))
             if getattr(changed.config, name) > most:
@@ -122,7 +125,7 @@ class ServedModel(ServedAligner):
         return LineTranslator(changed, base.beam)
 
     def _pairs(self, settings: Settings) -> PairAligner:
-        if not self._translator.alignments:
+        if not self.alignments:
             raise UsageError("this model has no attention, so it cannot align")
         return super()._pairs(settings)
 
@@ -147,9 +150,6 @@ class ServedModel(ServedAligner):
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
         _ = self._translator.scorer, self._translator.loaded.hash
-
-    def describe(self) -> Mapping[str, Any]:
-        return {**super().describe(), "alignments": self._translator.alignments}
 
 
 class ServedModels:

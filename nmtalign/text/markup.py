@@ -33,6 +33,7 @@ _MOST_CUES = 8  # over which one sentence extends
 _TAG = re.compile(
     r"<!--(?:-?>|.*?(?:--!?>|\Z))|<!\[CDATA\[.*?(?:\]\]>|\Z)"
     r"|<(/?)([A-Za-z][^\s/>]*)((?:=\s*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))|[^>])*+)(?:>|\Z)"
+    r"|<(?:%|\?(?:php|=))[^<]*?[%?]>"  # a template
     r"|<[!?/](?:[^>]*>|[^>]*\Z)",
     re.DOTALL,
 )
@@ -45,7 +46,7 @@ _IN_NAME = rf"(?:[^\W{UNSPACED}]|-)"
 _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
-    r"|\{\{[^{}]*\}\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
+    r"|\{\{[^{}]*\}\}|\{%[^{}]*%\}|[$%]?\{[^{}\s]*\}|\$[A-Za-z_][A-Za-z_0-9]*|%%|%[A-Za-z_]\w*%"
     r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
@@ -74,6 +75,13 @@ _BLOCK = re.compile(
     "|main|menu|meta|nav|noscript|ol|optgroup|option|p|param|pre|search|section|select|source|summary|table|tbody|td"
     "|template|textarea|tfoot|th|thead|title|tr|track|ul|video|audio|xmp"
 )
+_INSIDE = re.compile("audio|br|button|iframe|link|meta|opt.*|param|select|source|template|textarea|title|track|video")
+_LIST = re.compile("datalist|dir|dl|menu|ol|select|table|ul")
+_ENTRY = re.compile("d[dt]|li|optgroup|option|t[dhr]|tbody|tfoot|thead")
+_NEXT = {  # what an entry of a list without an end tag ends before, unless it is in another list
+    **dict.fromkeys(("dd", "dt", "li", "option", "td", "th"), _ENTRY),
+    "tr": re.compile("tr|tbody|tfoot|thead"),
+}
 _EMPTY = re.compile("area|base|br|col|embed|frame|hr|img|input|link|meta|param|source|track|wbr")
 _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they contain no tags
 _VERBATIM = re.compile(
@@ -371,15 +379,19 @@ def _end_of(text: str, place: int, name: str) -> int:
     if _RAW.fullmatch(name):
         end = re.compile(rf"</{name}(?=[\s/>])[^>]*>", re.IGNORECASE).search(text, place)
         return end.end() if end else len(text)
-    depth = 1
+    depth, following = 1, _NEXT.get(name)
+    in_line = name == "p" or not _BLOCK.fullmatch(name)
     for found in _TAG.finditer(text, place):
-        other = (found[2] or "").lower()
-        if other == name:
-            depth += -1 if found[1] else not found[3].endswith("/")
-        elif _BLOCK.fullmatch(other) and (name == "p" or not _BLOCK.fullmatch(name)):
-            return found.start()
-        if not depth:
+        other, closes = (found[2] or "").lower(), found[1] == "/"
+        if depth == 1 and other == name and closes:
             return found.end()
+        is_outer = in_line and _BLOCK.fullmatch(other) and not _INSIDE.fullmatch(other)
+        if is_outer or (depth == 1 and following and following.fullmatch(other)):
+            return found.start()
+        if _LIST.fullmatch(other) if following else other == name:
+            depth += -1 if closes else not found[3].endswith("/")
+        if not depth:
+            return found.start()
     return len(text)
 
 

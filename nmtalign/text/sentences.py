@@ -1,8 +1,6 @@
 """Sentences of paragraphs: sentencex finds their ends, and Moses' lists of abbreviations correct it.
 
-sentencex (Wikimedia, MIT licence) has rules for some 300 languages, among them Chinese and Japanese, and loses no
-character. The F1 of the ends is 0.95 to 0.99; sentence-splitter (0.82 to 0.98) and pysbd (0.94 to 0.97) are 6 to 60
-times slower.
+sentencex (Wikimedia, MIT licence) has rules for 300 languages, among them Chinese and Japanese. It loses no character.
 """
 
 import re

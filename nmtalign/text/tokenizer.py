@@ -898,6 +898,9 @@ class Vocabulary:
         """Whether this word of a text has an id (`</s>` and `<unk>` in text are unknown words)."""
         return word in self._ids
 
+    def __hash__(self) -> int:
+        return len(self)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.words == other.words
 

@@ -1,5 +1,6 @@
 """Translating documents with markup: their segments are translated, and links place the tags in the translations."""
 
+import contextlib
 import re
 import unicodedata
 from collections.abc import Iterator, Sequence
@@ -22,6 +23,13 @@ from nmtalign.translating.translator import Translation, Translator
 
 Unit = tuple[int, int]  # where a word begins and ends in a text
 _BYTE = re.compile(r"<(?:0x)?(?:([89AB])|[0-9A-F])[0-9A-F]>")  # a token; with a group, not the first byte of a letter
+
+_DECLARED = re.compile(  # in a page of HTML; Python and browsers know these encodings by these names
+    rb"<(?:meta\s[^>]*?charset|\?xml[^>]*?encoding)\s*=\s*[\"']?\s*"
+    rb"(iso-8859-\d+|us-ascii|windows-125\d|koi8-[ru]|shift_jis|euc-jp|euc-kr|gb2312|gbk|gb18030|big5)[\s\"'/>?;]",
+    re.IGNORECASE,
+)
+_AS_BROWSERS = {"iso-8859-1": "windows-1252", "us-ascii": "windows-1252", "gb2312": "gbk"}
 
 
 class DocumentTexts:
@@ -106,6 +114,17 @@ def _aligned(pairs: Sequence[tuple[MarkedText, Translation]], aligner: str) -> I
         yield record.weights[:-1, :-1] if fits else None
 
 
+def encoding_of(page: bytes) -> str:
+    """The encoding of a page of HTML: the one that it declares, unless it is UTF-8 with other letters than ASCII."""
+    declared = _DECLARED.search(page, 0, 1024)
+    names = [declared[1].decode().lower()] if declared else []
+    for name in (*names, "utf-8") if page.isascii() else ("utf-8", *names):
+        with contextlib.suppress(UnicodeDecodeError):
+            page.decode(encoding := _AS_BROWSERS.get(name, name))
+            return encoding
+    return "utf-8"
+
+
 def _words(text: str) -> str:
     return " ".join("".join(text[start:stop].split()) for start, stop in units_of(text))
 
@@ -127,6 +146,8 @@ class DocumentTranslation(FileTranslation):
             load_aligner(Path(config.aligner))  # a wrong folder is an error before the translation
         with reading(path) as stream:
             data = stream.read()
+        encoding = encoding_of(data) if config.markup == "html" else "utf-8"
+        data = data if encoding == "utf-8" else data.decode(encoding).encode()
         try:
             work = DocumentTexts([read_markup(data, config.markup, translator.loaded.target_language)])
         except InputError as error:
@@ -141,4 +162,4 @@ class DocumentTranslation(FileTranslation):
                 done.append(translation)
                 yield cast(InputRequest, translation.request), translation, b""
             work.add(done)
-        self.rest = work.documents(config.aligner)[0].encode()
+        self.rest = work.documents(config.aligner)[0].encode(encoding, "xmlcharrefreplace")

@@ -4,7 +4,6 @@ An output file is called FILE.partial until it is complete. FILE.partial.json co
 hash of the model, the settings, and the hashes of the files. A later run can resume it if its origin is the same.
 """
 
-import gzip
 import json
 import math
 import os
@@ -274,9 +273,7 @@ class FileTranslation:
             return self._file.write
         stream = self._stream
         if isinstance(stream, Path):
-            outputs.enter_context(files.disk_errors(stream))
-            number = files.stream_number(stream)
-            stream = outputs.enter_context(open(stream if number is None else os.dup(number), "wb"))  # noqa: PTH123, SIM115
+            stream = outputs.enter_context(files.atomic_text(stream)).buffer
 
         def write(lines: bytes) -> None:
             stream.write(lines)
@@ -423,14 +420,8 @@ class ResumableOutput(files.PartialFile):
         with files.disk_errors(self.path):
             files.keep_mode(self.stream.fileno(), self.path)
             if self.path.suffix == ".gz":
-                # Without name and time in the header, so that equal lines give equal bytes.
-                with (
-                    files.atomic_path(self.path) as temporary,
-                    self.partial.open("rb") as lines,
-                    temporary.open("wb") as raw,
-                    gzip.GzipFile("", "wb", 6, raw, mtime=0) as packed,
-                ):
-                    shutil.copyfileobj(lines, packed, _BLOCK)
+                with self.partial.open("rb") as lines, files.atomic_text(self.path) as packed:
+                    shutil.copyfileobj(lines, packed.buffer, _BLOCK)
                 self.close(remove=True)
             else:
                 self.rename(self.path)
@@ -518,9 +509,8 @@ class OutputFormat:
         if self._merging is None or alternative.alignment is None:
             return alternative.alignment
         source = word_starts(self._merging.source.word_index(translation.source_tokens))
-        return merge_pieces(
-            alternative.alignment, source, word_starts(self._merging.target.word_index(alternative.tokens))
-        )
+        target = word_starts(self._merging.target.word_index(alternative.tokens))
+        return merge_pieces(alternative.alignment, source, target)
 
 
 def one_line(value: Mapping[str, Any]) -> str:

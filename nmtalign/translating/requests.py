@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from itertools import accumulate, pairwise
-from pathlib import Path
 from typing import Any
 
 from nmtalign.errors import UsageError
@@ -79,14 +78,14 @@ class TokenizedLine:
 class RequestReader:
     """Tokenises requests, and cuts them as the settings require."""
 
-    def __init__(self, loaded: LoadedModel, config: TranslateConfig) -> None:
-        """Raises InputError for a glossary that cannot be read, UsageError if the sentence splitter is missing."""
+    def __init__(self, loaded: LoadedModel, config: TranslateConfig, glossary: Glossary | None) -> None:
+        """Raises UsageError if the sentence splitter is missing."""
         self._loaded, self._config, self._words = loaded, config, loaded.target_vocabulary
         spaced, tokenizers = SpacedWords(), loaded.tokenizers
         self._source = spaced if config.tokenized else tokenizers.source
         self._target = spaced if config.tokenized else tokenizers.target
         self._splitter = SentenceSplitter(loaded.source_language) if config.split_sentences else None
-        self._glossary = Glossary.read(Path(config.glossary), config.tokenized) if config.glossary else None
+        self._glossary = glossary
 
     def read(self, number: int, line: str | Request) -> TokenizedLine:
         """The line with this number, from 0.

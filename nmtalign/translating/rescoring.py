@@ -73,15 +73,13 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     """
     loaded, available, numbers = translator.loaded, available or isinstance(pairs, Sequence), itertools.count()
     sides = (loaded.source_vocabulary, loaded.tokenizers.source), (loaded.target_vocabulary, loaded.tokenizers.target)
-    split = [SpacedWords().tokenize if translator.config.tokenized else side.tokenize for _, side in sides]
+    spaced = SpacedWords() if translator.config.tokenized else None
+    split = [partial(words.known_tokens, tokenize=(spaced or own).tokenize) for words, own in sides]
     limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
     words = limits.words * WINDOW_BATCHES
 
     def read(texts: Pair) -> tuple[ScoredPair, Sequence[tuple[ScoredPair, _Ids]]]:
-        source, target = (
-            tuple(words.known_tokens(text, tokenize))
-            for text, (words, _), tokenize in zip(texts, sides, split, strict=True)
-        )
+        source, target = (tuple(tokens(text)) for tokens, text in zip(split, texts, strict=True))
         ids = loaded.ids(source, target)
         unknown, missing = (list(side).count(UNK_ID) for side in ids[:2])
         pair = ScoredPair(next(numbers), *texts, source, target, unknown, missing, 0.0, 0.0, (0.0,))
@@ -122,10 +120,9 @@ def _force(translator: Translator, batch: Sequence[tuple[ScoredPair, _Ids]]) -> 
     for row, place in enumerate(order):
         gains = log_probs[row, : len(targets[row]) + 1]
         covered = None if coverage is None else coverage[row, : len(sources[row])]
-        score = translator.scoring.score(float(gains.sum()), len(gains), covered)
-        scored[place] = replace(
-            batch[place][0], log_prob=float(gains.sum()), score=score, token_log_probs=tuple(gains.tolist())
-        )
+        total, each = float(gains.sum()), tuple(gains.tolist())
+        score = translator.scoring.score(total, len(each), covered)
+        scored[place] = replace(batch[place][0], log_prob=total, score=score, token_log_probs=each)
     return [scored[place] for place in range(len(batch))]
 
 
@@ -230,15 +227,14 @@ class FileScores:
         Raises InputError for files of unequal length, UsageError for files that are clearly exchanged.
         """
         progress(self)
-        opened: AbstractContextManager[Any] = (
-            atomic_text(self._output) if isinstance(self._output, Path) else nullcontext(self._output)
-        )
+        path = self._output if isinstance(self._output, Path) else None
+        opened: AbstractContextManager[Any] = atomic_text(path) if path else nullcontext(self._output)
         available = are_files(self._source, self._target)
         scored = self._scored_list if self._n_best else self._scored_lines
         with opened as stream:
             for text, pair in scored(translator, available):
                 with guard():
-                    stream.write(f"{text}\n" if isinstance(self._output, Path) else f"{text}\n".encode())
+                    stream.write(f"{text}\n" if path else f"{text}\n".encode())
                     if not available:
                         stream.flush()
                     self.lines += 1
@@ -278,10 +274,8 @@ def pair_line(pair: ScoredPair, config: TranslateConfig) -> str:
     With word scores there are two more columns, separated by tabs: the log-probabilities of the tokens and `</s>`, and
     these tokens, both separated by spaces.
     """
-    penalties, usual = (
-        (one.length_penalty, one.word_penalty, one.coverage_penalty) for one in (config, TranslateConfig())
-    )
-    columns = [fixed(pair.log_prob if penalties == usual else pair.score)]
+    own, usual = ((one.length_penalty, one.word_penalty, one.coverage_penalty) for one in (config, TranslateConfig()))
+    columns = [fixed(pair.log_prob if own == usual else pair.score)]
     if config.word_scores:
         columns += [" ".join(map(fixed, pair.token_log_probs)), " ".join((*pair.target_tokens, EOS))]
     return "\t".join(columns)

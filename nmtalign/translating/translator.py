@@ -64,6 +64,7 @@ from nmtalign.settings.definition import (
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
+from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
 
@@ -152,6 +153,7 @@ class Translator:
 
     `Translator.load("model/").translate(lines, beam=5)` yields one `Translation` per line, in order. A translator that
     was made by `load` can be pickled: the pickle contains the paths and the settings, and each process loads them once.
+    Start processes with the method spawn: PyTorch's threads wait forever in one that is forked after a computation.
     """
 
     def __init__(
@@ -160,10 +162,12 @@ class Translator:
         config: TranslateConfig | None = None,
         alignments: bool = True,
         scorer: Scorer | None = None,
+        once: Callable[..., Any] | None = None,
     ) -> None:
         """With `alignments` every translation includes its weights, if a model has attention.
 
-        Raises UsageError if the settings do not fit the models, and FormatError for a lexicon that cannot be read.
+        `once` reads the glossary and the lexicon for all translators that share it. Raises UsageError if the settings
+        do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
@@ -181,11 +185,13 @@ class Translator:
         self._given_scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
-        self._reader = RequestReader(self.loaded, config)
+        self._once = once or cache(lambda read, *arguments: read(*arguments))
+        glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
+        self._reader = RequestReader(self.loaded, config, glossary)
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
         self._detokenize = target.detokenize
-        self._lexicon = read_lexicon(Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
+        self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         self._candidates: CandidateLists | None = None
         if config.candidates:
@@ -193,7 +199,7 @@ class Translator:
                 rule = "this model writes bytes, which a lexicon of words cannot restrict; leave it out"
                 raise SettingError(rule, lexicon=config.lexicon)
             vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
-            self._candidates = CandidateLists.read(Path(config.lexicon), *vocabularies, config.candidates)
+            self._candidates = self._once(CandidateLists.read, Path(config.lexicon), *vocabularies, config.candidates)
 
     @classmethod
     def load(cls, model: str | Path, *more_models: str | Path, alignments: bool = True, **settings: Any) -> Self:
@@ -212,8 +218,8 @@ class Translator:
             translator = cls(load_models([model, *more_models], config), config, alignments)
         translator._given = layer
         paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
-        pickled = {**settings, **{name: _absolute(settings[name]) for name in paths}}
-        models = tuple(map(_absolute, (model, *more_models)))
+        pickled = {**settings, **{name: str(Path(settings[name]).absolute()) for name in paths}}
+        models = tuple(str(Path(each).absolute()) for each in (model, *more_models))
         translator._load = models, alignments, tuple(sorted(pickled.items()))
         return translator
 
@@ -244,11 +250,12 @@ class Translator:
     ) -> "Translator":
         """A translator with the same models and some other settings; messages call these settings `origin`."""
         check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
+        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)  # they are read again
         layers = self._given, (origin, settings)
         config = resolve(TranslateConfig, *layers)
         with naming(*layers):
             wanted = self.alignments if alignments is None else alignments
-            made = Translator(self.models, config, wanted, self.scorer)
+            made = Translator(self.models, config, wanted, self.scorer, None if files else self._once)
         made._given = origin, {**self._given[1], **settings}
         return made
 
@@ -269,12 +276,9 @@ class Translator:
     @cached_property
     def _limits(self) -> "BatchLimits":
         config, words = self.config, len(self.loaded.target_vocabulary)
-        return self.batch_limits(
-            beam=config.n_best if config.sample else config.beam,
-            scored=words if not config.candidates else min(words, 4 * config.candidates),
-            length_ratio=config.max_length_ratio,
-            keep_weights=self._keep_weights,
-        )
+        beam = config.n_best if config.sample else config.beam
+        scored = min(words, 4 * config.candidates) if config.candidates else words
+        return self.batch_limits(beam, scored, config.max_length_ratio, self._keep_weights)
 
     def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
         """The limits of batches that the settings, the device and the models allow."""
@@ -453,10 +457,6 @@ def _load_once(
     return cls.load(*models, alignments=alignments, **dict(settings))
 
 
-def _absolute(path: str | Path) -> str:
-    return str(Path(path).absolute())
-
-
 def load_models(models: Sequence[str | Path], config: TranslateConfig) -> list[LoadedModel]:
     """Loads models, folders or their files of weights, for the device of `config`."""
     return [load_model(Path(model), config.device) for model in models]
@@ -560,7 +560,7 @@ def windows(
     """
     parts = itertools.chain(() if isinstance(lines, Sequence) else _PARTS, itertools.repeat(1))
     iterator, waits = iter(lines), not (available or isinstance(lines, Sequence))
-    ready, closed = queue.Queue[tuple[T | None, Exception | None]](min(count, _READ_AHEAD)), Event()
+    ready, closed = queue.Queue[tuple[T | None, BaseException | None]](min(count, _READ_AHEAD)), Event()
     if waits:  # in a daemon thread, since it may wait for its next line forever
         arguments = iterator, ready, closed
         threading.Thread(target=_read_ahead, args=arguments, name="nmtalign-input", daemon=True).start()
@@ -598,17 +598,14 @@ def windows(
                 ready.get_nowait()
 
 
-def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, Exception | None]]", closed: Event) -> None:
+def _read_ahead(lines: Iterator[T], ready: "queue.Queue[tuple[T | None, BaseException | None]]", closed: Event) -> None:
     """Puts (line, None) into a queue for each line, and (None, error) at the end; ends early once `closed` is set."""
-    error: Exception = StopIteration()
-    try:
-        for line in lines:
-            ready.put((line, None))
-            if closed.is_set():
-                return
-    except Exception as failure:
-        error = failure
-    ready.put((None, error))
+    while not closed.is_set():
+        try:
+            ready.put((next(lines), None))
+        except BaseException as error:
+            ready.put((None, error))
+            return
 
 
 # Batches: which pieces are searched together, and the threads that search several batches at the same time.

@@ -507,7 +507,7 @@ $("second").addEventListener("input", later(() => { note(`second sentence ${quot
 $("hide").addEventListener("click", hideRow);
 $("check").addEventListener("click", checkGuess);
 $("reference").addEventListener("input", later(() => { measured.clear(); showLoss(); }));
-$("copy").addEventListener("click", () => navigator.clipboard.writeText($("log").value).then(
+$("copy").addEventListener("click", () => copy($("log").value).then(
   () => { $("copied").textContent = "Copied."; }, () => { $("log").select(); $("copied").textContent = "Press Ctrl+C to copy it."; }));
 $("facts").textContent = live.models.map(({ facts }) => facts).join(" · ");
 

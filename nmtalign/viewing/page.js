@@ -25,6 +25,9 @@ const bar = (share, title = "") => {
   return made;
 };
 
+/* Copies a text; fails where the browser does not allow it, as in a page of another machine without HTTPS. */
+const copy = async (text) => navigator.clipboard.writeText(text);
+
 /* A slider over 0 to `last`; `text(value)` is shown beside it, and `changed(value)` is called. */
 function slider(label, last, text, changed) {
   const input = make("input", { type: "range", min: 0, max: last, value: 0 }), output = make("output");

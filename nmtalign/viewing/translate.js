@@ -50,7 +50,7 @@ $("form").addEventListener("submit", (event) => { event.preventDefault(); transl
 $("text").addEventListener("keydown", (event) => {
   if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) $("form").requestSubmit();
 });
-$("copy").addEventListener("click", () => navigator.clipboard.writeText(translated).then(
+$("copy").addEventListener("click", () => copy(translated).then(
   () => tell("Copied."), () => tell("The browser does not allow copying here.", true)));
 Promise.all([ask("languages"), ask("health")]).then(([languages, health]) => {
   for (const { code, targets } of languages) {

@@ -70,6 +70,25 @@ def test_a_guest_has_threads_of_its_own_if_cores_are_short():
         assert (int(joined) >= 2) == (busy + 2 > len(os.sched_getaffinity(0)) + 0.5)
 
 
+HASTY = """
+import threading, torch
+from nmtalign.cli import common
+begun, zeros, common._BUSY = threading.Event(), torch.zeros, -1000
+torch.zeros = lambda size: begun.set() or zeros(1 << 26)
+common.sleep_beside_others()
+begun.wait()
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="no thread joins on this system")
+def test_a_command_that_ends_while_a_thread_joins_does_not_crash():
+    environment = {
+        name: value for name, value in os.environ.items() if name not in ("OMP_WAIT_POLICY", "GOMP_SPINCOUNT")
+    }
+    ended = subprocess.run([sys.executable, "-c", HASTY], capture_output=True, text=True, env=environment)
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
 def test_what_other_processes_use_is_counted():
     def busy(work):
         (began, before), _, (now, used) = common._clocks(), work(), common._clocks()

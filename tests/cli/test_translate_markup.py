@@ -44,6 +44,27 @@ def test_other_formats(run: Inside) -> None:
     assert b"</source><target state=" in run("--markup", "xliff", text=xliff).stdout
 
 
+@pytest.mark.parametrize(
+    ("page", "found"),
+    [
+        (b"<meta charset='iso-8859-1'><p>%s", b"le caf\xe9 &#337;"),
+        (b'<meta http-equiv=Content-Type content="text/html; charset=Windows-1250"><p>%s', b"le caf\xe9 \xf5"),
+        (b'<?xml version="1.0" encoding="koi8-r"?><p>%s', b"le caf&#233; &#337;"),
+        (b"<meta charset=windows-1252><!-- \x93 \xe9 --><p>%s", b"le caf\xe9 &#337;"),
+        (b"<meta charset=windows-1252><!-- \xc3\xa9 --><p>%s", "le café ő".encode()),
+        (b"<meta charset=utf-8><p>%s", "le café ő".encode()),
+        (b"<meta charset=utf-7><p>%s", "le café ő".encode()),
+        (b"\xef\xbb\xbf<meta charset=iso-8859-1><p>%s", "le café ő".encode()),
+    ],
+)
+def test_a_page_keeps_the_encoding_that_it_declares(
+    run: Inside, monkeypatch: pytest.MonkeyPatch, page: bytes, found: bytes
+) -> None:
+    monkeypatch.setattr("nmtalign.translating.translator.Translator._text", lambda *_: "le café ő")
+    done = run("--markup", "html", text=page % b"the fox")
+    assert (done.returncode, done.stdout) == (0, page % found)
+
+
 def test_a_file_is_written_when_it_is_complete(run: Inside, tmp_path: Path) -> None:
     (tmp_path / "page.html").write_bytes(HTML)
     assert run("--markup", "html", "page.html", "-o", "out.html.gz", "-q", text=None).returncode == 0

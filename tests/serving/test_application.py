@@ -71,7 +71,7 @@ def test_a_text_and_a_list_of_texts_as_libretranslate(client, translate):
 
 
 def test_a_form_as_libretranslate(client, translate):
-    kind = f"{FORM}; charset=utf-8"
+    kind = f"{FORM.upper()}; charset=utf-8"
     fields = {"q": LINES[3], "source": "en", "target": "fr", "alternatives": ""}
     _, found, _ = client.raw("translate", urlencode(fields).encode(), kind)
     assert json.loads(found) == {"translatedText": translate(LINES)[3]}
@@ -352,6 +352,7 @@ def test_other_refusals(client):
     assert client.raw("translate")[0] == 405
     assert client.raw("translate", b"x", "multipart/form-data; boundary=x")[0] == 415
     assert client.raw("translate", b"q=%FF", FORM)[0] == 400
+    assert client.raw("translate", b"\x1f\x8b", FORM, Content_Encoding="gzip")[0] == 415
     status, found, _ = client.raw("translate/json", b'{"text": "a"}')
     assert (status, json.loads(found)["error"][:18]) == (400, "several models fit")
     status, found, _ = client.raw("translate/../../../etc/passwd")
@@ -692,6 +693,32 @@ def test_connections_that_send_too_slowly_are_closed(english):
                     received += part
             assert (b" 408 " in received) == answered, sent
         assert client.ask("health")[0] == 200
+
+
+def test_a_small_answer_is_sent_at_once(client):
+    """TCP would send its second part when the client has confirmed the first one, after 40 ms on Linux."""
+    with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+        seconds = []
+        for _ in range(10):
+            began = time.monotonic()
+            connection.sendall(b"GET /languages HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            received = b""
+            while not received.endswith(b"]\n"):
+                received += connection.recv(10_000)
+            seconds.append(time.monotonic() - began)
+    assert min(seconds[5:]) < 0.03
+
+
+def test_a_file_of_the_server_is_none_of_the_clients(english, tmp_path):
+    (tmp_path / "terms.tsv").write_text("fox\tboat\n")
+    notes = []
+    translator = Translator.load(english, device="cpu", glossary=tmp_path / "terms.tsv")
+    (tmp_path / "terms.tsv").unlink()
+    with serving(translators=[translator], notes=notes) as client:
+        assert client.ask("translate?beam=2", text_request("a fox"))[0] == 200
+        status, found, _ = client.ask("translate?tokenized=true", text_request("a fox"))
+    assert (status, found) == (500, {"error": "an error inside the server, which reports it"})
+    assert "terms.tsv: cannot read" in notes[0]
 
 
 def test_an_error_inside_is_reported_without_details(english, monkeypatch):

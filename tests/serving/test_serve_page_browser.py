@@ -79,6 +79,14 @@ def test_markup_is_text(browser, client):
     assert browser.log() == []
 
 
+def test_a_page_that_may_not_copy_says_so(browser, client):
+    """A browser offers no clipboard to a page that another machine sends without HTTPS."""
+    translate(browser, client, LINE)
+    browser.run("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    browser.point("#copy", click=True)
+    browser.until("return document.getElementById('status').textContent.includes('does not allow copying')")
+
+
 def test_the_other_direction_the_beam_and_an_error(browser, client, french):
     line = "le renard voit un bateau"
     browser.open(client.url)

@@ -226,7 +226,27 @@ def test_a_document_without_times_is_no_subtitles(markup):
 
 
 @pytest.mark.parametrize(
-    "piece", ["<b>", "</i>", "<", "<a ", '<a b="', "<!--", "<code>", "<!", "x@", "x.", "https://a(", "{{", "<p>a", "%"]
+    "piece",
+    [
+        "<b>",
+        "</i>",
+        "<",
+        "<a ",
+        '<a b="',
+        "<!--",
+        "<code>",
+        "<!",
+        "<%",
+        "{%",
+        "<?php",
+        "<td translate=no>",
+        "x@",
+        "x.",
+        "https://a(",
+        "{{",
+        "<p>a",
+        "%",
+    ],
 )
 def test_broken_html_takes_linear_time(piece):
     began = time.process_time()
@@ -272,6 +292,36 @@ def test_words_are_no_placeholders():
 
 def test_only_placeholders_are_not_translated():
     assert texts("<p>{a}: %s <b>%d</b></p><p>42</p>", "html") == []
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("<ul><li translate=no>a fox<li>a boat</ul>the fox", ["a boat", "the fox"]),
+        ("<ul><li translate=no>a <ol><li>fox<li>fox</ol> fox</li><li>a boat</ul>", ["a boat"]),
+        ("<dl><dt translate=no>a fox<dd>a boat<dt translate=no>a fox</dl>the fox", ["a boat", "the fox"]),
+        ("<table><tr><td translate=no>a fox<td>a boat<tr><th translate=no>a fox</table>the fox", ["a boat", "the fox"]),
+        ("<table><tr translate=no><td>a fox<td>a fox<tr><td>a boat</table>", ["a boat"]),
+        ("<table><td translate=no><table><td>a fox</table>a fox</td><td>a boat</table>", ["a boat"]),
+        ("<table><thead translate=no><tr><td>a fox<tr><td>a fox</thead><tr><td>a boat</table>", ["a boat"]),
+        ("<select><option translate=no>a fox<option>a boat</select>the fox", ["a boat", "the fox"]),
+        ("<p translate=no>a fox<br>a fox<p>a boat<p translate=no>a fox</div>the fox", ["a boat", "the fox"]),
+        ("<p>a <code>fox<br>a fox</code> boat<p>the <code>fox<p>fox", ["a boat", "the", "fox"]),
+        ("a boat <svg><title>a fox</title><text>a fox</text></svg>", ["a boat"]),
+    ],
+)
+def test_an_element_that_is_not_translated_may_have_no_end_tag(text, found):
+    assert texts(text, "html") == found
+    assert unchanged(text, "html") == text
+
+
+def test_templates_stay_as_they_are():
+    text = "<p>The <?php if ($a->b > 5): ?> fox <?= $c ?> <%= a > b %> sees {% if a %}a boat{% endif %}"
+    assert texts(text, "html") == ["The fox sees {% if a %}a boat{% endif %}"]
+    assert unchanged(text, "html") == text
+    (segment,) = segments(text, "html")
+    assert not segment.keeps_placeholders("le renard")
+    assert segment.without_placeholders().text == "The fox sees a boat"
 
 
 def marks(text, markup="html"):

@@ -3,6 +3,7 @@
 import copy
 import itertools
 import pickle
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 import nmtalign
 from nmtalign.core.model import TranslationModel
-from nmtalign.errors import ResourceError, UsageError
+from nmtalign.errors import InputError, ResourceError, UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.search.beam_search import Hypothesis
 from nmtalign.settings.command_settings import TranslateConfig
@@ -101,6 +102,15 @@ def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> N
     translations = Translator(loaded, config(batch_size=1)).translate(endless())
     assert [next(translations).source for _ in range(3)] == ["", "a", ""]
     assert len(taken) < 1000
+
+
+def test_every_error_of_an_iterable_is_raised(loaded: LoadedModel) -> None:
+    def exiting() -> Iterator[str]:
+        yield "a"
+        sys.exit(3)
+
+    with pytest.raises(SystemExit, match="3"):
+        list(Translator(loaded, config()).translate(exiting()))
 
 
 @pytest.mark.parametrize(
@@ -648,6 +658,18 @@ def test_what_is_raised_in_a_thread_is_raised_here(loaded: LoadedModel) -> None:
             list(watched(loaded, broken).translate(LINES * 5))
     finally:
         torch.set_num_threads(1)
+
+
+def test_other_settings_do_not_read_files_again(loaded: LoadedModel, tmp_path: Path) -> None:
+    terms = terms_file(tmp_path, "fox\tboat\n")
+    translator = Translator(loaded, config(glossary=terms))
+    Path(terms).write_text("fox\tred\n")
+    assert "boat" in next(translator.translate(["fox"], beam=2)).text.split()
+    assert "red" in next(translator.translate(["fox"], glossary=terms)).text.split()
+    Path(terms).unlink()
+    assert "boat" in next(translator.translate(["fox"], beam=2)).text.split()
+    with pytest.raises(InputError, match="cannot read"):
+        translator.translate(["fox"], glossary=terms)
 
 
 def test_unknown_words_of_a_glossary_are_reported_once(loaded: LoadedModel, tmp_path: Path) -> None:
