@@ -45,7 +45,7 @@ Scores = Annotated[
     bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
 ]
 Gold = Annotated[Path | None, own_option("Gold links: print precision, recall and AER.", "FILE", "--gold -g")]
-Format = Annotated[Literal["text", "json"], own_option("Format of the figures.")]
+Format = Annotated[Literal["text", "json"], own_option("Format of the counts and error rates.")]
 
 
 @with_settings(AlignConfig)

@@ -222,7 +222,7 @@ class Command(TyperCommand):
 
     def get_params(self, ctx: Any) -> list[Any]:
         """The arguments and options; typer shows the type of each, and that of a flag or a path tells nothing."""
-        parameters = super().get_params(ctx)
+        parameters: list[Any] = super().get_params(ctx)
         for one in parameters:
             if getattr(one, "is_flag", False):
                 one.metavar = ""
