@@ -105,7 +105,7 @@ def test_readme(tmp_path, environment):
 def test_tutorial(tmp_path, environment):
     assert len(blocks("sh", TUTORIAL)) >= 10
     folder = run_shell(blocks("sh", TUTORIAL), tmp_path, environment)
-    assert len((folder / "own-test.fr").read_text(encoding="utf-8").splitlines()) == 50
+    assert len((folder / "own-data/test.fr").read_text(encoding="utf-8").splitlines()) == 50
     assert json.loads((folder / "nightly.json").read_text())["systems"]
     check_errors(folder, environment)
 

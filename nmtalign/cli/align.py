@@ -68,8 +68,7 @@ def align(
 
     Examples:
       nmtalign align
-      nmtalign align in.en out.fr -m model/ -o alignments.h5
-      nmtalign align in.en out.fr --pharaoh > links.txt
+      nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh > links.txt
       nmtalign align in.en out.fr -m en-fr/ -m fr-en/ --pharaoh > links.txt
       nmtalign align test.en test.fr --tokenized --pharaoh | nmtalign aer - test.gold
     """

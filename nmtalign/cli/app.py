@@ -25,7 +25,7 @@ From two aligned text files to a translation, a BLEU table and word alignments.
 
 Examples:
   nmtalign prep train.en train.fr --dev dev.en dev.fr -o data/
-  nmtalign train data/ -o model/ --preset small --max-time 15m
+  nmtalign train data/ -o model/ --max-time 15m
   nmtalign translate -m model/ < in.en > out.fr
   nmtalign score out.fr -r ref.fr -s in.en --by-length
   nmtalign align in.en out.fr -m model/ -o alignments.h5 --pharaoh

@@ -56,10 +56,9 @@ def export(
     Examples:
       nmtalign export alignments.h5 > links.txt
       nmtalign export alignments.h5 --format json | jq .links
-      nmtalign export model/ -o slim/
       nmtalign export model/ -o slim/ --weights int8
       nmtalign export model/ -o mean/ --average model/last.safetensors
-      nmtalign export model/ -o ct2/ --format ctranslate2
+      nmtalign export transformer/ -o ct2/ --format ctranslate2
     """
     own, settings = format == "ctranslate2", chosen.settings
     model = source.is_dir() or own

@@ -46,7 +46,7 @@ def link(
 
     Examples:
       nmtalign link corpus.en corpus.fr > links.txt
-      nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o aligner/ --scores > links.tsv
+      nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o large/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
     keep_memory()

@@ -221,11 +221,13 @@ class Command(TyperCommand):
     """A command that explains wrong options and arguments."""
 
     def get_params(self, ctx: Any) -> list[Any]:
-        """The arguments and options; typer shows the type of each, and that of a flag tells nothing."""
-        parameters = super().get_params(ctx)
+        """The arguments and options; typer shows the type of each, and that of a flag or a path tells nothing."""
+        parameters: list[Any] = super().get_params(ctx)
         for one in parameters:
             if getattr(one, "is_flag", False):
                 one.metavar = ""
+            if one.param_type_name == "argument":
+                one.display_type_rich = lambda ctx: None
         return parameters
 
     def invoke(self, ctx: Any) -> Any:

@@ -58,9 +58,9 @@ def prep(
 
     Examples:
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
-      nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2
-      nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000
-      nmtalign prep corpus.en-fr.parquet --subwords
+      nmtalign prep train.en.gz train.fr.gz --shortlist 30000:20000 --set min_count=2 -o frequent/
+      nmtalign prep corpus.en-fr.tmx --clean --dev-lines 1000 --test-lines 1000 -o clean/
+      nmtalign prep corpus.en-fr.parquet --subwords -o pieces/
       nmtalign prep news.en news.fr --vocabulary-from model/ -o news/
       nmtalign prep
     """

@@ -76,11 +76,9 @@ def train(
     settings of the model are those of MODEL, and the default preset has the others of small. Every event is recorded in
     train.jsonl in the model directory.
 
-    Under torchrun several processes train one model, with the updates that one process would make, except that dropout
-    draws other units: --batch-size counts the batch of all. Each process uses a GPU, or --threads threads (torchrun's
-    default is one). Only the first process writes files and messages. If a process fails, all end, and the report of
-    torchrun names it; the same command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the
-    report of torchrun.
+    Under torchrun several processes train one model, and --batch-size counts the batch of all. Each uses a GPU, or
+    --threads threads (torchrun's default is one). If a process fails, all end, and the report of torchrun names it; the
+    same command, with any number of processes, resumes. TORCH_LOGS=-distributed shortens the report of torchrun.
 
     Examples:
       nmtalign train

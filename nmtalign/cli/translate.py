@@ -54,19 +54,20 @@ def translate(
 
     A blank line stays blank. Bytes that are not UTF-8 become U+FFFD.
 
-    With --target, print the log-probability of each given translation, or its score with --set length_penalty=0.6 or
-    another penalty. The numbers are those that translate printed, if the tokens are the same (--tokenized). An n-best
-    list gets the feature nmtalign= -3.21.
+    With --target, print the log-probability of each given translation, or its score if a penalty differs from its
+    default, as with --set length_penalty=0.6. The numbers are those that translate printed, if the tokens are the same
+    (--tokenized). An n-best list gets the feature nmtalign= -3.21.
 
     Examples:
       nmtalign translate -m model/ < in.en > out.fr
-      nmtalign translate in.en.gz -o out.fr --resume --replace-unk
+      nmtalign translate in.en.gz -o out.fr.gz --resume --replace-unk
       nmtalign translate --n-best 5 --format json < in.en | jq .n_best
       nmtalign translate --save-alignments alignments.h5 < in.en > out.fr
       nmtalign translate --split-sentences --glossary terms.tsv < paragraphs.en > out.fr
       nmtalign translate --markup html < page.en.html > page.fr.html
       nmtalign translate in.en --target out.fr > scores.txt
-      nmtalign translate in.en --n-best-list list.txt --rescore > best-first.txt
+      nmtalign translate -m model/ --n-best 12 < in.en > list.txt
+      nmtalign translate -m other/ in.en --n-best-list list.txt --rescore > best-first.txt
     """
     paths = inputs or [Path(STDIN)]
     lists = map(Path, filter(None, (chosen.settings.glossary, chosen.settings.lexicon)))

@@ -74,7 +74,7 @@ class CorpusChecks:
         if config.vocabulary == "auto" and not self.by_text:
             if config.size:
                 raise SettingError("this is the number of subword pieces; add --subwords", size=config.size)
-            self.notes.append("the vocabulary is words, because neither language is known to be written without spaces")
+            self.notes.append("the vocabulary is words; with --subwords it is pieces of words, and no word is unknown")
         elif self.by_text and not config.subwords:
             self.notes.append(f"{unspaced} is written without spaces between words: the vocabulary is unigram pieces")
         files, found = self._texts["train"], tuple(map(suffix_language, self._texts["train"]))

@@ -155,7 +155,7 @@ class TranslateConfig(Settings, section="translate"):
     max_length_ratio: float = setting(
         3.0, "Largest length, as a multiple of the source length.", above=0, at_most=1000, server_only=True
     )
-    n_best: int = common(1, "Translations printed per line.", at_least=1, affects="printing")
+    n_best: int = common(1, "Translations per line; several are a Moses list.", at_least=1, affects="printing")
     sample: bool = setting(False, "Draw words at random instead of searching.")
     temperature: float = setting(1.0, "Below 1, sampling is sharper.", above=0, at_most=1e6)
     top_k: int = setting(0, "Draw from the K most probable words; 0 = all.")
@@ -175,7 +175,7 @@ class TranslateConfig(Settings, section="translate"):
     )
     word_scores: bool = setting(False, "Also print the log-probability of each word.", affects="printing")
     alignment: Literal["none", "hard", "soft"] = common(
-        "none", "Also print links i-j or all weights.", affects="printing"
+        "none", "Print Moses lists with links i-j or all weights.", affects="printing"
     )
     tokenized: bool = common(
         False, "The text is tokenised: split it at spaces, print tokens.", flags="--tokenized/--raw"

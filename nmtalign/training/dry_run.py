@@ -118,7 +118,8 @@ def dry_run(setup: TrainingSetup, preset: str, before: int, restart: bool = Fals
     updates_in_epoch = math.ceil(len(plan) / config.accumulate)
     budget = TrainingBudget.of(config)
     total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
-    total = max(position.update, total)
+    ended = budget.reached(position.update, position.epoch + position.batch / len(plan), position.seconds)
+    total = position.update if ended else max(position.update, total)
     if position.diverged:
         advice.append(setup.describe_divergence(position))
     else:

@@ -602,7 +602,7 @@ def _status(path: Path) -> os.stat_result:
     try:
         return os.fstat(0) if path == STDIN else path.stat()
     except OSError as error:
-        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give an existing text file") from None
+        raise InputError(f"{shown(path)}: cannot read: {error.strerror}; give a text file, or text on stdin") from None
 
 
 def _count_lines(path: Path) -> int:

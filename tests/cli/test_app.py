@@ -38,6 +38,7 @@ def test_help_is_that_of_h_and_cuts_no_name(monkeypatch, here, command):
     assert here(*command.split(), "-h") == (0, text, "")
     assert f"Usage: nmtalign {command}".rstrip() in text
     assert "…" not in text
+    assert "list[" not in text  # a type of Python
     assert max(map(len, text.splitlines())) <= 80
     if command == "view":
         assert "A heat map is not an explanation" in " ".join(text.split())

@@ -44,6 +44,14 @@ def test_of_a_resumed_run_it_tells_what_remains_and_changes_no_file(reversal, tm
     assert again.done.update == 0
 
 
+def test_of_a_finished_run_nothing_remains_also_if_the_next_epoch_has_more_updates(reversal, tmp_path):
+    config = replace(CONFIG, max_updates=0, epochs=1.0, batch_unit="tokens", batch_size=200, validate_every="epoch")
+    train(reversal, tmp_path / "model", config)
+    found, _ = rehearse(reversal, tmp_path / "model", config)
+    assert found.updates_in_epoch > found.done.update == found.updates
+    assert found.seconds == 0
+
+
 def test_a_time_limit_gives_the_updates_that_fit_into_it(reversal, tmp_path):
     enough, short = (
         rehearse(reversal, tmp_path / "model", replace(CONFIG, max_updates=0, max_time=time))[0]
