@@ -204,6 +204,14 @@ def _picture(made: Reproduction, file: str, caption: str) -> doc.Figure:
 def _commands(made: Reproduction) -> Iterator[doc.Block]:
     """How to get the numbers again."""
     yield doc.Heading("How to get these figures again")
+    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]
+    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
+    facts = [
+        ("nmtalign", __version__),
+        ("versions", ", ".join([f"Python {platform.python_version()}", *versions])),
+        ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
+    ]
+    yield doc.Definitions([(name, doc.Span(value)) for name, value in facts])
     yield doc.Paragraph(
         "The first command, in the folder of `nmtalign.toml`, does all of it. It runs the others in the folder of this "
         "report. Each file in `settings` is an `nmtalign.toml` with the settings of one model."
@@ -216,14 +224,6 @@ def _commands(made: Reproduction) -> Iterator[doc.Block]:
     folder = os.path.relpath(made.folder, file.parent if file else Path())
     yield doc.Commands([" ".join(["nmtalign reproduce", *options, "-o", shlex.quote(folder)])])
     yield doc.Commands([step.command for step in made.steps])
-    versions = [f"{name} {importlib.metadata.version(name)}" for name in ("torch", "numpy", "sacrebleu")]
-    gpus = [torch.cuda.get_device_name(number) for number in range(torch.cuda.device_count())]
-    facts = [
-        ("nmtalign", __version__),
-        ("versions", ", ".join([f"Python {platform.python_version()}", *versions])),
-        ("machine", ", ".join([cpu_facts().get("model name") or platform.machine(), f"{os.cpu_count()} cores", *gpus])),
-    ]
-    yield doc.DataTable(("fact", "value"), [(name, doc.Span(value)) for name, value in facts], words=2)
 
 
 def _json(made: Reproduction, name: str) -> Any:
