@@ -39,23 +39,22 @@ def check_figure_name(path: Path) -> str:
     return kind
 
 
-def need_matplotlib(without: str = "") -> None:
-    """Raises UsageError if matplotlib is missing; it names the package to install, and what is possible `without`."""
+def need_matplotlib() -> None:
+    """Raises UsageError if matplotlib is missing; it names the package to install."""
     try:
         import matplotlib  # noqa: F401
     except ImportError:
-        rest = f"; {without}" if without else ""
-        raise UsageError(f'pictures need matplotlib: pip install "nmtalign[plot]"{rest}') from None
+        raise UsageError('pictures need matplotlib: pip install "nmtalign[plot]"') from None
 
 
 @contextlib.contextmanager
-def usual_settings(texts: Iterable[str], kind: str, without: str = "") -> Iterator[list[str]]:
+def usual_settings(texts: Iterable[str], kind: str) -> Iterator[list[str]]:
     """Sets matplotlib to its defaults, ignoring the user's matplotlibrc, with fonts for the letters of the texts.
 
     Yields warnings, one sentence each: letters without a font on this machine, which are drawn as boxes. (An SVG
     contains text; the program that shows it chooses the fonts.) Raises the error of `need_matplotlib`.
     """
-    need_matplotlib(without)
+    need_matplotlib()
     import matplotlib as mpl
 
     with mpl.rc_context(), warnings.catch_warnings():

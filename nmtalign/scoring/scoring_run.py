@@ -194,7 +194,7 @@ def run_scoring(
     if settings.differences and several:
         found = most_different(named, expected, tables, settings.differences, source.lines if source else None)
         report = dataclasses.replace(report, differences=found)
-    return ScoreResult(report, systems, references, source)
+    return ScoreResult(dataclasses.replace(report, lengths=title), systems, references, source)
 
 
 def _check_source(missing: bool, settings: ScoreConfig, translates: bool) -> None:

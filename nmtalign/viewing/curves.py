@@ -184,8 +184,7 @@ def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis
 
     Raises UsageError for a name without a known ending, and where matplotlib is missing.
     """
-    without = "without -o the curves are drawn in the terminal"
-    with figures.usual_settings(names, figures.check_figure_name(path), without) as notes:
+    with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
         figures.save(curve_figure(curves, names, axis), path)
     return notes
 

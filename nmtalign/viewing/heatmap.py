@@ -144,8 +144,7 @@ def draw(panels: Sequence[Panel], path: Path, across: int | None = None) -> list
     """
     kind = check_figure_name(path)
     words = {word for panel in panels for side in panel.labels()[:2] for word in side}
-    texts, without = [*words, *(panel.caption for panel in panels)], "without -o the picture is drawn in the terminal"
-    with usual_settings(texts, kind, without) as notes:
+    with usual_settings([*words, *(panel.caption for panel in panels)], kind) as notes:
         figure = make_figure(panels, across)
         first, sides = figure.axes[0], figure.get_size_inches()
         cell = first.get_position().width * sides[0] / first.images[0].get_array().shape[1]  # inches
