@@ -62,6 +62,7 @@ _OPTIONS: Mapping[str, str] = {
 }
 # Options of version 0.2 that have no replacement, without `--` and `no-`.
 _GONE: Mapping[str, str] = {
+    "prep": "format",
     "score": "apart attention attention-from by-frequency by-place cumulative table1 train-text",
     "align": "temperature drop-end keep-end gold-base reverse-gold format",
     "aer": "alpha by-length by-type worst",

@@ -4,7 +4,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import prepare
 from nmtalign.cli import common
@@ -34,7 +34,6 @@ _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
 TargetLanguage = Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")]
 Force = Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")]
-Format = Annotated[Literal["text", "json"], own_option("Format of the summary on stdout.")]
 
 
 @with_settings(PrepConfig)
@@ -48,13 +47,12 @@ def prep(
     source_language: SourceLanguage = None,
     target_language: TargetLanguage = None,
     force: Force = False,
-    format: Format = "text",
     quiet: QuietOption = False,
 ) -> None:
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 
-    Prints how many pairs it kept, and why it dropped the others. Without arguments it uses nmtalign.toml. A corpus of
-    other text or settings is replaced only with --force.
+    Prints how many pairs it kept, and why it dropped the others; FOLDER/summary.json has all numbers. Without arguments
+    it uses nmtalign.toml. A corpus of other text or settings is replaced only with --force.
 
     Examples:
       nmtalign prep train.en train.fr --dev dev.en dev.fr --test test.en test.fr -o data/
@@ -79,10 +77,7 @@ def prep(
             notify=show,
             config=chosen.settings,
         )
-    if format == "json":
-        sys.stdout.write(common.json_text(summary.as_dict(), indent=2) + "\n")
-    else:
-        _print_summary(summary)
+    _print_summary(summary)
     for name, names in summary.texts.items():
         tell(f"the {name} text is in {folder / names[0]} and {folder / names[1]}")
     for note in summary.notes:

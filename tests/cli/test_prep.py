@@ -61,13 +61,13 @@ def test_bare_in_a_workspace_and_flags_over_it(tmp_path: Path) -> None:
     assert (len(corpus.source_vocabulary), sorted(corpus.splits)) == (9, ["dev", "train"])
 
 
-def test_json_and_standard_input(tmp_path: Path) -> None:
+def test_standard_input_and_the_numbers_in_the_folder(tmp_path: Path) -> None:
     texts = write_pairs(tmp_path, "train")
-    options = ["--source-language", "en", "--format", "json", "-o", "d"]
+    options = ["--source-language", "en", "-o", "d"]
     done = nmtalign(tmp_path, "prep", "-", texts[1], *options, stdin=(tmp_path / texts[0]).read_bytes())
     assert done.returncode == 0, done.stderr
     assert "nmtalign: no dev set: " in done.stderr
-    summary = json.loads(done.stdout)
+    summary = json.loads((tmp_path / "d/summary.json").read_text(encoding="utf-8"))
     assert summary["splits"]["train"]["kept"] == 30
     assert summary["splits"]["train"]["source"]["unknown_rate"] == 0
     assert (summary["source_language"], summary["target_language"]) == ("en", "fr")
