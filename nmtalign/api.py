@@ -483,8 +483,8 @@ def export(
     """Writes an alignment file in another format, or a small copy of a model, as `nmtalign export` does.
 
     The lines of an alignment file are written to `output`, a file or an open stream; `format` is "pharaoh" (the
-    default), "json" or "marian". The copy of the model directory `path` is the folder `output`, without the files that
-    only training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
+    default) or "json". The copy of the model directory `path` is the folder `output`, without the files that only
+    training needs, or with `format` = "ctranslate2" a model for CTranslate2; `force` replaces an earlier one. With
     `average` its weights are the mean of those of `path` and of these models or files of weights. `settings` are those
     of section [export], as weights="int8". Raises UsageError for wrong settings or folders, FormatError for damage.
     """
@@ -494,16 +494,16 @@ def export(
             from nmtalign.model_directory import export_model, write_copy
 
             if not isinstance(output, str | Path):
-                raise UsageError(f"{path}: the copy of a model needs a folder")
+                raise UsageError(f"{path}: the copy of a model needs a folder: give -o FOLDER")
             if format not in (None, "ctranslate2"):
-                raise UsageError(f"{path}: format = {format!r}: give ctranslate2, or none")
+                raise UsageError(f"{path}: a model has no format {format!r}: give ctranslate2, or none")
             write = write_ctranslate2 if format == "ctranslate2" else write_copy
             export_model(Path(path), Path(output), config.weights, force, _several(average) if average else (), write)
             return
         from nmtalign.alignment.export_formats import export_alignments
 
         place = Path(output) if isinstance(output, str) else output
-        export_alignments(Path(path), place, format, config.entries)
+        export_alignments(Path(path), place, format)
 
 
 def describe(path: StrPath | None = None) -> Mapping[str, Any]:

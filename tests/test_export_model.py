@@ -200,7 +200,7 @@ def test_scales_in_a_hostile_model_are_refused(model, tmp_path):
     [
         (("made/model",), 2, "made/model: the copy of a model needs a folder: give -o FOLDER"),
         (("made/model", "-o", "-"), 2, "give -o FOLDER"),
-        (("made/model", "-o", "x", "--format", "json"), 2, "made/model: is a model directory; leave out --format"),
+        (("made/model", "-o", "x", "--format", "json"), 2, "made/model: a model has no format 'json': give ct"),
         (
             ("secret", "--weights", "int8", "--force"),
             2,

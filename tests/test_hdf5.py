@@ -58,7 +58,7 @@ def corpus(prepared: Path, tmp_path: Path) -> Path:
 def read_alignments(path: Path) -> object:
     with AlignmentFile(path) as file:
         file.info()
-        return list(text_lines(file, "json", "all")), sorted(map(str, file.attributes.items()))
+        return list(text_lines(file, "json")), sorted(map(str, file.attributes.items()))
 
 
 def read_corpus(path: Path) -> object:

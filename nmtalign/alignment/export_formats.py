@@ -1,4 +1,4 @@
-"""An alignment file in other formats (docs/formats.md): Pharaoh's links, JSON lines, Marian's soft alignments.
+"""An alignment file in other formats (docs/formats.md): Pharaoh's links, JSON lines.
 
 Weights are written with the digits that are needed to read the stored numbers back exactly.
 """
@@ -20,14 +20,10 @@ from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.text.lines import escaped_breaks
 
-TextFormat = Literal["pharaoh", "json", "marian"]
-Entries = Literal["best", "all"]  # of n-best lists
-_ESCAPED_BARS = "| | |"
+TextFormat = Literal["pharaoh", "json"]
 
 
-def export_alignments(
-    path: Path, output: Path | TextIO, form: TextFormat | None = None, entries: Entries | None = None
-) -> None:
+def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None = None) -> None:
     """Writes the lines of `text_lines` to a stream or, atomically, to a file; .gz compresses it.
 
     Raises FormatError for a damaged alignment file, UsageError for an unknown format and if the output is the input.
@@ -38,26 +34,17 @@ def export_alignments(
         check_other(output, [path])
     opened = atomic_text(output) if isinstance(output, Path) else contextlib.nullcontext(output)
     with AlignmentFile(path) as file, opened as stream:
-        stream.writelines(text_lines(file, form or "pharaoh", entries))
+        stream.writelines(text_lines(file, form or "pharaoh"))
 
 
-def text_lines(file: AlignmentFile, form: TextFormat, entries: Entries | None = None) -> Iterator[str]:
-    """Yields the lines of a format, with `\\n`: one per sentence ("best"), or per entry ("all", default of json).
+def text_lines(file: AlignmentFile, form: TextFormat) -> Iterator[str]:
+    """Yields lines with `\\n`: the links of each sentence, or an object for each entry of n-best lists.
 
     For pharaoh the weights are not read.
     """
-    every = (entries or ("all" if form == "json" else "best")) == "all"
     if form == "pharaoh":
-        yield from (format_links(pair.links) + "\n" for pair in file.links() if every or pair.rank == 0)
-        return
-    line = json_line if form == "json" else marian_line
-    yield from (line(record, file.dtype) + "\n" for record in file if every or record.rank == 0)
-
-
-def marian_line(record: AlignmentRecord, dtype: str = "float32") -> str:
-    """Returns `le renard ||| 0.9,0.1,0 0.2,0.7,0.1 0,0,1`; `dtype` is the type in which the weights are stored."""
-    words = " ".join(record.target).replace("|||", _ESCAPED_BARS)
-    return f"{words} ||| {' '.join(map(','.join, _texts(record.weights, dtype)))}"
+        return (format_links(pair.links) + "\n" for pair in file.links() if pair.rank == 0)
+    return (json_line(record, file.dtype) + "\n" for record in file)
 
 
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:

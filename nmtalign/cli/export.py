@@ -14,7 +14,7 @@ from nmtalign.text.lines import STDOUT
 
 Source = Annotated[Path, own_argument("FILE.h5|MODEL", "Alignment file, or model directory.")]
 Format = Annotated[
-    Literal["pharaoh", "json", "marian", "ctranslate2"] | None,
+    Literal["pharaoh", "json", "ctranslate2"] | None,
     own_option("What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"),
 ]
 Output = Annotated[
@@ -45,9 +45,9 @@ def export(
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.
 
-    pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0. json: one object per line: id, rank,
-    source, target, weights, links, log_prob, token_log_probs. marian: target words ||| soft weights, a group for each
-    target word and </s>. Every HDF5 library reads the file itself.
+    pharaoh: hard links, one line per sentence, 0-0 2-1, source first, from 0. json: one object per line, for each entry
+    of n-best lists: id, rank, source, target, weights, links, log_prob, token_log_probs. Every HDF5 library reads the
+    file itself.
 
     A model is copied without the files that only its training needs. The copy translates, aligns and scores, and a new
     training can begin with it (train --init-from). It cannot resume the training. ctranslate2: a Transformer for
@@ -62,14 +62,9 @@ def export(
     """
     own, settings = format == "ctranslate2", chosen.settings
     model = source.is_dir() or own
-    others = {"--format": format and not own, "--set entries": chosen.typed.get("entries")} if model else {
-        "--weights": chosen.typed.get("weights"), "--average": average, "--force": force,
-    }  # fmt: skip
-    if wrong := [name for name, value in others.items() if value]:
-        kind = "is a model directory" if model else "is no model directory"
-        raise UsageError(f"{source}: {kind}; leave out {' and '.join(wrong)}")
-    if model and output == STDOUT:
-        raise UsageError(f"{source}: the copy of a model needs a folder: give -o FOLDER")
+    others = {"--weights": chosen.typed.get("weights"), "--average": average, "--force": force}
+    if wrong := [name for name, value in others.items() if value and not model]:
+        raise UsageError(f"{source}: is no model directory; leave out {' and '.join(wrong)}")
     place = sys.stdout if output == STDOUT else output
     export_file(source, place, format=format, average=average or [], force=force, config=settings)
     if model:

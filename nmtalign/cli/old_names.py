@@ -67,6 +67,7 @@ _GONE: Mapping[str, str] = {
     "align": "temperature drop-end keep-end gold-base reverse-gold format",
     "aer": "alpha by-length by-type worst",
     "view": "colorbar",
+    "export": "entries",
     "reproduce": "long reordered text",
 }
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and

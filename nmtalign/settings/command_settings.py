@@ -133,9 +133,6 @@ class ExportConfig(Settings, section="export"):
     """How `export` stores a model (section [export])."""
 
     weights: StoredWeights = common("fp32", "Of a model: fp32 keeps every bit, int8 is a quarter of the size.")
-    entries: Literal["best", "all"] | None = setting(
-        None, "Of n-best lists: one line per sentence, or per entry.", unset="all for json, else best"
-    )
 
 
 class TranslateConfig(Settings, section="translate"):

@@ -28,19 +28,11 @@ def path(tmp_path: Path, request: pytest.FixtureRequest) -> Path:
 def test_links(path: Path) -> None:
     with AlignmentFile(path) as file:
         assert list(text_lines(file, "pharaoh")) == ["1-0 0-1\n", "\n"]
-        assert list(text_lines(file, "pharaoh", "all")) == ["1-0 0-1\n", "1-0\n", "\n"]
-
-
-def test_marian(path: Path) -> None:
-    with AlignmentFile(path) as file:
-        best, everything = list(text_lines(file, "marian")), list(text_lines(file, "marian", "all"))
-    assert best == ["le a| | |b\u2028 ||| 0.5,0.25,0.25 0.1,0.9,0 0,0,1\n", " ||| 1\n"]
-    assert everything[1] == "renard ||| 0.1,0.9,0 0,0,1\n"
 
 
 def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
     with AlignmentFile(path) as file:
-        lines = list(text_lines(file, "json", "all"))
+        lines = list(text_lines(file, "json"))
         for line, record in zip(lines, file, strict=True):
             assert len(line.splitlines()) == 1
             found = json.loads(line, parse_constant=pytest.fail)

@@ -133,7 +133,7 @@ def _align(workspace: Workspace, folder: Path, chance: random.Random) -> str:
     ended = run(f"align -q a.en a.fr -m {chance.choice(('model', 'aligner'))} --pharaoh -o new.h5", folder)
     if fault := ended.fault() or ("" if ended.code else _counted(ended.out)):
         return fault
-    shown = run(f"export new.h5 -f {chance.choice(('json', 'marian', 'pharaoh'))}", folder)
+    shown = run(f"export new.h5 -f {chance.choice(('json', 'pharaoh'))}", folder)
     return "" if ended.code else shown.fault({0}) or _counted(shown.out) or run("view new.h5", folder).fault()
 
 
