@@ -202,7 +202,8 @@ class RequestReader:
         """The phrase with all ways to write it in symbols."""
         usual, capital = self._tokens(phrase.text), self._tokens(phrase.capital)
         ways, joined = [usual], list[Tokens]()
-        if phrase.pattern.search(self._plain(capital)) and len(self._unknown(capital)) <= len(self._unknown(usual)):
+        # The search cannot tell one unknown word from another; `written` gives it the capital.
+        if phrase.pattern.search(self._plain(capital)) and set(self._unknown(capital)) <= set(self._unknown(usual)):
             ways.append(capital)
         language = self._loaded.target_language
         unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
