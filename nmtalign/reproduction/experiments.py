@@ -96,8 +96,7 @@ _SYSTEMS = [
 def chosen_experiments(models: str, systems: str) -> Sequence[Experiment]:
     """Returns the experiments of two lists of comma-separated names (or all, none), in the order of the report.
 
-    An empty list of models means all of them, or none if there are systems. Raises UsageError for an unknown name, and
-    if nothing is chosen.
+    An empty list of models means all of them, or none if there are systems. Raises UsageError for a wrong choice.
     """
     around = _chosen("systems", systems, _SYSTEMS)
     found = [*_chosen("models", models or ("none" if around else "all"), PAPER_MODELS), *around]

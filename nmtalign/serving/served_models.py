@@ -83,18 +83,20 @@ class ServedAligner:
         self._models, self._align_config, self._threads = models, align_config, threads
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
-        self.folder = self._one.folder
+        self.folder, self.alignments = self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
     def _pairs(self, settings: Settings) -> PairAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
+        if not self.alignments:
+            raise UsageError("this model has no attention, so it cannot align")
         given = "section [align]", vars(self._align_config)
         config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
         return PairAligner(self._models, replace(config, threads=self._threads))
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""
-        return {"source": self.source, "target": self.target, "hash": self._one.hash, "alignments": True}
+        return {"source": self.source, "target": self.target, "hash": self._one.hash, "alignments": self.alignments}
 
 
 class ServedModel(ServedAligner):
@@ -103,6 +105,7 @@ class ServedModel(ServedAligner):
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
         self._translator = translator
+        self.alignments = translator.alignments
         self.aligner = translator.config.aligner  # which places tags, if it is given
         self.lines = lru_cache(16)(self._lines)
 
@@ -120,11 +123,6 @@ class ServedModel(ServedAligner):
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
-
-    def _pairs(self, settings: Settings) -> PairAligner:
-        if not self._translator.alignments:
-            raise UsageError("this model has no attention, so it cannot align")
-        return super()._pairs(settings)
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
         """The settings with `count` more translations per line."""
@@ -147,9 +145,6 @@ class ServedModel(ServedAligner):
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
         _ = self._translator.scorer, self._translator.loaded.hash
-
-    def describe(self) -> Mapping[str, Any]:
-        return {**super().describe(), "alignments": self._translator.alignments}
 
 
 class ServedModels:
