@@ -3,7 +3,7 @@
 | exit code | error           | meaning                                                            |
 |-----------|-----------------|--------------------------------------------------------------------|
 | 0         |                 | done                                                               |
-| 1         | NmtalignError   | any other error that nmtalign detects; an experiment failed        |
+| 1         | NmtalignError   | any other error; an experiment failed; a score below --fail-under  |
 | 2         | UsageError      | unknown option, wrong value, missing argument, wrong configuration |
 | 3         | InputError      | text that is missing, of unequal length, or not UTF-8              |
 | 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|

@@ -163,12 +163,6 @@ def make_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
 
 
-def check_no_link(path: Path) -> None:
-    """Raises ResourceError for a symbolic link in a folder that a stranger may have made: writing would follow it."""
-    if path.is_symlink():
-        raise ResourceError(f"{path}: is a symbolic link, through which nmtalign does not write; replace it by a copy")
-
-
 def keep_mode(descriptor: int, path: Path) -> None:
     """Gives an open file the owner, the group and the mode of the file that it will replace, if there is one.
 

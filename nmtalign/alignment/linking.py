@@ -36,7 +36,7 @@ from nmtalign.alignment.lexical import Cells, Table
 from nmtalign.alignment.links import SIDES, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import worker_count
-from nmtalign.errors import FormatError, InputError, UsageError
+from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
 from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig, LinkConfig
 from nmtalign.settings.definition import select
@@ -145,7 +145,9 @@ class LinkRun:
         if self._is_learned() and self._is_linked() and not self._work.exists():
             return
         for path in self.folder.iterdir() if self.folder.is_dir() else ():
-            files.check_no_link(path)
+            if path.is_symlink():  # a stranger may have made the folder, and writing would follow the link
+                reason = "is a symbolic link, through which nmtalign does not write; replace it by a copy"
+                raise ResourceError(f"{path}: {reason}")
         with files.folder_lock(self._work):
             files.sweep(self.folder)
             if not self._is_learned():

@@ -59,7 +59,7 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
         if value == STDOUT and not stdout:
             name = min(option.opts, key=len)
             raise UsageError(f"{name} -: standard output is not possible here; give the name of {kind}")
-        if value not in (None, STDOUT) and kind == "a file":
+        if value is not None and kind == "a file":
             outputs[str(option.name)] = value
         return value
 
@@ -81,12 +81,13 @@ def check_inputs(*inputs: Path | None) -> None:
     """
     if inputs.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once, and can be read only once; give files")
-    if not outputs:
+    written = sorted((name, path) for name, path in outputs.items() if path != STDOUT)
+    if not written:
         return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
-    for output in outputs.values():
+    for _, output in written:
         check_other(output, files)
-    for (first, one), (second, other) in itertools.combinations(sorted(outputs.items()), 2):
+    for (first, one), (second, other) in itertools.combinations(written, 2):
         check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
 
 

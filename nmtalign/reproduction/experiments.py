@@ -96,10 +96,13 @@ _SYSTEMS = [
 def chosen_experiments(models: str, systems: str) -> Sequence[Experiment]:
     """Returns the experiments of two lists of comma-separated names (or all, none), in the order of the report.
 
-    An empty list of models means all of them, or none if there are systems. Raises UsageError for an unknown name.
+    An empty list of models means all of them, or none if there are systems. Raises UsageError for a wrong choice.
     """
     around = _chosen("systems", systems, _SYSTEMS)
-    return [*_chosen("models", models or ("none" if around else "all"), PAPER_MODELS), *around]
+    found = [*_chosen("models", models or ("none" if around else "all"), PAPER_MODELS), *around]
+    if not found:
+        raise UsageError("--models none trains nothing; choose systems with --systems, too")
+    return found
 
 
 def _chosen(option: str, names: str, known: Iterable[Experiment]) -> list[Experiment]:

@@ -117,14 +117,15 @@ class Reproduction:
         return "train" not in self.workspace.pairs and (self.workspace.data / CORPUS_FILE).is_file()
 
     def _find_tests(self) -> Mapping[str, FilePair]:
-        named, test = self.workspace.pairs, self.workspace.test_files
-        if not (self._is_prepared or "test" in named or self.workspace.sections.get("prep", {}).get("test_lines")):
+        named, test, prep = self.workspace.pairs, self.workspace.test_files, self.workspace.section("prep")[1]
+        aside = [name for name in ("dev", "test") if prep.get(f"{name}_lines")]
+        if not (self._is_prepared or "test" in (*named, *aside)):
             test = None  # its sentences were set aside from the train text, which would be read anew
         tests = ({"test": test} if test else {}) | dict(self.workspace.tests)
         if wrong := [name for name in tests if not re.fullmatch(r"[\w.-]+", name)]:
             origin = f"{self.workspace.file}: [corpus.tests]"
             raise UsageError(f"{origin} {wrong[0]!r}: names files; give it a name of letters, digits, - and .")
-        missing = [name for name in ("train", "dev") if name not in named and not self._is_prepared]
+        missing = [name for name in ("train", "dev") if name not in (*named, *aside) and not self._is_prepared]
         if missing or not tests:
             name = [*missing, "test"][0]
             raise UsageError(

@@ -32,7 +32,7 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
-from nmtalign.text.markup import read_markup
+from nmtalign.text.markup import MarkedText, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, one_line, parse_line
 from nmtalign.translating.requests import Request as Line
@@ -245,9 +245,12 @@ class _Service:
         is_html = fields.get("format") == "html"
         if count and is_html:
             raise InputError('"alternatives" are for "format": "text"')
-        models, detected = await self._models_of(request, source, target, texts)
+        documents = await self._read_documents(texts) if is_html else []
+        words = ["\n".join(one.text for one in own if isinstance(one, MarkedText)) for own in documents] or texts
+        models, detected = await self._models_of(request, source, target, words)
         if is_html:
-            texts, models = await self._documents(request, models, texts), [None] * len(texts)
+            given = [own if model else [text] for own, model, text in zip(documents, models, texts, strict=True)]
+            texts, models = await self._documents(request, models, given), [None] * len(texts)
         own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
             for model, text in zip(models, texts, strict=True)
@@ -436,16 +439,17 @@ class _Service:
     async def _fits(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[LanguageFit]:
         return await self._done(request, model.fits, texts, list(map(len, texts)))
 
-    async def _documents(
-        self, request: Request, models: Sequence[ServedModel | None], texts: Sequence[str]
-    ) -> list[str]:
-        """The translations of HTML by the models; without a model a text stays as it is."""
-        given = list(zip(models, texts, strict=True))
+    async def _read_documents(self, texts: Sequence[str]) -> list[list[str | MarkedText]]:
         tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
         if tags > most:
             raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
-        parts = await run_in_threadpool(lambda: [read_markup(t.encode(), "html") if one else [t] for one, t in given])
-        work = DocumentTexts(parts)
+        return await run_in_threadpool(lambda: [read_markup(text.encode(), "html") for text in texts])
+
+    async def _documents(
+        self, request: Request, models: Sequence[ServedModel | None], documents: Sequence[Sequence[str | MarkedText]]
+    ) -> list[str]:
+        """The translations of HTML by the models; a document without a model has no text to translate."""
+        work = DocumentTexts(documents)
         while lines := work.lines():
             self._check_count(len(lines))
             own = [(model, Line(text)) for number, text in lines if (model := models[number])]

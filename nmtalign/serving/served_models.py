@@ -88,6 +88,8 @@ class ServedAligner:
 
     def _pairs(self, settings: Settings) -> PairAligner:
         """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
+        if not self.alignments:
+            raise UsageError("this model has no attention, so it cannot align")
         given = "section [align]", vars(self._align_config)
         config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
         return PairAligner(self._models, replace(config, threads=self._threads))
@@ -123,11 +125,6 @@ class ServedModel(ServedAligner):
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
-
-    def _pairs(self, settings: Settings) -> PairAligner:
-        if not self.alignments:
-            raise UsageError("this model has no attention, so it cannot align")
-        return super()._pairs(settings)
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
         """The settings with `count` more translations per line."""

@@ -380,7 +380,7 @@ class ReproduceConfig(Settings, section="reproduce"):
         "small", "Sizes: minutes or hours on a laptop, or the paper's own."
     )
     models: str = common(
-        "", "Which of the article's models.", unset="all; with --systems none", metavar="all|none|NAME,..."
+        "", "Which of the article's models.", unset="all, but none with --systems", metavar="all|none|NAME,..."
     )
     systems: str = common("none", "Systems around the article, compared in one table.", metavar="all|none|NAME,...")
     seeds: int = common(1, "Models of each kind.", at_least=1)

@@ -258,7 +258,8 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
         return done
     if left and right:
         blank = " " if before.isspace() else "" if before.isalnum() else between
-        return blank + done + ("" if blank and after.isalnum() else between)
+        end = " " if after.isspace() and right.isalnum() else between
+        return blank + done + ("" if blank and after.isalnum() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.
     own, beside, edge = (before, left, done[0]) if left else (after, right, done[-1])
     blank = " " if own and own != beside and not own.isalnum() and not edge.isspace() else ""

@@ -200,13 +200,12 @@ class RequestReader:
     def _ways(self, phrase: GivenPhrase, symbols: Callable[[Tokens], Symbols]) -> RequiredPhrase:
         """The phrase with all ways to write it in symbols."""
         usual, capital = self._tokens(phrase.text), self._tokens(phrase.capital)
-        ways, joined = [usual], list[Tokens]()
-        if phrase.pattern.search(self._plain(capital)) and len(self._unknown(capital)) <= len(self._unknown(usual)):
-            ways.append(capital)
+        # The search cannot tell one unknown word from another; `written` gives it the capital.
+        differs = set(self._unknown(capital)) <= set(self._unknown(usual))
+        ways = [usual, capital] if differs and phrase.pattern.search(self._plain(capital)) else [usual]
         language = self._loaded.target_language
         unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
-        if isinstance(self._target, Subwords) and unspaced:
-            joined = [self._joined(usual)]
+        joined = [self._joined(usual)] if unspaced and isinstance(self._target, Subwords) else []
         each, behind = (tuple(dict.fromkeys(map(symbols, own))) for own in (ways, joined))
         return RequiredPhrase(phrase.pattern, 3 * max(len(self._plain(usual)), len(phrase.text)), each, behind)
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers.command_line import run_nmtalign
 from helpers.commands import Run
 from helpers.raw_links import write_raw_links
 
@@ -187,6 +188,10 @@ def test_texts_of_links_are_joined(run: Run) -> None:
     Path("turned").write_text("0-0 1-1 1-3\n\n1-0 1-1\n")
     expected = "0-0 1-1 2-1 1-3\n\n1-0 0-1 1-1\n"
     assert run("symmetrize", "ahead", "back", "--symmetrize", "union", "-q") == (0, expected, "")
+    for output in ((), ("-o", "-")):  # standard input is no other file than standard output, which has the same name
+        arguments = ("symmetrize", "-", "back", "--symmetrize", "union", "-q", *output)
+        done = run_nmtalign(*arguments, cwd=Path.cwd(), stdin=Path("ahead").read_bytes())
+        assert done.stdout.decode() == expected, done.stderr
     turned = ("symmetrize", "ahead", "turned", "--backward-order", "source-target", "--symmetrize")
     assert run(*turned, "union", "-o", "out.txt") == (0, "", "nmtalign: 3 pairs, 7 links in out.txt\n")
     assert Path("out.txt").read_text() == expected

@@ -100,6 +100,7 @@ ERRORS = """
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
 2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000
+2 reproduce --models none => --models none trains nothing; choose systems with --systems, too
 2 reproduce => nmtalign.toml: [corpus] names no test text, and `reproduce` needs one:
 4 serve -m missing => missing: no nmtalign model here (no config.json); give the folder of a model, or train
 4 export missing/ -o x => missing: no such file

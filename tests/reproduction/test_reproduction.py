@@ -306,6 +306,8 @@ def test_sentences_set_aside_for_a_test_are_not_trained_on(workspace):
         make(workspace)
     file.write_text(file.read_text().replace("[prep]", "[prep]\ntest_lines = 9"))
     assert [*make(workspace).tests] == ["test"]
+    file.write_text(file.read_text().replace("dev =", "#").replace("[prep]", "[prep]\ndev_lines = 9"))
+    assert [*make(workspace).tests] == ["test"]
 
 
 @pytest.mark.parametrize("name", ["train.en", "test.align"])

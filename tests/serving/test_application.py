@@ -273,6 +273,11 @@ def test_html_is_translated_with_its_tags(client, english, tmp_path):
     }
     unchanged = {"q": page, **asked, "source": "fr"}  # it is in the target language already
     assert client.ask("translate", unchanged)[1] == {"translatedText": page}
+    # The language is that of the text, not that of tags and styles.
+    pages = [f"<style>{'le un ' * 400}</style>{page}", "<p class='le' id='un' title='bateau'>fox</p>"]
+    detected = client.ask("translate", {"q": pages, **asked, "source": "auto"})[1]
+    assert detected["translatedText"] == client.ask("translate", {"q": pages, **asked})[1]["translatedText"]
+    assert [one["language"] for one in detected["detectedLanguage"]] == ["en", "en"]
 
 
 # What is refused

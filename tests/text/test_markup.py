@@ -380,6 +380,7 @@ def test_an_empty_mark_keeps_the_blanks_around_it():
         ("the fox ({x})", "le renard ()", 3, "le renard ({x})"),
         ("({x}) the fox", "le renard", 0, "{x} le renard"),
         ("{x}) the fox", ") le renard", 0, "{x}) le renard"),
+        ("the {x} fox", "l'homme", 1, "l' {x} homme"),
     ],
 )
 def test_an_empty_mark_does_not_touch_a_word_from_which_a_sign_separated_it(text, translation, place, expected):

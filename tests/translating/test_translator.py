@@ -276,6 +276,8 @@ def test_terms_of_the_glossary_are_in_the_translation(loaded: LoadedModel, tmp_p
     assert given[4].text.count("red boat") >= 2
     for number in (2, 3):
         assert (given[number].text, given[number].score) == (plain[number].text, plain[number].score)
+    (unknown,) = found_by(loaded, lines[:1], glossary=terms_file(tmp_path, "fox\tzorglub\n"), n_best=12, beam=12)
+    assert len({entry.text.lower() for entry in unknown.n_best}) == 12
     empty = found_by(loaded, lines, glossary=terms_file(tmp_path, ""))
     assert [found.text for found in empty] == [found.text for found in plain]
 
