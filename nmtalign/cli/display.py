@@ -7,6 +7,8 @@ import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Self
 
@@ -44,15 +46,10 @@ class TrainingDisplay:
         self._validations: deque[events.Validated] = deque(maxlen=8)
         self._ended = threading.Event()
         self._live: Live | None = None
-        self._writer: Any = None
 
     def __enter__(self) -> Self:
-        if self._tensorboard is not None:
-            try:
-                from torch.utils.tensorboard import SummaryWriter
-            except ImportError:
-                raise UsageError("--tensorboard: TensorBoard is not installed; install nmtalign[tensorboard]") from None
-            self._writer = self._context.enter_context(SummaryWriter(str(self._tensorboard)))
+        if self._tensorboard is not None and find_spec("tensorboard") is None:
+            raise UsageError("--tensorboard: TensorBoard is not installed; install nmtalign[tensorboard]")
         if not self._quiet and shows_live():
             # rich would take an exported COLUMNS for the size of the terminal, also after the terminal is resized.
             variables = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
@@ -69,6 +66,13 @@ class TrainingDisplay:
 
     def __exit__(self, *error: object) -> None:
         self._context.close()
+
+    @cached_property
+    def _writer(self) -> Any:
+        """Of TensorBoard, whose file is made with the first figures: an error of the start leaves none."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        return self._context.enter_context(SummaryWriter(str(self._tensorboard)))
 
     def take(self, event: events.Event) -> None:
         """Notes an event; writes a line for it, unless it belongs into the panel or the next line of progress."""
@@ -87,7 +91,7 @@ class TrainingDisplay:
             self._live.console.print(escaped(line), markup=False, highlight=False, soft_wrap=True)
         elif line:
             say(line)
-        if self._writer and isinstance(event, events.Progressed | events.Validated):
+        if self._tensorboard is not None and isinstance(event, events.Progressed | events.Validated):
             group = "train" if isinstance(event, events.Progressed) else "dev"
             for name, value in event.as_dict().items():
                 if isinstance(value, float) and name not in ("epoch", "seconds"):

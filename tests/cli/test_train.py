@@ -113,6 +113,8 @@ def test_tensorboard(nmtalign, workspace):
     pytest.importorskip("tensorboard")
     nmtalign("train", *QUICK, "--max-updates", "2", "--tensorboard", "board")
     assert list((workspace / "board").glob("events.*"))
+    refused = run_nmtalign("train", *sets(hidden=8), "--max-updates", "2", "--tensorboard", "other", cwd=workspace)
+    assert (refused.returncode, (workspace / "other").exists()) == (2, False)
 
 
 def test_a_dry_run_prints_settings_size_and_time_and_writes_nothing(nmtalign, workspace):
