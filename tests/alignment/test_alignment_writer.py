@@ -55,12 +55,6 @@ def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture(autouse=True)
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill takes nothing from the system's memory, so nothing needs to be flushed to the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def resumed(path: Path, attributes: Mapping[str, Any] = ATTRIBUTES, **options: Any) -> AlignmentWriter:
     return AlignmentWriter(path, attributes, resume=True, **options)
 
