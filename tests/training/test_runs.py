@@ -8,14 +8,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.checkpoints import (
-    Position,
-    create_run,
-    find_run,
-    fingerprint_of,
-    save_state,
-    save_weights,
-)
+from nmtalign.training.checkpoints import Position, create_run, find_run, fingerprint_of, save_state, save_weights
 from nmtalign.training.optimizers import make_optimizer
 
 RUN, OTHER = "a" * 64, "b" * 64

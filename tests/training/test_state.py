@@ -12,14 +12,7 @@ from nmtalign import model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.checkpoints import (
-    Position,
-    clean_folder,
-    find_checkpoint,
-    load_state,
-    save_state,
-    save_weights,
-)
+from nmtalign.training.checkpoints import Position, clean_folder, find_checkpoint, load_state, save_state, save_weights
 from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.optimizers import make_optimizer
 
