@@ -114,7 +114,7 @@ def small_model(seed=0, attention="additive", spread=3.0, **changes):
     torch.manual_seed(seed)
     sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": WORDS, "embedding": 4, "hidden": 5}
     settings = {**sizes, "attention_hidden": 3, "maxout": 4, "output_rank": 0, "attention": attention, **changes}
-    model = TranslationModel(ModelConfig(initialisation="xavier", **settings)).eval()
+    model = TranslationModel(ModelConfig(**{"initialisation": "xavier", **settings})).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(spread).add_(torch.randn_like(weight) * 0.1)  # so that hypotheses differ
