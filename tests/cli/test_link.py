@@ -133,10 +133,7 @@ def test_links_need_no_pytorch(linked: tuple[Path, bytes], tmp_path: Path) -> No
 OF_MODELS = [
     (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
     (("align", "new.en", "new.fr", "-m", "aligner", "-m", "aligner"), "has both directions"),
-    (
-        ("translate", "new.en", "-m", "aligner"),
-        "aligner: no nmtalign model here (no config.json), but a folder with a word",
-    ),
+    (("translate", "new.en", "-m", "aligner"), "aligner: no nmtalign model here (no config.json), but a folder with"),
 ]
 
 
@@ -212,12 +209,8 @@ def test_a_run_that_is_stopped_in_every_step_gives_the_same_links(
         assert run_link(texts, tmp_path / "made", stop, learn_from) == ""
         assert not (tmp_path / "made" / "links.tsv").exists()
     assert run_link(texts, tmp_path / "made", None, learn_from) == whole
-    assert sorted(path.name for path in (tmp_path / "made").iterdir()) == [
-        "aligner.safetensors",
-        "lexicon.tsv",
-        "link.json",
-        "links.tsv",
-    ]
+    names = sorted(path.name for path in (tmp_path / "made").iterdir())
+    assert names == ["aligner.safetensors", "lexicon.tsv", "link.json", "links.tsv"]
 
 
 def linked_words(folder: Path, pairs: int, **settings: object) -> tuple[list[str], list[str]]:
