@@ -10,7 +10,6 @@ from helpers.raw_links import write_raw_links
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.evaluation import turned_note
 from nmtalign.alignment.link_files import (
     NO_LINKS,
     GoldLinks,
@@ -94,22 +93,6 @@ MISTAKES = [
 def test_mistakes_name_file_and_line(tmp_path: Path, text: str, base: int | None, message: str) -> None:
     with pytest.raises(InputError, match="links: " + message):
         read_links(write(tmp_path, text), "gold", base)
-
-
-@pytest.mark.parametrize(("reverse", "fix"), [(False, "give --reverse-gold"), (True, "leave out --reverse-gold")])
-def test_gold_links_in_the_other_direction_are_noticed(tmp_path, reverse, fix):
-    """Found links 0-0 1-2 2-1 3-4 4-3 are right; the file has them in one order, and is read in the other."""
-    right = [(0, 1), (1, 3), (2, 0), (3, 4), (4, 2)]
-    written = right if reverse else [(j, i) for i, j in right]
-    (tmp_path / "gold").write_text(" ".join(f"{i}-{j}" for i, j in written) + "\n")
-    links = frozenset(right)
-    found = LinkFile("found", "Pharaoh", 0, [GoldLinks(links, links)])
-    gold = read_links(tmp_path / "gold", "gold", reverse=reverse)
-    note = turned_note(gold, found, gold.pairs)
-    assert "with source and target exchanged its AER would be 0.0000 and not 1.0000; " in note
-    assert note.endswith(fix)
-    gold = read_links(tmp_path / "gold", "gold", reverse=not reverse)
-    assert turned_note(gold, found, gold.pairs) == ""
 
 
 def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
