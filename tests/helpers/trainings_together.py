@@ -48,10 +48,7 @@ DROPOUT = 0.2
 def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     """All cases by name; the links of those that are guided lie beside the corpus."""
     links = str(corpus.folder / "links")
-    return {
-        **CASES,
-        "guided": replace(CONFIG, guided_alignment=links, accumulate=2),
-    }
+    return {**CASES, "guided": replace(CONFIG, guided_alignment=links, accumulate=2)}
 
 
 SMALL = {"embedding": 8, "hidden": 12, "attention_hidden": 10, "maxout": 6}

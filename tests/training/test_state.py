@@ -150,8 +150,7 @@ def test_a_checkpoint_may_have_values_of_another_version(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "position",
-    ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
+    "position", ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)]
 )
 def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
     model_directory.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})

@@ -496,10 +496,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> No
         assert [t.score for t in two] == pytest.approx([t.score for t in one], abs=1e-5)
     other = make_loaded(Tokenizers.spaced("en", "fr"), [*WORDS, "more"])
     copying = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
-    for wrong, message in (
-        (other, "vocabulary"),
-        (copying, "either all models of an ensemble copy words, or none"),
-    ):
+    for wrong, message in ((other, "vocabulary"), (copying, "either all models of an ensemble copy words, or none")):
         with pytest.raises(UsageError, match=message):
             Translator([loaded, wrong])
 
