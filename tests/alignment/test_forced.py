@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.pieces import learned_pieces
+from helpers.score_tables import TRANSFORMER, small_model
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -303,31 +304,11 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
 
 
-def small_model(order: str) -> TranslationModel:
-    torch.manual_seed(3)
-    config = ModelConfig(
-        source_vocabulary_size=6,
-        target_vocabulary_size=6,
-        embedding=5,
-        hidden=6,
-        attention_hidden=4,
-        maxout=5,
-        output_rank=0,
-        order=order,
-        initialisation="xavier",
-    )
-    model = TranslationModel(config).eval().requires_grad_(False)
-    for parameter in model.parameters():
-        parameter.mul_(3)
-    return model
-
-
-@pytest.mark.parametrize("order", STEPS_AHEAD)
-def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(order: str) -> None:
+@pytest.mark.parametrize("settings", [*({"order": order} for order in STEPS_AHEAD), TRANSFORMER], ids=str)
+def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it(settings: dict[str, Any]) -> None:
     """Changing word t changes the shifted weights of word t, and those of no word before it."""
-    model = small_model(order)
-    source = [2, 3, 4]
-    words = [3, 2, 5, 4]
+    model = small_model(seed=3, **settings).requires_grad_(False)
+    source, words = [2, 3, 4], [3, 2, 4, 3]
     before = force(model, make_batch([(source, words)]), "shifted").weights[0]
     for place in range(len(words)):
         changed = [*words[:place], 1, *words[place + 1 :]]

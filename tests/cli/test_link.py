@@ -121,15 +121,6 @@ def test_the_folder_aligns_other_pairs_in_both_directions(linked: tuple[Path, by
     assert b"word aligner" in described.stdout
 
 
-def test_links_need_no_pytorch(linked: tuple[Path, bytes], tmp_path: Path) -> None:
-    texts = [linked[0] / name for name in ("train.en", "train.fr")]
-    program = "import sys; sys.modules['torch'] = None; from nmtalign.cli.app import main; main()"
-    for arguments in (["link", "--set", "threads=1"], ["align", "-m", "aligner", "--pharaoh"]):
-        command = [sys.executable, "-c", program, *arguments, *map(str, texts)]
-        done = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
-        assert (done.returncode, done.stdout.count(b"\n")) == (0, 40 + len(ODD)), done.stderr.decode()
-
-
 OF_MODELS = [
     (("align", "new.en", "new.fr", "-m", "aligner", "--reading", "shifted"), "has no attention weights"),
     (("align", "new.en", "new.fr", "-m", "aligner", "-m", "aligner"), "has both directions"),

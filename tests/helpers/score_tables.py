@@ -13,9 +13,11 @@ from nmtalign.search.beam_search import Choice, ModelSession, Scoring, Session, 
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
+TRANSFORMER = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2, "spread": 1.0}
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
 # What a copying model copies from each place of the sentences: a target word, or a place of the source (from 5).
 COPIES = dict(zip(map(tuple, SENTENCES), ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True))

@@ -41,11 +41,10 @@ LATENT = {
     "marginal-all": {"attention_kind": "marginal", "order": "look-update-generate"},
     "hard": {"attention_kind": "hard"},
 }
-TRANSFORMER = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2, "spread": 1.0}
 OTHERS = {
     **LATENT,
-    "transformer": {**TRANSFORMER, "alignment_layer": 1},
-    "transformer-post": {**TRANSFORMER, "norm": "post"},
+    "transformer": {**tables.TRANSFORMER, "alignment_layer": 1},
+    "transformer-post": {**tables.TRANSFORMER, "norm": "post"},
 }
 SYSTEMS_AROUND += OTHERS
 
