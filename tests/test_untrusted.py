@@ -111,7 +111,7 @@ def test_training_replaces_links_in_the_folder_of_a_model(tmp_path, nmtalign, se
 
 
 def test_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
-    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("sample", tmp_path, "--pairs", "60")
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "aligner").mkdir()
     for name in ("work", "links.txt", "links.txt.partial", "link.json"):
@@ -124,7 +124,7 @@ def test_links_refuse_links_to_folders(tmp_path, nmtalign, secrets):
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")])
 def test_links_that_are_no_file_are_refused(tmp_path, nmtalign, make):
-    nmtalign("sample", tmp_path, "--pairs", "300")
+    nmtalign("sample", tmp_path, "--pairs", "60")
     nmtalign("link", "train.en", "train.fr", "-o", "aligner")
     (tmp_path / "aligner/links.tsv").unlink()
     make(tmp_path / "aligner/links.tsv")

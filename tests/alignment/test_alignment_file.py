@@ -143,11 +143,7 @@ def test_an_error_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("source", "shape", "log_probs", "message"),
-    [
-        (["a"], (1, 1), None, "need"),
-        (["a\nb"], (2, 2), None, "line feed"),
-        (["a"], (2, 2), [0.0], "need"),
-    ],
+    [(["a"], (1, 1), None, "need"), (["a\nb"], (2, 2), None, "line feed"), (["a"], (2, 2), [0.0], "need")],
 )
 def test_what_does_not_fit_is_refused(
     tmp_path: Path, source: list[str], shape: tuple[int, int], log_probs: Any, message: str

@@ -55,12 +55,6 @@ def written(path: Path, n_best: int = 1, **options: Any) -> bytes:
     return path.read_bytes()
 
 
-@pytest.fixture(autouse=True)
-def fast_disk(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A kill takes nothing from the system's memory, so nothing needs to be flushed to the disk."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def resumed(path: Path, attributes: Mapping[str, Any] = ATTRIBUTES, **options: Any) -> AlignmentWriter:
     return AlignmentWriter(path, attributes, resume=True, **options)
 
@@ -211,10 +205,7 @@ def test_other_settings_are_refused(tmp_path: Path, left: str) -> None:
         ({"direction": ""}, {}, "direction = en-fr, and now it is nothing; resume"),
         ({}, {"dtype": "float32"}, "weights = float16, and now it is float32"),
     ):
-        with (
-            pytest.raises(UsageError, match=message),
-            resumed(tmp_path / "a.h5", ATTRIBUTES | attributes, **options),
-        ):
+        with pytest.raises(UsageError, match=message), resumed(tmp_path / "a.h5", ATTRIBUTES | attributes, **options):
             pass
         assert (tmp_path / left).read_bytes() == before
     same = ATTRIBUTES | {"options": '{"beam": 12, "threads": 2}', "source_file": "elsewhere"}

@@ -37,7 +37,7 @@ def test_json_holds_the_record_and_is_one_line(path: Path) -> None:
             assert len(line.splitlines()) == 1
             found = json.loads(line, parse_constant=pytest.fail)
             assert list(found) == [
-                *("id", "rank", "source", "target", "weights", "links", "log_prob", "token_log_probs"),
+                *("id", "rank", "source", "target", "weights", "links", "log_prob", "token_log_probs")
             ]
             assert (found["id"], found["rank"]) == (record.sentence_id, record.rank)
             assert (tuple(found["source"]), tuple(found["target"])) == (record.source, record.target)

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 from helpers.pieces import learned_pieces
+from helpers.score_tables import TRANSFORMER, small_model
 
 from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary, align, window_size, without_auto
 from nmtalign.alignment.alignment_file import AlignmentFile
@@ -299,3 +300,19 @@ def test_tokenized_text_is_not_tokenised_again() -> None:
     (given,) = align([loaded], [("fox, boats", "l'bateaux")], AlignConfig(tokenized=True))
     assert (raw.source, raw.target) == (("fox", ",", "boats"), ("l'", "bateaux"))
     assert (given.source, given.target) == (("fox,", "boats"), ("l'bateaux",))
+
+
+def test_a_shifted_word_has_the_weights_of_the_first_step_that_depends_on_it() -> None:
+    """Changing word t changes the shifted weights of word t, and those of no word before it."""
+    model = small_model(seed=3, **TRANSFORMER).requires_grad_(False)
+    source, words = [2, 3, 4], [3, 2, 4, 3]
+    before = force(model, make_batch([(source, words)]), "shifted").weights[0]
+    for place in range(len(words)):
+        changed = [*words[:place], 1, *words[place + 1 :]]
+        after = force(model, make_batch([(source, changed)]), "shifted").weights[0]
+        same = (before - after).abs().amax(1) < 1e-7
+        assert same[:place].all()
+        assert not same[place]
+        # The weights of the step that writes the word do not depend on it.
+        current = [force(model, make_batch([(source, each)]), "current").weights[0] for each in (words, changed)]
+        assert torch.equal(current[0][place], current[1][place])

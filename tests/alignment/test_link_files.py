@@ -10,14 +10,7 @@ from helpers.raw_links import write_raw_links
 from helpers.records import add
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.link_files import (
-    NO_LINKS,
-    GoldLinks,
-    LinkFile,
-    comparable,
-    parse_links,
-    read_links,
-)
+from nmtalign.alignment.link_files import NO_LINKS, GoldLinks, LinkFile, comparable, parse_links, read_links
 from nmtalign.errors import InputError
 from nmtalign.viewing.alignment_page import write_page
 from nmtalign.viewing.heatmap import read_panels

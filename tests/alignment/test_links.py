@@ -39,14 +39,7 @@ def test_pairs_without_words_have_no_links() -> None:
 
 
 def test_pieces_are_summed_over_the_source_and_averaged_over_the_target() -> None:
-    weights = np.array(
-        [
-            [0.1, 0.2, 0.3, 0.4],
-            [0.3, 0.2, 0.5, 0.0],
-            [0.6, 0.1, 0.1, 0.2],
-            [0.0, 0.0, 0.0, 1.0],
-        ]
-    )
+    weights = np.array([[0.1, 0.2, 0.3, 0.4], [0.3, 0.2, 0.5, 0.0], [0.6, 0.1, 0.1, 0.2], [0.0, 0.0, 0.0, 1.0]])
     merged = merge_pieces(weights, word_starts([0, 0, 1]), word_starts([0, 1, 1]))
     expected = [[0.3, 0.3, 0.4], [(0.5 + 0.7) / 2, (0.5 + 0.1) / 2, 0.1], [0.0, 0.0, 1.0]]
     np.testing.assert_allclose(merged, expected, atol=1e-7)

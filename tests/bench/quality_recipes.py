@@ -103,10 +103,7 @@ def _marian(bin_folder: Path, job: Job, training: Training, text: Path) -> list[
 
 QUALITY_RECIPES = {
     "joeynmt": QualityRecipe(
-        _settle_joeynmt,
-        _joeynmt,
-        r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)",
-        r"Total params: (\d+)",
+        _settle_joeynmt, _joeynmt, r"Evaluation result \(greedy\).*ppl:\s*([\d.]+)", r"Total params: (\d+)"
     ),
     "opennmt": QualityRecipe(
         _settle_opennmt, _opennmt, r"Validation perplexity: ([\d.]+)", r"number of parameters: (\d+)"

@@ -190,23 +190,13 @@ def recipes(torch_version: str) -> dict[str, Recipe]:
     opennmt = ["configargparse", "pyyaml", "sacrebleu", "rapidfuzz", "pyahocorasick", "six", "tensorboard", "pyonmttok"]
     opennmt += ["ctranslate2>=4,<5", "spacy", "flask", "waitress", "fasttext-wheel", "setuptools<81"]
     found = [
-        Recipe(
-            "joeynmt",
-            [torch, ["--no-deps", "joeynmt==2.3.0"], joeynmt],
-            _joeynmt,
-            "JoeyNMT 2.3.0",
-        ),
+        Recipe("joeynmt", [torch, ["--no-deps", "joeynmt==2.3.0"], joeynmt], _joeynmt, "JoeyNMT 2.3.0"),
         Recipe(
             "opennmt",
             [torch, ["--no-deps", "OpenNMT-py==3.5.1"], ["--only-binary=:all:", *opennmt]],
             _opennmt,
             "OpenNMT-py 3.5.1, half the encoder size",
         ),
-        Recipe(
-            "marian",
-            [["pymarian==1.12.42", "pyyaml"]],
-            _marian,
-            "Marian 1.12.42, the Python wheel",
-        ),
+        Recipe("marian", [["pymarian==1.12.42", "pyyaml"]], _marian, "Marian 1.12.42, the Python wheel"),
     ]
     return {recipe.name: recipe for recipe in found}

@@ -21,10 +21,7 @@ LINES = {
     "en": ["The old fox runs.", "A dog, two dogs!", "It's a red boat.", "The boat sees the fox."],
     "fr": ["Le vieux renard court.", "Un chien, deux chiens !", "C'est un bateau rouge.", "Le bateau voit le renard."],
 }
-NEWS = {
-    "en": ["The red dog sees a zebra.", "Two boats."],
-    "fr": ["Le chien rouge voit un zèbre.", "Deux bateaux."],
-}
+NEWS = {"en": ["The red dog sees a zebra.", "Two boats."], "fr": ["Le chien rouge voit un zèbre.", "Deux bateaux."]}
 
 
 def write(folder, name, lines, times):

@@ -94,13 +94,6 @@ def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one
         assert file.attributes["reading"] == "current"
 
 
-def test_a_threshold_without_a_method_selects_links_by_threshold(run: Run, models: tuple[Path, Path]) -> None:
-    weights = weights_of(run, models[0], ("in.en", "out.fr"))
-    _, out, _ = run("align", "in.en", "out.fr", "-m", models[0], "--tokenized", "--pharaoh", "--threshold", "0.2")
-    assert out == "".join(format_links(hard_links(one, "threshold", 0.2)) + "\n" for one in weights)
-    assert len(out) > len("".join(format_links(hard_links(one)) + "\n" for one in weights))
-
-
 def test_an_interrupted_file_is_resumed(run: Run, models: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch) -> None:
     from nmtalign.alignment import alignment_file
     from nmtalign.core.model import TranslationModel
@@ -160,10 +153,6 @@ def test_mistakes_are_one_line(run: Run, models: tuple[Path, Path]) -> None:
         (("-m", forward, "-m", backward, "-m", forward), 2, "-m is given more than twice"),
         (("-m", forward, "-m", forward), 2, "translates en-fr, and"),
         (("-m", backward, "-m", forward), 2, "in.en and out.fr seem to be en and fr, and fr-en is expected"),
-        (("-m", forward, "-m", backward, "--symmetrize", "grow"), 2, "--symmetrize grow: must be one of"),
-        (("-m", forward, "--set", "links=best"), 2, "--set links=best"),
-        (("-m", forward, "--reading", "next"), 2, "--reading next"),
-        (("-m", forward, "--threshold", "1.5"), 2, "--threshold 1.5: must be at most 1"),
         (("-m", forward, "--resume", "--pharaoh"), 2, "--pharaoh would print only the rest"),
     ]
     for options, code, message in mistakes:

@@ -254,6 +254,7 @@ def test_nothing_but_models_needs_torch_and_only_pictures_matplotlib(tmp_path, r
         "symmetrize links links",
         f"score b.fr -r b.fr -s b.en --known-words -m {random_model} --by-length",
         "align b.en b.fr -m aligner --pharaoh",
+        "link b.en b.fr -o new",
     )
     code = (
         "import shlex, sys; sys.modules |= {'torch': None, 'matplotlib': None}; "

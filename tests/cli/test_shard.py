@@ -46,14 +46,12 @@ def test_the_translations_of_all_blocks_in_order_are_those_of_the_text(random_mo
     arguments = "-m", random_model, "--beam", 3, *form, "in.en", "more.en.gz"
     whole = inside(*arguments).stdout.decode()
     assert whole.count("\n") >= 18
-    for count in (4, 25):
-        parts = [inside(*arguments, "--shard", f"{number}/{count}").stdout for number in range(1, count + 1)]
-        assert_same_lines(b"".join(parts).decode(), whole)
+    parts = [inside(*arguments, "--shard", f"{number}/4").stdout for number in range(1, 5)]
+    assert_same_lines(b"".join(parts).decode(), whole)
 
 
-@pytest.mark.parametrize("form", FORMS[:2], ids=["text", "json"])
-def test_a_block_that_was_cut_off_is_continued(random_model, texts, inside, unfinished, form) -> None:
-    arguments = "-m", random_model, "--beam", 3, *form, "in.en", "--shard", "2/2", "-o", "part"
+def test_a_block_that_was_cut_off_is_continued(random_model, texts, inside, unfinished) -> None:
+    arguments = "-m", random_model, "--beam", 3, *FORMS[1], "in.en", "--shard", "2/2", "-o", "part"
     whole = unfinished(*arguments)
     assert inside(*arguments, "--resume").returncode == 0
     assert_same_lines((texts / "part").read_text(), whole.decode())

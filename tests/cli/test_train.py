@@ -66,14 +66,14 @@ def test_flags_alone_and_quiet(nmtalign, workspace):
 
 def test_a_training_imports_no_compiler(workspace):
     """PyTorch's compiler takes a second and 140 MB, and SymPy a quarter of that."""
-    runs = [("rnnsearch-30", "adadelta", 2), ("tiny", "adam", 2), ("tiny", "adamw", 2), ("tiny", "adamw", 4)]
+    runs = [("rnnsearch-30", "adadelta", 1), ("tiny", "adam", 1), ("tiny", "adamw", 1), ("tiny", "adamw", 2)]
     code = "import sys; sys.modules |= {'torch._dynamo': None, 'sympy': None}; from nmtalign.cli.app import run; "
     for preset, optimizer, updates in runs:
         settings = [*QUICK, *sets(optimizer=optimizer), "--epochs", "0", "--max-updates", str(updates)]
         code += f"assert run({['train', 'data', '-o', optimizer, '--preset', preset, *settings, '-q']!r}) == 0; "
     done = subprocess.run([sys.executable, "-c", code], cwd=workspace, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
-    assert [one["update"] for one in events(workspace / "adamw") if one["event"] == "started"] == [0, 2]
+    assert [one["update"] for one in events(workspace / "adamw") if one["event"] == "started"] == [0, 1]
 
 
 def test_a_loss_that_stays_without_bounds_ends_the_run_naming_the_batch(nmtalign, workspace):

@@ -87,22 +87,3 @@ def test_a_resumed_run_has_the_same_files_by_content(
         (tmp_path / name).write_text(content)
     assert inside(*fixed, "--lexicon", "same.lexicon", "--glossary", "same.glossary", "--resume").returncode == 0
     assert (tmp_path / "out").read_bytes() == text
-
-
-def test_what_does_not_fit_is_one_line(
-    random_model: Path, tmp_path: Path, inside: Inside, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    base = ("-m", random_model, "--beam", 2, "-o", "out")
-    (tmp_path / "in.en").write_bytes(TEXT)
-    assert inside(*base, "--save-alignments", "a.h5", "in.en").returncode == 0
-    before = (tmp_path / "a.h5").read_bytes()
-    for arguments, code, message in (
-        (("--save-alignments", ".", "in.en"), 2, "is not a file that can be replaced"),
-        (("--save-alignments", "in.en/a.h5", "in.en"), 2, "in.en: is a file; give the name of a folder"),
-        (("--save-alignments", "a.h5", "--resume", "--beam", "1", "in.en", "in.en"), 2, "out: is complete, with the"),
-    ):
-        done = inside(*base, *arguments)
-        assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1), done.stderr
-        assert message in done.stderr.decode()
-        assert (tmp_path / "a.h5").read_bytes() == before
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.h5", "in.en", "out"]

@@ -96,12 +96,6 @@ def test_lists_are_written_back_with_a_feature(scores: Scores, tmp_path: Path) -
     assert totals[:2] == pytest.approx(sorted(features[:2], reverse=True), abs=1e-5)
 
 
-def test_odd_lines_stay_lines(scores: Scores, tmp_path: Path) -> None:
-    (tmp_path / "in.en").write_bytes("the fox\r\na\rboat\nred\u2028boat \x00\n".encode() + b"fox " * 300 + b"\nlast")
-    (tmp_path / "out.fr").write_bytes("le\nun\u0085bateau\nrouge\nrenard\nfin".encode())
-    assert len(scores("--target", "out.fr", "--set", "batch_size=20")) == 5
-
-
 @pytest.mark.parametrize(
     ("arguments", "code", "message"),
     [

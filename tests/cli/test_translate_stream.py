@@ -32,7 +32,7 @@ def test_a_line_that_is_too_long_ends_the_run_after_the_lines_before_it(doubtful
 
 
 def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Start) -> None:
-    parts = [b"the fox\n", b"\n", b"a boat\n\n", b"\xff\n", b"a\r\n", *[b"sees a fox .\n" * 3] * 20, b" \t\n" * 9]
+    parts = [b"the fox\n", b"\n", b"a boat\n\n", b"\xff\n", b"a\r\n", *[b"sees a fox .\n" * 3] * 4, b" \t\n" * 9]
     arguments = ("-m", doubtful_model, "--beam", 2, "--threads", 2, "--replace-unk")
     with process(*arguments, variables={"LC_ALL": "C", "PYTHONIOENCODING": "ascii"}) as child:
         stdin, stdout, stderr = pipes(child)
@@ -54,7 +54,7 @@ def test_a_parent_that_waits_for_its_answers(doubtful_model: Path, process: Star
         told = stderr.read().decode().splitlines()
         assert child.wait(timeout=250) == 0
     assert told[0] == "nmtalign: standard input: line 5: not UTF-8; the bytes that are not became U+FFFD"
-    assert told[1].startswith("nmtalign: 76 lines, ")
+    assert told[1].startswith("nmtalign: 28 lines, ")
     assert told[1].endswith("% of the source words are unknown")
 
 
@@ -110,7 +110,7 @@ def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> 
 
 def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Start) -> None:
     """Also tests that an output which is not a regular file, here /dev/null, is written to and not replaced."""
-    (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 800)
+    (tmp_path / "in.en").write_bytes(b"the fox sees a red boat .\n" * 200)
     terminal, child_side = pty.openpty()
     arguments = ("-m", random_model, "--beam", 1, "--set", "batch_size=100", "in.en", "-o", "/dev/null")
     with process(*arguments, stderr=child_side, variables={"TERM": "xterm", "COLUMNS": "100"}) as child:
@@ -126,7 +126,7 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
     text = shown.decode()
     assert "words/s" in text
     assert "0:00:" in text  # time left
-    assert "nmtalign: 800 lines, 5,600 source words in " in text
+    assert "nmtalign: 200 lines, 1,400 source words in " in text
     assert Path("/dev/null").is_char_device()
 
 

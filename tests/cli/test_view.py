@@ -125,7 +125,6 @@ MISTAKES = [
     ("model --title x", 2, "a model has learning curves; leave out --sentence, --gold and --title"),
     ("alignments.h5 -s 0,2 --title x -o a.svg", 2, "--title is the caption of one picture, and these are 2"),
     ("model -o a.html", 2, "learning curves are a figure"),
-    ("model --x days", 2, "--x days: must be one of updates"),
     ("empty", 4, "empty: no train.jsonl in it; give a model directory"),
     ("-m model", 2, "the live page runs models: give both --live and --model"),
     ("--live -o a.html", 4, "model: no nmtalign model here (no config.json); name one with -m"),

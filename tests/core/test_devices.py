@@ -11,14 +11,7 @@ import torch
 
 from nmtalign import processor
 from nmtalign.core import numerics
-from nmtalign.core.numerics import (
-    in_halves,
-    inference_precision,
-    pick_device,
-    picks_bf16,
-    precision_notices,
-    widest,
-)
+from nmtalign.core.numerics import in_halves, inference_precision, pick_device, picks_bf16, precision_notices, widest
 from nmtalign.errors import ResourceError
 
 

@@ -122,7 +122,7 @@ def test_threads_share_a_table():
     assert not wrong
 
 
-@pytest.mark.parametrize("config", models.VARIANTS, ids=models.named)
+@pytest.mark.parametrize("config", models.DIFFERENT, ids=models.named)
 def test_narrow_weights_give_the_probabilities_of_training_in_bf16(config):
     sizes = {**models.LARGER, "hidden": 32, "output_rank": 32 if config.output_rank else 0}
     config = dataclasses.replace(config, **sizes)

@@ -11,36 +11,13 @@ from helpers import score_tables as tables
 from helpers.trainings import train, weights
 
 from nmtalign import align_files
-from nmtalign.alignment.forced_decoding import force
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import TranslationModel, make_batch
+from nmtalign.core.model import make_batch
 from nmtalign.core.numerics import fast_dropout
 from nmtalign.core.transformer import sinusoids
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
 from nmtalign.search.beam_search import EnsembleSession, Scoring
-from nmtalign.settings.definition import resolve
-from nmtalign.settings.presets import SYSTEMS, preset
-from nmtalign.settings.training_settings import ModelConfig
-
-SMALL = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2}
-del SMALL["initialisation"]  # `small_model` gives it
-
-
-def search_model(**changes):
-    return tables.small_model(**{"spread": 1.0, **SMALL, **changes})
-
-
-@pytest.mark.parametrize(
-    ("name", "sizes", "count"),
-    [("transformer", (8000, True), 7_316_544), ("transformer-tiny", (6000, False), 3_117_680)],
-)
-def test_presets_have_these_parameter_counts(name, sizes, count):
-    words = {"source_vocabulary_size": 8000, "target_vocabulary_size": sizes[0], "one_embedding": sizes[1]}
-    with torch.device("meta"):
-        model = TranslationModel(resolve(ModelConfig, ("preset", preset(name)), ("test", words)))
-    assert sum(parameter.numel() for parameter in model.parameters()) == count
-    assert sum(tensor.numel() for tensor in model.state_dict().values()) == count
 
 
 @pytest.mark.parametrize(
@@ -66,7 +43,7 @@ def test_positions_are_the_articles_sinusoids():
 
 @pytest.mark.parametrize("first", [0, 1020, 5000])
 def test_long_texts_have_positions_too(first):
-    encoder = search_model().double().encoder
+    encoder = tables.small_model(**tables.TRANSFORMER).double().encoder
     vectors = torch.zeros(1, 8, encoder.output_size, dtype=torch.float64)
     expected = torch.stack([naive.position(place, encoder.output_size) for place in range(first, first + 8)])
     torch.testing.assert_close(encoder.with_positions(vectors, first)[0], expected)
@@ -83,36 +60,18 @@ def test_dropout_has_its_share_and_its_mean():
     assert torch.equal(x.grad, kept.detach())
 
 
-@pytest.mark.parametrize("norm", ["pre", "post"])
-def test_beam_score_is_forced_score_in_any_batch(norm):
-    model = search_model(norm=norm, alignment_layer=1)
-    scorer = tables.scorer_of(model)
-    found = tables.search(scorer, tables.SENTENCES, beam=4, n_best=3, keep_weights=True)
-    for source, hypotheses in zip(tables.SENTENCES, found, strict=True):
-        alone = tables.search(scorer, [source], beam=4, n_best=3, keep_weights=True)[0]
-        assert tables.same(hypotheses, alone)
-        for hypothesis in hypotheses:
-            log_probs, seen = tables.forced(model, source, hypothesis.tokens)
-            assert list(hypothesis.token_log_probs) == pytest.approx(log_probs, abs=1e-5)
-            assert hypothesis.weights == pytest.approx(seen, abs=1e-5)
-
-
-def test_full_width_is_exhaustive_search_alone_and_beside_rnnsearch():
+def test_full_width_is_exhaustive_search_beside_rnnsearch():
     source, every = [2, 3], tables.every_translation(3, [2, 3, 4])
-    for scorer in (
-        tables.scorer_of(search_model()),
-        partial(
-            EnsembleSession, [tables.scorer_of(search_model()), tables.scorer_of(tables.small_model())], "probability"
-        ),
-    ):
-        expected = tables.enumerated(scorer, source, every, Scoring())
-        found = tables.search(scorer, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
-        assert tables.texts(found) == [tokens for _, tokens in expected]
-        assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
+    models = tables.scorer_of(tables.small_model(**tables.TRANSFORMER)), tables.scorer_of(tables.small_model())
+    scorer = partial(EnsembleSession, models, "probability")
+    expected = tables.enumerated(scorer, source, every, Scoring())
+    found = tables.search(scorer, [source], beam=200, n_best=200, max_length_ratio=1.0)[0]
+    assert tables.texts(found) == [tokens for _, tokens in expected]
+    assert [each.score for each in found] == pytest.approx([score for score, _ in expected], abs=1e-5)
 
 
 def test_a_state_can_be_selected_twice_and_advanced_twice():
-    inference = Inference(search_model())
+    inference = Inference(tables.small_model(**tables.TRANSFORMER))
     batch = make_batch(models.PAIRS)
     source = batch.source % 9
     with torch.inference_mode():
@@ -127,18 +86,6 @@ def test_a_state_can_be_selected_twice_and_advanced_twice():
     assert torch.equal(again, expected)
     assert torch.equal(kept, expected)
     assert not torch.equal(other, expected)
-
-
-def test_the_shifted_weights_of_a_word_depend_on_it_and_the_current_ones_do_not():
-    model = search_model().eval().requires_grad_(False)
-    source, words = [2, 3, 4], [3, 2, 4, 3]
-    found = {
-        reading: [force(model, make_batch([(source, given)]), reading).weights[0] for given in (words, [3, 2, 1, 3])]
-        for reading in ("current", "shifted")
-    }
-    assert torch.equal(found["current"][0][:3], found["current"][1][:3])
-    assert torch.equal(found["shifted"][0][:2], found["shifted"][1][:2])
-    assert not torch.allclose(found["shifted"][0][2], found["shifted"][1][2])
 
 
 @pytest.fixture(scope="module")

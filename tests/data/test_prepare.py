@@ -275,12 +275,6 @@ def test_a_dev_set_without_a_pair_is_refused(tmp_path: Path, pairs: Pairs) -> No
     assert not (tmp_path / "data").exists()
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    texts = write_pairs(tmp_path, "train", many_pairs(20))
-    with pytest.raises(UsageError, match=r"train\.en: is a file; give the name of a folder"):
-        prepare(texts, texts[0], PrepConfig(), LANGUAGES)
-
-
 def test_progress_and_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("nmtalign.data.pipeline.CHUNK", 8)
     texts = write_pairs(tmp_path, "train", many_pairs(20))

@@ -26,8 +26,7 @@ sys.exit(main())
 
 @pytest.mark.timeout(1200)  # a machine may be so busy that a minute of work takes ten
 @pytest.mark.parametrize(
-    "names",
-    ["kills disks mutations texts", pytest.param("environment concurrency", marks=pytest.mark.slow)],
+    "names", ["kills disks mutations texts", pytest.param("environment concurrency", marks=pytest.mark.slow)]
 )
 def test_a_campaign_is_survived(names: str, tmp_path: Path) -> None:
     call = command("--only", *names.split(), "--quick", "--seed", "1")

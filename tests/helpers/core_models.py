@@ -132,6 +132,9 @@ VARIANTS += [
         TRANSFORMER, source_vocabulary_size=13, shared_embeddings=True, one_embedding=True, norm="post"
     ),
 ]
+# Every kind of cell, attention and softmax, once.
+DIFFERENT = [*SYSTEM_VARIANTS.values(), *SHARED, *LATENT]
+DIFFERENT += [dataclasses.replace(TINY, cell=cell, coverage="linguistic") for cell in ("paper", "cudnn")]
 PAIRS = [([3, 4, 5, 6], [2, 3, 4]), ([7], [5, 6, 7, 8, 9]), ([2, 2, 10, 3, 4, 5, 6], [12]), ([1, 9], [1, 1])]
 # For a copying model: the target word that is copied from each place of the source, or a place of the source (from 13).
 COPYING_PAIRS = [

@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import pytest
 import torch
-from helpers.command_line import run_nmtalign
+from helpers.command_line import run_nmtalign, skip_flushing
 from helpers.random_models import ENGLISH, FRENCH, disturb
 
 from nmtalign.cli import common
@@ -27,6 +27,7 @@ from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 from nmtalign.training.checkpoints import create_run
 
 torch.set_num_threads(1)  # many small models: a second thread would only wait for the first
+skip_flushing()
 
 WORDS = [f"w{index}" for index in range(12)]
 

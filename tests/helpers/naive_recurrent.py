@@ -136,11 +136,7 @@ def recurrent_parts(model: TranslationModel) -> tuple[RecurrentEncoder, Recurren
 
 
 def cell_step(
-    cell: GatedCell,
-    x: Tensor,
-    state: Tensor,
-    context: Tensor | None = None,
-    direction: int | None = None,
+    cell: GatedCell, x: Tensor, state: Tensor, context: Tensor | None = None, direction: int | None = None
 ) -> Tensor:
     """One step of the gated hidden unit (appendix A.1.1), or of another cell, for single vectors."""
 

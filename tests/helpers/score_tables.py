@@ -13,9 +13,11 @@ from nmtalign.search.beam_search import Choice, ModelSession, Scoring, Session, 
 from nmtalign.search.candidates import Candidates
 from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
 WORDS = 5
+TRANSFORMER = {**SYSTEMS["transformer"], "embedding": 8, "hidden": 12, "layers": 2, "heads": 2, "spread": 1.0}
 SENTENCES = [[2, 3], [4], [8, 7, 6, 5], [], [3, 3, 3], [2, 8]]
 # What a copying model copies from each place of the sentences: a target word, or a place of the source (from 5).
 COPIES = dict(zip(map(tuple, SENTENCES), ([5, 3], [4], [5, 2, 7, 2], [], [5, 5, 5], [2, 2]), strict=True))
@@ -114,7 +116,7 @@ def small_model(seed=0, attention="additive", spread=3.0, **changes):
     torch.manual_seed(seed)
     sizes = {"source_vocabulary_size": 9, "target_vocabulary_size": WORDS, "embedding": 4, "hidden": 5}
     settings = {**sizes, "attention_hidden": 3, "maxout": 4, "output_rank": 0, "attention": attention, **changes}
-    model = TranslationModel(ModelConfig(initialisation="xavier", **settings)).eval()
+    model = TranslationModel(ModelConfig(**{"initialisation": "xavier", **settings})).eval()
     with torch.no_grad():
         for weight in model.parameters():
             weight.mul_(spread).add_(torch.randn_like(weight) * 0.1)  # so that hypotheses differ

@@ -1,11 +1,20 @@
 """Scores of texts by `measure` and by the command of sacreBLEU, which tests compare."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from helpers.command_line import CODE, run_nmtalign
+
 from nmtalign.scoring.metrics import measure
+
+# In a fork of the server, which has imported sacreBLEU.
+SACREBLEU = """
+import os, sys
+from sacrebleu.sacrebleu import main
+main()
+sys.stdout.flush()
+os._exit(0)
+"""
 
 
 def corpus_scores(hypotheses, *references, options=None):
@@ -20,5 +29,6 @@ def sacrebleu(folder: Path, systems: Sequence[Sequence[str]], references: Sequen
         paths.append(folder / f"{number}.txt")
         paths[-1].write_text("".join(f"{line}\n" for line in lines), encoding="utf-8", newline="\n")
     texts = [*paths[: len(references)], "-i", *paths[len(references) :]]
-    command = [sys.executable, "-m", "sacrebleu", *map(str, texts), *flags, "--no-color"]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    done = run_nmtalign(*texts, *flags, "--no-color", cwd=folder, variables={CODE: SACREBLEU})
+    assert done.returncode == 0, done.stderr.decode()
+    return done.stdout.decode()

@@ -31,13 +31,12 @@ CONFIG = TrainingConfig(
     precision="fp32",
     device="cpu",
 )
+FALLING = replace(CONFIG, schedule="linear", warmup=3)
 # 61 training pairs: 20, 20, 20, 1 of them a batch, so that the second of two processes has nothing of the last.
 CASES = {
-    "sentences": replace(CONFIG, loss_normalization="sentences"),
     "tokens": CONFIG,
-    "adamw": replace(CONFIG, optimizer="adamw", learning_rate=1e-3, epsilon=1e-8),
-    "smoothed": replace(CONFIG, label_smoothing=0.1, schedule="linear", warmup=3),
-    "batches of tokens": replace(CONFIG, batch_size=50, batch_unit="tokens"),
+    "batches of tokens": replace(CONFIG, loss_normalization="sentences", batch_size=50, batch_unit="tokens"),
+    "adamw, smoothed": replace(FALLING, optimizer="adamw", learning_rate=1e-3, epsilon=1e-8, label_smoothing=0.1),
     "accumulated, a sentence a batch": replace(CONFIG, batch_size=1, accumulate=4, epochs=0.4),
     "best by bleu": replace(CONFIG, metric="bleu", patience=1, epochs=4.0),
 }
@@ -48,10 +47,7 @@ DROPOUT = 0.2
 def cases(corpus: Corpus) -> dict[str, TrainingConfig]:
     """All cases by name; the links of those that are guided lie beside the corpus."""
     links = str(corpus.folder / "links")
-    return {
-        **CASES,
-        "guided": replace(CONFIG, guided_alignment=links, accumulate=2),
-    }
+    return {**CASES, "guided": replace(CONFIG, guided_alignment=links, accumulate=2)}
 
 
 SMALL = {"embedding": 8, "hidden": 12, "attention_hidden": 10, "maxout": 6}

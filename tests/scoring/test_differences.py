@@ -69,11 +69,7 @@ def test_segments_tell_what_differs_and_what_the_reference_contains():
         Segment(" sleeps", "only", False),
         Segment(".", "only", True),
     )
-    assert second == (
-        Segment("the cat", "same", True),
-        Segment(" naps", "only", True),
-        Segment("!", "only", False),
-    )
+    assert second == (Segment("the cat", "same", True), Segment(" naps", "only", True), Segment("!", "only", False))
 
 
 def test_ideographs_are_compared_one_by_one():

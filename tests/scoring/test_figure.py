@@ -45,10 +45,7 @@ def points(line):
 
 def test_every_system_is_a_line_over_the_buckets_with_gaps_and_bands():
     axes, strip = length_figure(TWO).axes
-    assert [points(line) for line in axes.lines] == [
-        [(0, 30), (1, 29), (3, 27)],
-        [(0, 28), (1, 24), (2, 18), (3, 12)],
-    ]
+    assert [points(line) for line in axes.lines] == [[(0, 30), (1, 29), (3, 27)], [(0, 28), (1, 24), (2, 18), (3, 12)]]
     assert len({(line.get_color(), line.get_linestyle(), line.get_marker()) for line in axes.lines}) == 2
     assert len(axes.collections) == 4  # for each system a band, and bars for intervals without neighbours
     assert axes.get_ylim()[0] == 0

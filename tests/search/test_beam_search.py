@@ -41,12 +41,17 @@ LATENT = {
     "marginal-all": {"attention_kind": "marginal", "order": "look-update-generate"},
     "hard": {"attention_kind": "hard"},
 }
-SYSTEMS_AROUND += LATENT
+OTHERS = {
+    **LATENT,
+    "transformer": {**tables.TRANSFORMER, "alignment_layer": 1},
+    "transformer-post": {**tables.TRANSFORMER, "norm": "post"},
+}
+SYSTEMS_AROUND += OTHERS
 
 
 def system(name, **changes):
     window = {"attention_window": 2} if "local" in name else {}
-    return tables.small_model(**{**{**SYSTEMS, **LATENT}[name], **window, "spread": 1.5, **changes})
+    return tables.small_model(**{"spread": 1.5, **{**SYSTEMS, **OTHERS}[name], **window, **changes})
 
 
 @pytest.mark.parametrize("name", SYSTEMS_AROUND)
@@ -70,8 +75,7 @@ def test_batch_composition_changes_nothing_in_any_system(name, rounding):
 
 
 @pytest.mark.parametrize("penalties", PENALTIES, ids=str)
-@pytest.mark.parametrize("allow_unk", [False, True])
-@pytest.mark.parametrize("copy", [False, True])
+@pytest.mark.parametrize(("allow_unk", "copy"), [(False, False), (True, False), (True, True)])
 def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
     model = tables.small_model(copy=copy)
     scorer, source, copies = tables.scorer_of(model), SENTENCES[0], tables.copies_of(model, SENTENCES[:1])
@@ -99,12 +103,7 @@ def test_full_width_is_exhaustive_search(penalties, allow_unk, copy):
 )
 @pytest.mark.parametrize(
     ("order", "cell", "dtype"),
-    [
-        ("look-generate-update", "paper", torch.float32),
-        ("look-generate-update", "cudnn", torch.float64),
-        ("look-update-generate", "paper", torch.float64),
-        ("look-update-generate", "cudnn", torch.float32),
-    ],
+    [("look-generate-update", "paper", torch.float32), ("look-update-generate", "cudnn", torch.float64)],
 )
 def test_beam_score_is_forced_score(kind, order, cell, dtype, rounding):
     check_beam_score(tables.small_model(order=order, cell=cell, **kind).to(dtype), rounding)
@@ -130,8 +129,9 @@ def check_beam_score(model, rounding):
                 assert hypothesis.weights.sum(1) == pytest.approx(1, abs=error)
 
 
-@pytest.mark.parametrize("beam", [1, 3, 12])
-@pytest.mark.parametrize("penalties", [{}, {"coverage_penalty": 0.5, "word_penalty": -0.5}], ids=str)
+@pytest.mark.parametrize(
+    ("beam", "penalties"), [(1, {}), (3, {"coverage_penalty": 0.5, "word_penalty": -0.5}), (12, {})], ids=str
+)
 @pytest.mark.parametrize("kind", [{}, {"coverage": "linguistic"}, {"copy": True}], ids=str)
 def test_batch_composition_and_order_change_nothing(beam, penalties, kind, rounding):
     options = {"beam": beam, "n_best": min(beam, 3), **penalties}

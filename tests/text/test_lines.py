@@ -55,7 +55,7 @@ def test_only_the_newline_ends_a_line(tmp_path: Path, content: bytes, lines: lis
 @pytest.mark.parametrize("pack", PACKS)
 @pytest.mark.parametrize(("encoding", "mark"), MARKS)
 def test_every_kind_of_file_is_the_same_text(tmp_path: Path, pack: Pack, encoding: str, mark: bytes) -> None:
-    lines = [f"ligne {i} — été 😀 日本" for i in range(20_000)] + ["a\rb", "\x00 \u2028", "", "end"]
+    lines = [f"ligne {i} — été 😀 日本" for i in range(5_000)] + ["a\rb", "\x00 \u2028", "", "end"]
     content = pack(mark + "\r\n".join(lines).encode(encoding))
     for name in ("train.txt", "corpus.en-fr.en.gz", "no suffix", "-dash", "new\nline.zst"):
         assert list(read_lines(write(tmp_path / name, content))) == lines
@@ -87,7 +87,7 @@ def test_a_damaged_archive_is_one_error_with_its_name(tmp_path: Path, pack: Pack
 
 @pytest.mark.parametrize("pack", PACKS[1:])
 def test_a_bomb_is_refused_in_little_memory(tmp_path: Path, pack: Pack) -> None:
-    path = write(tmp_path / "bomb", pack(bytes(80_000_000)))
+    path = write(tmp_path / "bomb", pack(bytes(40_000_000)))
     tracemalloc.start()
     with pytest.raises(InputError, match="line 1: longer than 4,194,304 bytes"):
         list(read_lines(path))

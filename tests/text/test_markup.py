@@ -82,15 +82,7 @@ def test_a_document_that_is_its_own_translation_stays_the_same(text, markup):
 
 def test_blocks_of_html_are_segments_and_other_tags_are_marks():
     found = texts(HTML, "html")
-    assert found == [
-        "A page",
-        "The big fox & boat",
-        "One the fox, here",
-        "Two",
-        "See or.",
-        "Next line",
-        "fox sees",
-    ]
+    assert found == ["A page", "The big fox & boat", "One the fox, here", "Two", "See or.", "Next line", "fox sees"]
     marks = segments(HTML, "html")[2].marks
     assert [(mark.opening, mark.parent) for mark in marks] == [
         ("""<a href="?a=1&amp;b=2" title='it > "is"'>""", -1),

@@ -103,10 +103,7 @@ def test_what_is_refused(tmp_path: Path, table, columns: str, error: type[Except
 
 def test_a_pair_that_is_missing(tmp_path: Path) -> None:
     column = pyarrow.array([{"en": "a", "fr": "b"}, None])
-    for path in (
-        data_set(tmp_path / "set", {"translation": column}),
-        parquet_file(tmp_path, {"translation": column}),
-    ):
+    for path in (data_set(tmp_path / "set", {"translation": column}), parquet_file(tmp_path, {"translation": column})):
         with pytest.raises(InputError, match=r"row 2: .*missing"):
             read(path)
 

@@ -26,11 +26,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
 
-QUICK = [
-    "--preset",
-    "tiny",
-    *sets(hidden=12, embedding=8, attention_hidden=10, maxout=6),
-]
+QUICK = ["--preset", "tiny", *sets(hidden=12, embedding=8, attention_hidden=10, maxout=6)]
 ENDLESS = ["--epochs", "100000", *sets(patience=0, validate_every=100000, log_every=50, precision="fp32")]
 torch_distributed = pytest.mark.skipif(not torch.distributed.is_available(), reason="PyTorch without distributed")
 
@@ -91,9 +87,7 @@ def assert_alike(one: Path, other: Path):
     """The same updates, to rounding: weights, losses, norms and the counts behind them."""
     assert_same_weights(one, other)
     for kind, fields in {
-        "progressed": [
-            *("update", "epoch", "loss", "loss_sentence", "gradient_norm", "learning_rate", "alignment_loss"),
-        ],
+        "progressed": ["update", "epoch", "loss", "loss_sentence", "gradient_norm", "learning_rate", "alignment_loss"],
         "validated": ["update", "loss", "loss_sentence", "bleu", "best", "sample_translation"],
         "finished": ["update", "reason", "complete"],
     }.items():
@@ -116,9 +110,8 @@ def test_two_processes_make_the_updates_of_one(corpus, together, tmp_path):
 @torch_distributed
 def test_a_finished_run_whose_newest_checkpoint_is_damaged_stays_finished(together):
     """The first process wrote another checkpoint, for which the others did not wait, so that all hung."""
-    assert [event["update"] for kind in ("damaged", "finished") for event in logged(together / "damaged", kind)] == [
-        3
-    ] * 3
+    events = [event for kind in ("damaged", "finished") for event in logged(together / "damaged", kind)]
+    assert [event["update"] for event in events] == [3] * 3
 
 
 @torch_distributed

@@ -5,7 +5,6 @@ import os
 import sys
 from dataclasses import replace
 from functools import partial
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -77,14 +76,7 @@ def test_weights_of_nothing_cost_much_and_break_nothing():
     assert bool(weights.grad.isfinite().all())
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        {"order": "look-generate-update"},
-        {"coverage": "linguistic"},
-        {"attention": "general"},
-    ],
-)
+@pytest.mark.parametrize("options", [{}, {"coverage": "linguistic"}, {"attention": "general"}])
 def test_gradients_of_the_guided_loss_are_those_of_differences(options):
     model, batch = model_of(**options), guided_batch()
     objective = partial(batch_loss, model, replace(CONFIG, label_smoothing=0.1, guided_weight=0.7), None)
@@ -139,9 +131,8 @@ def test_a_few_guided_updates_teach_what_many_plain_ones_must_find(reversal, lin
     assert trainings.share_on_diagonal(tmp_path / "m", reversal.splits["dev"]) > 0.8
 
 
-@pytest.mark.parametrize("options", [{}, {"accumulate": 2}])
-def test_resumed_equals_uninterrupted_bit_for_bit(reversal, links, tmp_path, options):
-    config = replace(CONFIG, guided_alignment=str(links), **options)
+def test_resumed_equals_uninterrupted_bit_for_bit(reversal, links, tmp_path):
+    config = replace(CONFIG, guided_alignment=str(links), accumulate=2)
     train(reversal, tmp_path / "whole", config, dropout=0.2)
     assert not train(reversal, tmp_path / "parts", config, stop_at=6, dropout=0.2)[-1].complete
     assert train(reversal, tmp_path / "parts", config, dropout=0.2)[0].resumed
@@ -198,14 +189,10 @@ def test_a_training_starts_from_another_models_weights(reversal, links, tmp_path
         train(reversal, tmp_path / "second", replace(config, init_from=str(tmp_path / "second")))
 
 
-def test_weights_of_other_sizes_or_words_are_refused(reversal, tmp_path):
+def test_weights_of_other_sizes_are_refused(reversal, tmp_path):
     train(reversal, tmp_path / "first", replace(CONFIG, max_updates=1))
     config = replace(CONFIG, init_from=str(tmp_path / "first"))
     with pytest.raises(FormatError, match=r"best\.safetensors: does not fit this model"):
         train(reversal, tmp_path / "m", config, hidden=16)
-    other = SimpleNamespace(**{name: getattr(reversal, name) for name in ("splits", "folder", "hash", "settings")})
-    other.source_vocabulary, other.target_vocabulary = reversal.target_vocabulary, reversal.target_vocabulary
-    with pytest.raises(UsageError, match=r"source\.vocabulary\.txt has other words"):
-        train(other, tmp_path / "m", config)
     with pytest.raises(FormatError, match="no nmtalign model here"):
         train(reversal, tmp_path / "m", replace(CONFIG, init_from=str(tmp_path / "none")))

@@ -18,11 +18,7 @@ from helpers.commands import run
 from nmtalign.model_directory import load_tensors
 from nmtalign.training.checkpoints import find_checkpoint
 
-SIZES = [
-    "--preset",
-    "tiny",
-    *sets(hidden=16, embedding=8, attention_hidden=16, maxout=8),
-]
+SIZES = ["--preset", "tiny", *sets(hidden=16, embedding=8, attention_hidden=16, maxout=8)]
 FLAGS = [*SIZES, "--epochs", "0", "--batch-size", "400", "--set", "dropout=0.2", "--set", "patience=1000"]
 # The runs that are compared have different budgets and end in between: no warm-up and no decay, which depend on the
 # budget, and the loss, which falls steadily, as the measure of the best.

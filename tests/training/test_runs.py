@@ -8,15 +8,7 @@ from nmtalign.core.model import TranslationModel
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import save_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.checkpoints import (
-    Position,
-    create_run,
-    find_run,
-    fingerprint_of,
-    save_state,
-    save_weights,
-)
-from nmtalign.training.optimizers import make_optimizer
+from nmtalign.training.checkpoints import create_run, find_run, fingerprint_of, save_weights
 
 RUN, OTHER = "a" * 64, "b" * 64
 
@@ -63,13 +55,6 @@ def test_weights_whose_checkpoints_are_gone_are_not_trained_over(find, folder, m
     save(folder, model)
     with pytest.raises(UsageError, match=rf"{reason}.*--force"):
         find(folder, RUN)
-
-
-def test_its_own_checkpoint_is_found_and_another_ones_refused(find, folder, model):
-    save_state(folder, model, make_optimizer(model.parameters(), TrainingConfig()), Position(update=3), RUN)
-    assert find(folder, RUN).position.update == 3
-    with pytest.raises(UsageError, match=r"other settings.*--force"):
-        find(folder, OTHER)
 
 
 def test_a_run_of_another_version_is_refused_in_one_line(find, folder):

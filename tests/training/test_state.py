@@ -12,14 +12,7 @@ from nmtalign import model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.errors import FormatError, ResourceError
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
-from nmtalign.training.checkpoints import (
-    Position,
-    clean_folder,
-    find_checkpoint,
-    load_state,
-    save_state,
-    save_weights,
-)
+from nmtalign.training.checkpoints import Position, clean_folder, find_checkpoint, load_state, save_state, save_weights
 from nmtalign.training.events import EventLog, Finished
 from nmtalign.training.optimizers import make_optimizer
 
@@ -149,8 +142,7 @@ def test_two_damaged_checkpoints_are_one_line_with_both_names_and_the_mend(tmp_p
 
 
 @pytest.mark.parametrize(
-    "position",
-    ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)],
+    "position", ["[]", "[" * 100_000, '{"update": "3"}', '{"update": null}', '{"seconds": 1%s}' % ("0" * 400)]
 )
 def test_a_position_that_makes_no_sense_is_no_checkpoint(tmp_path, position):
     model_directory.save_tensors(tmp_path / NEWEST, {}, {"position": position, "fingerprint": RUN})

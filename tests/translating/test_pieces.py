@@ -95,10 +95,7 @@ def test_unknown_words_of_phrases_keep_their_places_in_joined_pieces() -> None:
     assert join(parts, Scoring()).given == {1: "a", 5: "b", 6: "c"}
 
 
-@given(
-    st.lists(st.lists(st.integers(-20, 0), min_size=1, max_size=3), min_size=1, max_size=4),
-    st.integers(1, 5),
-)
+@given(st.lists(st.lists(st.integers(-20, 0), min_size=1, max_size=3), min_size=1, max_size=4), st.integers(1, 5))
 def test_combined_translations_have_the_largest_sums(scores: list[list[int]], count: int) -> None:
     found = [
         [Hypothesis((place,), float(score), float(score), (0.0, float(score))) for place, score in enumerate(piece)]

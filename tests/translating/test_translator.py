@@ -1,6 +1,7 @@
 """The translator: order, blank lines, pieces, prefixes and phrases, unknown words, lack of memory."""
 
 import copy
+import functools
 import itertools
 import pickle
 import sys
@@ -80,15 +81,14 @@ def made_doubtful(loaded: LoadedModel) -> LoadedModel:
     return replace(loaded, model=model)
 
 
-@pytest.mark.parametrize("batch_size", [1, 2, 4, 100])
-def test_one_translation_a_line_in_order(loaded: LoadedModel, batch_size: int) -> None:
-    together = found_by(loaded, LINES * 3, batch_size=batch_size)
-    assert [translation.source for translation in together] == LINES * 3
-    for line, translation in zip(LINES * 3, together, strict=True):
-        alone = found_by(loaded, [line])[0]
-        assert translation.text == alone.text
-        assert translation.score == pytest.approx(alone.score, abs=1e-5)
-    assert [bool(translation.text) for translation in together[:8]] == [bool(line.strip()) for line in LINES]
+def test_one_translation_a_line_in_order(loaded: LoadedModel) -> None:
+    alone = [found_by(loaded, [line])[0] for line in LINES] * 3
+    for batch_size in (1, 4, 100):
+        together = found_by(loaded, LINES * 3, batch_size=batch_size)
+        assert [translation.source for translation in together] == LINES * 3
+        assert [translation.text for translation in together] == [one.text for one in alone]
+        assert [translation.score for translation in together] == pytest.approx([one.score for one in alone], abs=1e-5)
+    assert [bool(translation.text) for translation in alone[:8]] == [bool(line.strip()) for line in LINES]
 
 
 def test_an_endless_iterable_is_translated_as_it_comes(loaded: LoadedModel) -> None:
@@ -116,8 +116,6 @@ def test_every_error_of_an_iterable_is_raised(loaded: LoadedModel) -> None:
 @pytest.mark.parametrize(
     "kind",
     [
-        {},
-        {"attention": "none"},
         {"coverage": "linguistic", "attention_hidden": 37},
         {"attention": "dot", "bidirectional": False, "reverse_source": True},
         {"attention": "general", "readout_previous_word": False},
@@ -138,7 +136,7 @@ def test_nothing_depends_on_the_other_lines(kind: dict[str, Any], rounding: Any)
     forward = list(range(len(lines)))
     expected = found(forward, 2000)
     mixed = sorted(forward, key=lambda i: i * 5 % 12)
-    for size, order in ((1, forward), (7, mixed), (50, forward[::-1]), (300, mixed)):
+    for size, order in ((1, forward), (7, mixed), (50, forward[::-1])):
         assert_same(loaded, rounding, found(order, size), expected)
 
 
@@ -153,15 +151,14 @@ def assert_same(loaded: LoadedModel, rounding: Any, found: list[Translation], ex
             rounding.assert_same(ours.score, theirs.score, error)
 
 
-@pytest.mark.parametrize("threads", [2, 3])
-def test_threads_change_no_translation(threads: int, rounding: Any) -> None:
+def test_threads_change_no_translation(rounding: Any) -> None:
     loaded = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, hidden=48)
     one = found_by(loaded, LINES * 5, batch_size=7)
     before = torch.get_num_threads()
-    torch.set_num_threads(threads)
+    torch.set_num_threads(3)
     try:
         several = found_by(loaded, LINES * 5, batch_size=7)
-        assert torch.get_num_threads() == threads
+        assert torch.get_num_threads() == 3
     finally:
         torch.set_num_threads(before)
     assert_same(loaded, rounding, several, one)
@@ -407,6 +404,15 @@ class PiecesOfCharacters(SentencePieces):
         return tokens
 
 
+@functools.cache
+def loaded_of(kind: str) -> LoadedModel:
+    """A model of a kind of tokens."""
+    if kind == "bytes":
+        return make_loaded(Tokenizers(TextBytes(), TextBytes(), "en", "fr"), [*BYTE_TOKENS])
+    tokenizers = Tokenizers.moses("en", "fr") if kind == "moses" else Tokenizers.spaced("en", "fr")
+    return make_loaded(tokenizers, [*WORDS, "l'", "AT", "T", "&", "+", "Red"])
+
+
 @pytest.mark.parametrize("kind", ["spaced", "moses", "bytes", "subwords"])
 @hypothesis.settings(
     max_examples=3, deadline=None, suppress_health_check=[hypothesis.HealthCheck.function_scoped_fixture]
@@ -423,14 +429,7 @@ class PiecesOfCharacters(SentencePieces):
 def test_phrases_are_written_exactly_and_no_line_is_lost(
     subwords: LoadedModel, kind: str, phrases: list[str], odd: str, prefix: str, language: str, beam: int
 ) -> None:
-    words = [*WORDS, "l'", "AT", "T", "&", "+", "Red"]
-    of_kind = {
-        "spaced": lambda: make_loaded(Tokenizers.spaced("en", "fr"), words),
-        "moses": lambda: make_loaded(Tokenizers.moses("en", "fr"), words),
-        "bytes": lambda: make_loaded(Tokenizers(TextBytes(), TextBytes(), "en", "fr"), [*BYTE_TOKENS]),
-        "subwords": lambda: subwords,
-    }
-    made = of_kind[kind]()
+    made = subwords if kind == "subwords" else loaded_of(kind)
     translator = Translator(
         replace(made, settings={**made.settings, "target_language": language}), config(beam=beam, n_best=beam)
     )
@@ -509,10 +508,7 @@ def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> No
         assert [t.score for t in two] == pytest.approx([t.score for t in one], abs=1e-5)
     other = make_loaded(Tokenizers.spaced("en", "fr"), [*WORDS, "more"])
     copying = make_loaded(Tokenizers.spaced("en", "fr"), WORDS, copy=True)
-    for wrong, message in (
-        (other, "vocabulary"),
-        (copying, "either all models of an ensemble copy words, or none"),
-    ):
+    for wrong, message in ((other, "vocabulary"), (copying, "either all models of an ensemble copy words, or none")):
         with pytest.raises(UsageError, match=message):
             Translator([loaded, wrong])
 
