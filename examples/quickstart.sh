@@ -12,4 +12,5 @@ nmtalign train "$@"
 nmtalign translate < test.en > out.fr
 nmtalign score out.fr --by-length
 nmtalign align -o alignments.h5
+nmtalign aer alignments.h5
 nmtalign view alignments.h5 --sentence 0
