@@ -237,7 +237,7 @@ class _PhraseSearch(BeamSearch):
         progress = self._rows[rows]
         after_prefix = self.restrictions.prefix_lengths[sentences] <= step
         wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
-        may_end = self.restrictions.may_end(sentences, step)
+        may_end = self.restrictions.min_lengths[sentences] <= step
         wanted = [own if end else tuple(filter(None, own)) for own, end in zip(wanted, may_end, strict=True)]
         self._read_wanted(log_probs, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])

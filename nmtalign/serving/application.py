@@ -32,9 +32,10 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
+from nmtalign.text.lines import one_line
 from nmtalign.text.markup import MarkedText, read_markup
 from nmtalign.translating.documents import DocumentTexts
-from nmtalign.translating.file_translation import checked_text, make_request, one_line, parse_line
+from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translation, Translator, load_models
 from nmtalign.version import __version__

@@ -136,7 +136,7 @@ class DocumentTranslation(FileTranslation):
         """Nothing: an interrupted document is translated again."""
         return ""
 
-    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+    def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         config, path = self._config, self._inputs.paths[0]
         if config.markup is None or not (translator.alignments or config.aligner):
             raise UsageError(
@@ -160,6 +160,6 @@ class DocumentTranslation(FileTranslation):
             )
             for translation in translator.translate_numbered(requests, available=True):
                 done.append(translation)
-                yield cast(InputRequest, translation.request), translation, b""
+                yield translation, b""
             work.add(done)
         self.rest = work.documents(config.aligner)[0].encode(encoding, "xmlcharrefreplace")

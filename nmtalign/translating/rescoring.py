@@ -21,9 +21,9 @@ from nmtalign.files import atomic_text
 from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
-from nmtalign.text.lines import checked_pairs, counted, read_lines, read_pairs, shown
+from nmtalign.text.lines import checked_pairs, counted, one_line, read_lines, read_pairs, shown
 from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
-from nmtalign.translating.file_translation import are_files, fixed, one_line
+from nmtalign.translating.file_translation import are_files, fixed
 from nmtalign.translating.translator import WINDOW_BATCHES, Translator, in_batches, windows
 
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word

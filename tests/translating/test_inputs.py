@@ -9,12 +9,12 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.lines import one_line
 from nmtalign.translating.file_translation import (
     FileTranslation,
     Inputs,
     OutputFormat,
     are_files,
-    one_line,
     read_request,
 )
 from nmtalign.translating.requests import Request
