@@ -170,17 +170,9 @@ def score(
     if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
         several = [references]
     with _resolved("score", ScoreConfig, config, settings) as config:
-        return run_scoring(
-            {name: text(system) for name, system in systems.items()},
-            [text(each) for each in several],
-            text(source),
-            config,
-            segment_scores or {},
-            text(model),
-            translation,
-            notify,
-            progress,
-        )
+        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
+        lines, scores, knowing = text(source), segment_scores or {}, text(model)
+        return run_scoring(scored, references, lines, config, scores, knowing, translation, notify, progress)
 
 
 def link(
@@ -321,19 +313,11 @@ def align_files(
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
 
-        if output is not None:
-            check_other(Path(output), [Path(source), Path(target)])
+        texts, place = (Path(source), Path(target)), None if output is None else Path(output)
+        if place is not None:
+            check_other(place, texts)
         loaded = load_models(_several(models), config)
-        run = AlignmentRun(
-            loaded,
-            Path(source),
-            Path(target),
-            config,
-            output=None if output is None else Path(output),
-            resume=resume,
-            notify=notify,
-            shard=shard,
-        )
+        run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=shard)
         return run.run(watch)
 
 

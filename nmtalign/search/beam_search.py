@@ -37,9 +37,7 @@ _ROUNDING = 1e-12  # relative; a bound and the score that reaches it are compute
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
 _STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... form one block
 _SPARE = 4  # more candidates than needed, so that most ties at the last place need no second pass
-Restrict = Callable[[Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
-Average = Literal["probability", "log"]
 _INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
 _LOWEST = -1e30  # below any log-probability except -inf
 NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has its training diverged?"
@@ -255,7 +253,7 @@ class EnsembleSession(Session):
     the mean over the models that have attention.
     """
 
-    def __init__(self, scorers: Sequence[Scorer], average: Average, sources: Sources) -> None:
+    def __init__(self, scorers: Sequence[Scorer], average: Literal["probability", "log"], sources: Sources) -> None:
         self.device, self._average = sources.ids.device, average
         self._sessions = [scorer(sources) for scorer in scorers]
 
@@ -607,7 +605,9 @@ class BeamSearch:
         return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
 
 
-def best_continuations(session: Session, open_totals: Tensor, count: int, restrict: Restrict) -> Found:
+def best_continuations(
+    session: Session, open_totals: Tensor, count: int, restrict: Callable[[Tensor, slice], None]
+) -> Found:
     """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
 
     Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of

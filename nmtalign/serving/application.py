@@ -56,7 +56,7 @@ _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and
 
 
 def run_server(
-    models: Sequence[str | Path],
+    models: Sequence[Path],
     config: ServeConfig,
     translate: TranslateConfig,
     align: AlignConfig,
@@ -70,8 +70,8 @@ def run_server(
     if (translate.lexicon or translate.glossary or translate.aligner) and len(models) > 1:
         raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
     with bind(config) as bound:
-        aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
-        loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
+        aligners = [load_aligner(folder) for folder in models if is_aligner(folder)]
+        loaded = load_models([folder for folder in models if not is_aligner(folder)], translate)
         translators = [Translator(model, translate) for model in loaded]
         served = ServedModels(translators, align, aligners)
         for notice in translators[0].notices() if translators else ():

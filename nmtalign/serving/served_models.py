@@ -80,7 +80,7 @@ class ServedAligner:
     """What aligns pairs of one direction: a word aligner, or a model."""
 
     def __init__(self, models: Models, align_config: AlignConfig, threads: int) -> None:
-        self._models, self._align_config, self._threads = models, align_config, threads
+        self._models, self._align_config = models, replace(align_config, threads=threads)
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
         self.folder, self.alignments = self._one.folder, True
@@ -91,8 +91,7 @@ class ServedAligner:
         if not self.alignments:
             raise UsageError("this model has no attention, so it cannot align")
         given = "section [align]", vars(self._align_config)
-        config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
-        return PairAligner(self._models, replace(config, threads=self._threads))
+        return PairAligner(self._models, resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig))))
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""

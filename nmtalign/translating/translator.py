@@ -63,7 +63,7 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, TextBytes
 from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
@@ -85,10 +85,10 @@ _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
 class Alternative:
     """One translation of a line.
 
-    tokens: the tokens of the text, with unknown words replaced if that was requested. log_prob: the log-probability of
-    the tokens and `</s>`. token_log_probs: the log-probability of each token and of `</s>`, len(tokens) + 1 numbers.
-    score: the quantity that the search compares. alignment (len(tokens) + 1, source tokens + 1): the weights of each
-    step, float32, whose last row and column belong to `</s>`; None if it was not requested.
+    text: without a line break. tokens: those of the text, with unknown words replaced if that was requested. log_prob:
+    the log-probability of the tokens and `</s>`. token_log_probs: those of each token and of `</s>`, len(tokens) + 1
+    numbers. score: the quantity that the search compares. alignment (len(tokens) + 1, source tokens + 1): the weights
+    of each step, float32, whose last row and column belong to `</s>`; None if it was not requested.
     """
 
     text: str
@@ -103,7 +103,8 @@ class Alternative:
 class Translation:
     """The translations of one line, at least one: best first, or samples in the order in which they were drawn.
 
-    A blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
+    `source` is the line; `text`, `score`, `log_prob`, `tokens` and `alignment` are those of the first translation. A
+    blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
     line that was split into `sentences`, or cut into several `pieces`, has the joined translations of its pieces; they
     are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of the best translation
     (see `Calibration`), or None if the model has no calibration or there are several models.
@@ -119,32 +120,26 @@ class Translation:
 
     @property
     def source(self) -> str:
-        """The line."""
         return self.request.text
 
     @property
     def text(self) -> str:
-        """The best translation; it contains no line break."""
         return self.n_best[0].text
 
     @property
     def score(self) -> float:
-        """The score of the best translation."""
         return self.n_best[0].score
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the best translation, including `</s>`."""
         return self.n_best[0].log_prob
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens of the best translation."""
         return self.n_best[0].tokens
 
     @property
     def alignment(self) -> Array | None:
-        """The weights of the best translation (len(tokens) + 1, source tokens + 1), or None."""
         return self.n_best[0].alignment
 
 
@@ -182,15 +177,14 @@ class Translator:
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
-        self._given_scorer = scorer
+        if scorer is not None:
+            self.scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._once = once or cache(lambda read, *arguments: read(*arguments))
         glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
-        target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
-        self._detokenize = target.detokenize
         self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
         self._candidates: CandidateLists | None = None
@@ -266,8 +260,6 @@ class Translator:
     @cached_property
     def scorer(self) -> Scorer:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
-        if self._given_scorer is not None:
-            return self._given_scorer
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
         scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
@@ -404,7 +396,7 @@ class Translator:
                 parts.append(words)
             else:
                 parts[-1].extend(words)
-        texts = {number: self._joined(map(self._detokenize, own)) for number, own in sentences.items()}
+        texts = {number: self._joined(map(self._reader.target.detokenize, own)) for number, own in sentences.items()}
         first, kept = next(iter(texts), 0), 0  # the first sentence, and the characters of the prefix
         for prefix in line.begin if texts else ():
             if match := prefix.pattern.match(texts[first]):
