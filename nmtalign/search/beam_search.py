@@ -130,7 +130,9 @@ class ModelSession(Session):
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
-        self._copies = None if copies is None else _CopyColumns.of(copies)
+        self._copies: _CopyColumns | None = None
+        if copies is not None:
+            self._copies = _CopyColumns(copies, (copies[:, :, None] == copies[:, None]).int().argmax(2))
 
     def step(self, choice: Choice | None) -> None:
         previous = None
@@ -214,11 +216,6 @@ class _CopyColumns:
 
     columns: Tensor  # (B, Tx)
     first: Tensor  # (B, Tx), the first place that has the same column
-
-    @classmethod
-    def of(cls, columns: Tensor) -> "_CopyColumns":
-        """Those of columns (B, Tx)."""
-        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
 
     def mix(self, log_probs: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> None:
         """Changes log-probabilities (N, U) to those of the mixture.

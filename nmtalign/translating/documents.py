@@ -142,8 +142,6 @@ class DocumentTranslation(FileTranslation):
             raise UsageError(
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
-        if config.aligner:
-            load_aligner(Path(config.aligner))  # a wrong folder is an error before the translation
         with reading(path) as stream:
             data = stream.read()
         encoding = encoding_of(data) if config.markup == "html" else "utf-8"

@@ -29,6 +29,7 @@ import numpy as np
 import psutil
 import torch
 
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
@@ -162,7 +163,7 @@ class Translator:
         """With `alignments` every translation includes its weights, if a model has attention.
 
         `once` reads the glossary and the lexicon for all translators that share it. Raises UsageError if the settings
-        do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
+        do not fit the models, InputError for a glossary, FormatError for a lexicon or an aligner that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
@@ -187,6 +188,8 @@ class Translator:
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
         self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
+        if config.aligner:
+            self._once(load_aligner, Path(config.aligner))  # a wrong folder is an error before the first document
         self._candidates: CandidateLists | None = None
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
