@@ -35,7 +35,6 @@ from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, tex
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
-Unit = tuple[str, str] | None  # None: one of the languages is missing
 
 _XML = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
 _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `reading` has made UTF-8 of it
@@ -81,8 +80,9 @@ class ParallelText:
     ) -> None:
         self.source, self.target = source, target
         self._languages, self._columns = languages, columns
-        self.skipped = 0  # units of a TMX file in which one of the languages is missing
-        self.note = ""  # what was chosen in a file with both languages; known after the last pair
+        # Known after the last pair: the units of a TMX file in which one of the languages is missing, and what was
+        # chosen in a file with both languages.
+        self.skipped, self.note = 0, ""
 
     @property
     def name(self) -> str:
@@ -109,12 +109,8 @@ class ParallelText:
                 yield from self._rows(bounded_lines(stream, self.source, head))
                 return
             reader = TmxReader(self.source, self._languages)
-            for unit in reader.units(stream, head):
-                if unit is None:
-                    self.skipped += 1
-                else:
-                    yield unit
-            self.note = reader.note()
+            yield from reader.pairs(stream, head)
+            self.skipped, self.note = reader.skipped, reader.note()
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)
@@ -258,10 +254,11 @@ class TmxReader:
         self._before = "", ""  # the codes of the last unit
         self._depth = self._size = 0  # the size is that of the part that has been read since the last unit
         self._builder: TreeBuilder | None = None  # of the tree of the unit that is being read
-        self._units: list[Unit] = []
+        self._pairs: list[tuple[str, str]] = []
+        self.skipped = 0  # units in which one of the languages is missing
 
-    def units(self, stream: BinaryIO, head: bytes) -> Iterator[Unit]:
-        """Yields the units; `head` was read from the stream before.
+    def pairs(self, stream: BinaryIO, head: bytes) -> Iterator[tuple[str, str]]:
+        """Yields the units with both languages; `head` was read from the stream before.
 
         Of several segments the one whose language fits best is taken, see `matched`. Raises InputError if no unit has
         both languages.
@@ -284,8 +281,8 @@ class TmxReader:
                 raise InputError(f"{shown(self._path)}: its encoding is unknown; convert the file to UTF-8") from None
             if self._size > LONGEST_LINE:
                 self._refuse(f"a unit of more than {LONGEST_LINE:,} bytes")
-            yield from self._units
-            self._units = []
+            yield from self._pairs
+            self._pairs = []
         if not any(self._before):
             raise InputError(
                 f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {self._named_languages()}; "
@@ -317,12 +314,12 @@ class TmxReader:
         if self._builder is not None:
             element = self._builder.end(name)
             if name == "tu":
-                self._units.append(self._unit(element))
+                self._add(element)
                 self._builder, self._parser.CharacterDataHandler = None, None
                 self._size = 0
 
-    def _unit(self, unit: Element) -> Unit:
-        """The segments of a unit in the wanted languages."""
+    def _add(self, unit: Element) -> None:
+        """Adds the segments of a unit in the wanted languages."""
         segments: dict[str, str] = {}
         for variant in unit.iter("tuv"):
             language = variant.get("xml:lang", variant.get("lang", "")).strip()[:_LONGEST_CODE]
@@ -332,10 +329,11 @@ class TmxReader:
                 # Of several segments in a language the first one that is not empty.
                 segments[language] = segments.get(language) or one_line("".join(_parts(segment)))
         source, target = matched([*segments], self._wanted, self._before)
-        if not source or not target:
-            return None
-        self._before = source, target
-        return segments[source], segments[target]
+        if source and target:
+            self._before = source, target
+            self._pairs.append((segments[source], segments[target]))
+        else:
+            self.skipped += 1
 
     def _document_type(self, name: str, system: str | None, public: str | None, declarations: bool) -> None:
         if declarations:
