@@ -9,7 +9,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -373,15 +373,13 @@ class Restrictions:
 
     def __init__(self, sources: Sources, config: TranslateConfig, phrase_words: Sequence[int] = ()) -> None:
         """`phrase_words` (B,) count the words of the phrases."""
-        lengths: list[int] = sources.mask.sum(1).tolist()
-        self.lengths = lengths
+        self.lengths = lengths = cast(list[int], sources.mask.sum(1).tolist())
         self._allow_unk = config.allow_unk or config.replace_unk
         self._words = sources.candidates.words if sources.candidates else None
         prefixes = sources.prefixes or [()] * len(lengths)
         self.prefix_lengths: Integers = np.array([len(prefix) for prefix in prefixes])
-        phrase_lengths = np.array(phrase_words or [0] * len(lengths))
         limits = [max(1, int(config.max_length_ratio * length)) for length in lengths]
-        self.limits: Integers = np.maximum(limits, self.prefix_lengths + phrase_lengths + 1)
+        self.limits: Integers = np.maximum(limits, self.prefix_lengths + np.array(phrase_words or 0) + 1)
         # The number of first steps in which `</s>` is banned.
         self.min_lengths = np.minimum([int(config.min_length_ratio * length) for length in lengths], self.limits - 1)
         # The columns of the prefixes, padded with -1.

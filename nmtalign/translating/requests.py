@@ -177,8 +177,6 @@ class RequestReader:
 
     def _required(self, phrases: Sequence[GivenPhrase], prefix: Tokens, source: Tokens) -> Phrases:
         """The phrases for the search, after a prefix; the tokens of the `source` can be copied."""
-        if not phrases:
-            return NO_PHRASES
         unknown = dict[str, int]()
 
         def symbols(tokens: Tokens) -> Symbols:

@@ -172,8 +172,8 @@ class Translator:
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
-        attending = {name: getattr(config, name) for name in ("replace_unk", "coverage_penalty")}
-        if not attends and (wrong := {name: value for name, value in attending.items() if value}):
+        wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
+        if wrong and not attends:
             raise SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
