@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_other, is_aligner
-from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
@@ -398,8 +397,7 @@ def view(
         if live:
             from nmtalign.live import write_live_page
 
-            texts = [text for _, text in files]
-            write_live_page(_several(models), texts, path, title, config.limit, notify)
+            write_live_page(_several(models), [text for _, text in files], path, title, config.limit, notify)
             return ""
         if not files:
             raise UsageError("there is nothing to draw; give at least one alignment file or model")
@@ -420,7 +418,7 @@ def application(
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
     config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
-    need_server()
+    _need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
 
@@ -447,7 +445,7 @@ def serve(
     """
     layer = _layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
-    need_server()
+    _need_server()
     from nmtalign.serving.application import run_server
 
     with naming(layer) if settings else nullcontext():
@@ -522,6 +520,15 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
             facts: Mapping[str, Any] = alignments.info()
         return facts
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
+
+
+def _need_server() -> None:
+    """Raises UsageError if Starlette or uvicorn is missing; it names what to install."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise UsageError('a server needs Starlette and uvicorn: pip install "nmtalign[serve]"') from None
 
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:

@@ -605,8 +605,8 @@ def _count_lines(path: Path) -> int:
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
     size = _status(path).st_size
-    if path == STDIN:
-        return size
-    with path.open("rb") as stream:
+    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
+        place = stream.tell()
         head = stream.read(6)
+        stream.seek(place)  # stdin is read later
     return None if is_converted(head) else size

@@ -269,15 +269,10 @@ class Translator:
         return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
-    def _limits(self) -> "BatchLimits":
-        config, words = self.config, len(self.loaded.target_vocabulary)
-        beam = config.n_best if config.sample else config.beam
-        scored = min(words, 4 * config.candidates) if config.candidates else words
-        return self.batch_limits(beam, scored, config.max_length_ratio, self._keep_weights)
-
-    def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
+    def limits(self) -> "BatchLimits":
         """The limits of batches that the settings, the device and the models allow."""
-        config, device = self.config, self.loaded.device
+        config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
+        beam = config.n_best if config.sample else config.beam
         searches = search_threads(device, config.threads) * len(self.models)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
@@ -285,9 +280,9 @@ class Translator:
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
-            scored=scored,
-            length_ratio=length_ratio,
-            keep_weights=keep_weights,
+            scored=min(words, 4 * config.candidates) if config.candidates else words,
+            length_ratio=config.max_length_ratio,
+            keep_weights=self._keep_weights,
         )
 
     def translate_numbered(
@@ -297,7 +292,7 @@ class Translator:
 
         Lines that are `available` without waiting, such as those of a file, are read in large windows.
         """
-        words, used, numbers = self._limits.words * WINDOW_BATCHES, 0, itertools.count(first)
+        words, used, numbers = self.limits.words * WINDOW_BATCHES, 0, itertools.count(first)
 
         def read(request: str | Request) -> tuple[TokenizedLine, Sequence[Piece]]:
             line = self._reader.read(next(numbers), request)
@@ -306,13 +301,13 @@ class Translator:
         cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
         device, ahead, threads = self.loaded.device, available or isinstance(lines, Sequence), self.config.threads
         searched = in_batches(
-            cut, read, self.search, lambda piece: len(piece.source) + 1, self._limits, device, ahead, threads
+            cut, read, self.search, lambda piece: len(piece.source) + 1, self.limits, device, ahead, threads
         )
         with contextlib.closing(searched):
             for line, found in searched:
                 yield self._translation(line, found)
                 used += len(line.tokens) + 1
-                if used >= self._limits.words:  # rarely, so that allocating the memory again costs little
+                if used >= self.limits.words:  # rarely, so that allocating the memory again costs little
                     return_memory()
                     used = 0
 

@@ -58,6 +58,19 @@ def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     assert are_files(*inputs.paths)
 
 
+def test_the_size_of_compressed_standard_input_is_not_known(tmp_path: Path) -> None:
+    before = os.dup(0)
+    try:
+        for data, size in ((RAW, len(RAW)), (gzip.compress(RAW), None)):
+            (tmp_path / "in").write_bytes(data)
+            with (tmp_path / "in").open("rb") as stream:
+                os.dup2(stream.fileno(), 0)
+            assert (Inputs((Path("-"),)).size(), os.lseek(0, 0, os.SEEK_CUR)) == (size, 0)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
