@@ -75,8 +75,8 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     used = Tokenizers.spaced() if translator.config.tokenized else loaded.tokenizers
     sides = (loaded.source_vocabulary, used.source), (loaded.target_vocabulary, used.target)
     split = [partial(words.known_tokens, tokenize=own.tokenize) for words, own in sides]
-    most, scored = translator.config.batch_size or default_words(1, loaded.device), len(loaded.target_vocabulary)
-    limits = replace(translator.limits, words=most, beam=1, scored=scored, length_ratio=1.0, keep_weights=False)
+    most, size = translator.config.batch_size or default_words(1, loaded.device), len(loaded.target_vocabulary)
+    limits = replace(translator.limits, words=most, beam=1, scored=size, length_ratio=1.0, keep_weights=False)
     words = most * WINDOW_BATCHES
 
     def read(texts: Pair) -> tuple[ScoredPair, Sequence[tuple[ScoredPair, _Ids]]]:
