@@ -44,7 +44,7 @@ BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 148)),
     "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 288)),
-    "translate": ("translate", (21, 310)),
+    "translate": ("translate", (21, 311)),
 }
 
 
