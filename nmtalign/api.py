@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TextIO, TypeVar
 
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import check_other, is_aligner
-from nmtalign.serving import need_server
 from nmtalign.settings.command_settings import (
     AerConfig,
     AlignConfig,
@@ -170,17 +169,9 @@ def score(
     if isinstance(references, str | Path) or all(isinstance(line, str) for line in references):
         several = [references]
     with _resolved("score", ScoreConfig, config, settings) as config:
-        return run_scoring(
-            {name: text(system) for name, system in systems.items()},
-            [text(each) for each in several],
-            text(source),
-            config,
-            segment_scores or {},
-            text(model),
-            translation,
-            notify,
-            progress,
-        )
+        scored, references = {name: text(system) for name, system in systems.items()}, [text(each) for each in several]
+        lines, scores, knowing = text(source), segment_scores or {}, text(model)
+        return run_scoring(scored, references, lines, config, scores, knowing, translation, notify, progress)
 
 
 def link(
@@ -321,19 +312,11 @@ def align_files(
     with _resolved("align_files", AlignConfig, config, settings) as config:
         from nmtalign.alignment.aligning import AlignmentRun, load_models
 
-        if output is not None:
-            check_other(Path(output), [Path(source), Path(target)])
+        texts, place = (Path(source), Path(target)), None if output is None else Path(output)
+        if place is not None:
+            check_other(place, texts)
         loaded = load_models(_several(models), config)
-        run = AlignmentRun(
-            loaded,
-            Path(source),
-            Path(target),
-            config,
-            output=None if output is None else Path(output),
-            resume=resume,
-            notify=notify,
-            shard=shard,
-        )
+        run = AlignmentRun(loaded, *texts, config, output=place, resume=resume, notify=notify, shard=shard)
         return run.run(watch)
 
 
@@ -414,8 +397,7 @@ def view(
         if live:
             from nmtalign.live import write_live_page
 
-            texts = [text for _, text in files]
-            write_live_page(_several(models), texts, path, title, config.limit, notify)
+            write_live_page(_several(models), [text for _, text in files], path, title, config.limit, notify)
             return ""
         if not files:
             raise UsageError("there is nothing to draw; give at least one alignment file or model")
@@ -436,7 +418,7 @@ def application(
     UsageError for a wrong setting, for two models of one direction, and if Starlette is missing.
     """
     config = resolve(ServeConfig, _layer("application", settings, ServeConfig))
-    need_server()
+    _need_server()
     from nmtalign.serving.application import make_application
     from nmtalign.serving.served_models import ServedModels
 
@@ -463,7 +445,7 @@ def serve(
     """
     layer = _layer("serve", settings, ServeConfig, TranslateConfig)
     config, translate = config or resolve(ServeConfig, layer), translate or resolve(TranslateConfig, layer)
-    need_server()
+    _need_server()
     from nmtalign.serving.application import run_server
 
     with naming(layer) if settings else nullcontext():
@@ -538,6 +520,15 @@ def describe(path: StrPath | None = None) -> Mapping[str, Any]:
             facts: Mapping[str, Any] = alignments.info()
         return facts
     raise FormatError(f"{path}: contains no model (config.json), prepared corpus (corpus.h5) or word aligner")
+
+
+def _need_server() -> None:
+    """Raises UsageError if Starlette or uvicorn is missing; it names what to install."""
+    try:
+        import starlette  # noqa: F401
+        import uvicorn  # noqa: F401
+    except ImportError:
+        raise UsageError('a server needs Starlette and uvicorn: pip install "nmtalign[serve]"') from None
 
 
 def _paths(texts: StrPath | tuple[StrPath, StrPath | None]) -> tuple[Path, Path | None]:

@@ -80,7 +80,7 @@ def test_from_two_texts_to_scores(tmp_path) -> None:
         (lambda: translator.translate(["the"], device="cpu"), "device is chosen when a model is loaded"),
         (lambda: nmtalign.view([]), "there is nothing to draw"),
         (lambda: nmtalign.export(alignments, out, format="xml"), "format = 'xml': give pharaoh, json"),
-        (lambda: nmtalign.export(model, out, format="json"), "format = 'json': give ctranslate2"),
+        (lambda: nmtalign.export(model, out, format="json"), "has no format 'json': give ctranslate2"),
         (lambda: nmtalign.symmetrize_files(links, links, out, backward_order="x"), "one of target-source, source-"),
     ):
         with pytest.raises(nmtalign.UsageError, match=message):

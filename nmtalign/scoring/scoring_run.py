@@ -215,7 +215,7 @@ def translation_of(
 
     Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
     """
-    from nmtalign.text.languages import InputCheck
+    from nmtalign.text.languages import check_lines
     from nmtalign.translating.translator import Translator, load_models
 
     settings = dataclasses.replace(
@@ -223,16 +223,12 @@ def translation_of(
     )
     with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
         translator = Translator(load_models([folder], settings), settings, alignments=False)
-        lines = list[str]()
-        for translation in translator.translate(source.lines):
+        fit, lines = translator.loaded.text_fit(0, settings.tokenized), list[str]()
+        translations = translator.translate(source.lines)
+        for translation in check_lines(translations, lambda one: one.source, source.name, fit, notify):
             lines.append(translation.text)
             if advance is not None:
                 advance(1)
-    fit = translator.loaded.text_fit(0, settings.tokenized)
-    check = InputCheck(fit, source.name, notify)
-    for line in source.lines:
-        check.add(line)
-    check.finish()
     return Text(f"the translation of {source.name} by {folder}", lines)
 
 

@@ -9,7 +9,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -37,11 +37,10 @@ _ROUNDING = 1e-12  # relative; a bound and the score that reaches it are compute
 _MIN_WIDTH = 4096  # words; below, `_by_blocks` is not faster than `_by_rows`
 _STRIDE = 1000  # words k, k + _STRIDE, k + 2 * _STRIDE, ... form one block
 _SPARE = 4  # more candidates than needed, so that most ties at the last place need no second pass
-Restrict = Callable[[Tensor, slice], None]
 Found = tuple[Tensor, Tensor, Tensor, Tensor]
-Average = Literal["probability", "log"]
 _INT8_PART_CELLS = {127: 3 << 19, 63: 12 << 19}  # by `weight_steps`; 63: without VNNI, few rows take as long as more
 _LOWEST = -1e30  # below any log-probability except -inf
+NO_PROBABILITY = "the model gives no finite probability: is it damaged, or has its training diverged?"
 
 
 @dataclass(frozen=True)
@@ -97,11 +96,6 @@ class Session(ABC):
         The caller may change them; the next call overwrites them.
         """
 
-    def log_probs_of(self, words: Tensor) -> Tensor:
-        """The log-probability (R,) of one word (R,) in each row."""
-        found = [self.log_probs(rows).gather(1, words[rows, None]).squeeze(1) for rows in self.parts()]
-        return torch.cat(found)
-
     def parts(self) -> list[slice]:
         """All rows, in parts that fit into the processor's cache; one part on a GPU."""
         rows, width = self.shape
@@ -126,7 +120,6 @@ class ModelSession(Session):
         self._by_parts = isinstance(self._weight, Int8Weight)
         self.part_cells = _INT8_PART_CELLS[weight_steps()] if self._by_parts else CHUNK_CELLS
         self._bias = inference.output_bias[None]
-        self._bias_per_sentence = candidates is not None
         self._product_buffer, self._softmax_buffers = _ReusedBuffers(), _ReusedBuffers()
         size = len(self._weight)
         if candidates is not None:
@@ -137,15 +130,16 @@ class ModelSession(Session):
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
-        self._copies = None if copies is None else _CopyColumns.of(copies)
+        self._copies: _CopyColumns | None = None
+        if copies is not None:
+            self._copies = _CopyColumns(copies, (copies[:, :, None] == copies[:, None]).int().argmax(2))
 
     def step(self, choice: Choice | None) -> None:
-        """See `Session`."""
         previous = None
         if choice is not None:
             if choice.sentences is not None:
                 self._memory = select_rows(self._memory, choice.sentences)
-                self._bias = self._bias[choice.sentences] if self._bias_per_sentence else self._bias
+                self._bias = self._bias[choice.sentences] if len(self._bias) > 1 else self._bias
                 self._copies = self._copies and select_rows(self._copies, choice.sentences)
             self._state, previous = self._state.select(choice.rows), choice.words
         found = self._inference.step(self._memory, self._state, previous)
@@ -156,11 +150,9 @@ class ModelSession(Session):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """See `Session`."""
         return len(self._features), self._bias.shape[1]
 
     def log_probs(self, rows: slice) -> Tensor:
-        """See `Session`."""
         if self._log_weights is None:
             features, products = self._features[rows], None if self._by_parts else self._products[rows]
             logits, found = self._softmax_buffers.take(2, (len(features), self._bias.shape[1]), self._bias)
@@ -225,11 +217,6 @@ class _CopyColumns:
     columns: Tensor  # (B, Tx)
     first: Tensor  # (B, Tx), the first place that has the same column
 
-    @classmethod
-    def of(cls, columns: Tensor) -> "_CopyColumns":
-        """Those of columns (B, Tx)."""
-        return cls(columns, (columns[:, :, None] == columns[:, None]).int().argmax(2))
-
     def mix(self, log_probs: Tensor, gate: Tensor, weights: Tensor, sentences: Tensor) -> None:
         """Changes log-probabilities (N, U) to those of the mixture.
 
@@ -263,12 +250,11 @@ class EnsembleSession(Session):
     the mean over the models that have attention.
     """
 
-    def __init__(self, scorers: Sequence[Scorer], average: Average, sources: Sources) -> None:
+    def __init__(self, scorers: Sequence[Scorer], average: Literal["probability", "log"], sources: Sources) -> None:
         self.device, self._average = sources.ids.device, average
         self._sessions = [scorer(sources) for scorer in scorers]
 
     def step(self, choice: Choice | None) -> None:
-        """See `Session`."""
         for session in self._sessions:
             session.step(choice)
         weights = [session.weights.float() for session in self._sessions if session.weights is not None]
@@ -276,11 +262,9 @@ class EnsembleSession(Session):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """See `Session`."""
         return self._sessions[0].shape
 
     def log_probs(self, rows: slice) -> Tensor:
-        """See `Session`."""
         each = [session.log_probs(rows) for session in self._sessions]
         if self._average == "log":
             return functools.reduce(Tensor.add_, each).div_(len(each)).log_softmax(-1)
@@ -292,11 +276,6 @@ class EnsembleSession(Session):
         return functools.reduce(Tensor.add_, each).div_(len(each)).log_().add_(largest)
 
 
-def no_finite_probability() -> NmtalignError:
-    """The error of a model whose weights are damaged or have diverged."""
-    return NmtalignError("the model gives no finite probability: is it damaged, or has its training diverged?")
-
-
 def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[int]) -> tuple[Array, Array | None]:
     """Forced decoding: log-probabilities (B, Ty) of given target words, and coverage (B, Tx) or None.
 
@@ -305,22 +284,22 @@ def force(scorer: Scorer, sources: Sources, target: Tensor, lengths: Sequence[in
     of each source word; None without attention.
     """
     session, source = scorer(sources), sources.ids
-    steps, coverage, choice, before = list[Tensor](), None, None, len(lengths)
+    log_probs = target.new_zeros(target.shape, dtype=widest(target.device))
+    coverage, choice, rows = None, None, len(lengths)
     for place in range(lengths[0]):
-        rows = sum(length > place for length in lengths)
+        before, rows = rows, sum(length > place for length in lengths)
         if place:
             kept = torch.arange(rows, device=source.device)
             choice = Choice(kept if rows < before else None, kept, target[:rows, place - 1])
         session.step(choice)
-        steps.append(session.log_probs_of(target[:rows, place]))
+        words = target[:rows, place, None]
+        log_probs[:rows, place, None] = torch.cat(
+            [session.log_probs(own).gather(1, words[own]) for own in session.parts()]
+        )
         if session.weights is not None:
             coverage = source.new_zeros(source.shape, dtype=torch.float32) if coverage is None else coverage
             coverage[:rows] += session.weights.float()
-        before = rows
-    log_probs = np.zeros(target.shape)
-    for place, gains in enumerate(steps):
-        log_probs[: len(gains), place] = gains.cpu().double().numpy()
-    return log_probs, None if coverage is None else coverage.cpu().numpy()
+    return log_probs.cpu().double().numpy(), None if coverage is None else coverage.cpu().numpy()
 
 
 @dataclass(frozen=True)
@@ -394,17 +373,15 @@ class Restrictions:
 
     def __init__(self, sources: Sources, config: TranslateConfig, phrase_words: Sequence[int] = ()) -> None:
         """`phrase_words` (B,) count the words of the phrases."""
-        lengths: list[int] = sources.mask.sum(1).tolist()
-        self.lengths = lengths
+        self.lengths = lengths = cast(list[int], sources.mask.sum(1).tolist())
         self._allow_unk = config.allow_unk or config.replace_unk
         self._words = sources.candidates.words if sources.candidates else None
         prefixes = sources.prefixes or [()] * len(lengths)
         self.prefix_lengths: Integers = np.array([len(prefix) for prefix in prefixes])
-        phrase_lengths = np.array(phrase_words or [0] * len(lengths))
         limits = [max(1, int(config.max_length_ratio * length)) for length in lengths]
-        self.limits: Integers = np.maximum(limits, self.prefix_lengths + phrase_lengths + 1)
+        self.limits: Integers = np.maximum(limits, self.prefix_lengths + np.array(phrase_words or 0) + 1)
         # The number of first steps in which `</s>` is banned.
-        self._min_lengths = np.minimum([int(config.min_length_ratio * length) for length in lengths], self.limits - 1)
+        self.min_lengths = np.minimum([int(config.min_length_ratio * length) for length in lengths], self.limits - 1)
         # The columns of the prefixes, padded with -1.
         self._prefixes = np.full((len(lengths), max(self.prefix_lengths)), -1)
         for row, prefix in zip(self._prefixes, prefixes, strict=True):
@@ -419,10 +396,6 @@ class Restrictions:
         """The word ids of columns."""
         return columns if self._words is None else np.asarray(self._words[columns])
 
-    def may_end(self, sentences: Integers, step: int) -> Flags:
-        """Which of these sentences (r,) have their minimum length at a step."""
-        return np.asarray(self._min_lengths[sentences] <= step)
-
     def apply(self, log_probs: Tensor, sentences: Integers, step: int, incomplete: Flags | None = None) -> None:
         """Bans words by setting log_probs (r, U) to -inf, at `step` (0 = first), for rows of these sentences (r,).
 
@@ -433,7 +406,7 @@ class Restrictions:
         prefix = self._prefixes[sentences, step] if step < self._prefixes.shape[1] else None
         if not self._allow_unk:
             log_probs[slice(None) if prefix is None else _indices(prefix < 0, log_probs), UNK_ID] = -torch.inf
-        too_early, last = self._min_lengths[sentences] > step, self.limits[sentences] == step + 1
+        too_early, last = self.min_lengths[sentences] > step, self.limits[sentences] == step + 1
         if incomplete is not None:
             too_early = too_early | incomplete
         if too_early.any():
@@ -524,7 +497,7 @@ class BeamSearch:
         found = self.continuations(session)
         valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
-            raise no_finite_probability()
+            raise NmtalignError(NO_PROBABILITY)
         ended = valid & (found.tokens == EOS_ID)
         self.finish(found, ended)
         opened = valid & ~ended
@@ -627,7 +600,9 @@ class BeamSearch:
         return Hypothesis(tuple(reversed(tokens)), ending.log_prob, ending.score, tuple(reversed(log_probs)), weights)
 
 
-def best_continuations(session: Session, open_totals: Tensor, count: int, restrict: Restrict) -> Found:
+def best_continuations(
+    session: Session, open_totals: Tensor, count: int, restrict: Callable[[Tensor, slice], None]
+) -> Found:
     """The `count` best continuations of each beam, or as many as there are, by open_totals (B, R) + log-probability.
 
     Returns four tensors (B, W), best first, equal ones by hypothesis, then by word: the totals (with the dtype of

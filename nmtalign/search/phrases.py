@@ -80,11 +80,11 @@ class Phrases:
     ) -> None:
         """Each translation begins with the `prefix`, which may contain phrases."""
         self._all, self._prefix, counts = phrases, prefix, Counter(phrases)
-        self.different, self.unknown, self.text_of = list(counts), unknown, text_of
+        self.unknown, self.text_of = unknown, text_of
         self.words = sum(phrase.size * times for phrase, times in counts.items())
         self.ids = {max(symbol, UNK_ID) for phrase in counts for way in phrase.every_way for symbol in way}
         self.longest = max((phrase.size for phrase in counts), default=1)
-        progress = PhraseProgress(self, tuple(_Part(times, times, _BEFORE) for times in counts.values()), ())
+        progress = PhraseProgress(self, tuple(_Part(phrase, n, n, _BEFORE) for phrase, n in counts.items()), ())
         for symbol in prefix:
             progress = progress.after(symbol)
         self.start = PhraseProgress(self, progress.parts, progress.recent, len(prefix))
@@ -96,7 +96,7 @@ class Phrases:
             progress = self.start
             for symbol in tokens:
                 progress = progress.after(symbol)
-            lack |= {own for own, part in zip(self.different, progress.parts, strict=True) if part.missing}
+            lack |= {part.phrase for part in progress.parts if part.missing}
         own = [phrase for phrase in self._all if phrase in lack]
         return Phrases(own, self.text_of, self.unknown, self._prefix) if lack else NO_PHRASES
 
@@ -108,11 +108,12 @@ class _Part(NamedTuple):
     does not.
     """
 
+    phrase: RequiredPhrase
     left: int
     missing: int
     text: str
 
-    def read(self, phrase: RequiredPhrase, more: str) -> "_Part":
+    def read(self, more: str) -> "_Part":
         """The progress after more text."""
         if not self.left or not more:
             return self
@@ -120,12 +121,12 @@ class _Part(NamedTuple):
         if not _BYTES.isdisjoint(self.text[-1] + more):
             text = whole_characters(text)
         whole = text[:-3] + text[-3:].rstrip("".join(_BYTES)) if text[-1] in _BYTES else text
-        while missing and (found := phrase.pattern.search(whole, start)):
+        while missing and (found := self.phrase.pattern.search(whole, start)):
             missing, start = missing - 1, found.start() + 1
             if found.end() + 2 <= len(whole):  # enough text to decide that the last word is complete
                 left, kept = left - 1, found.start()
         # The first character kept is only what stands before.
-        return _Part(left, missing, text[max(kept, len(text) - phrase.reach - 4) :])
+        return _Part(self.phrase, left, missing, text[max(kept, len(text) - self.phrase.reach - 4) :])
 
 
 def whole_characters(text: str) -> str:
@@ -154,18 +155,18 @@ class PhraseProgress:
 
     def _need(self, parts: Sequence[_Part]) -> int:
         """The most words that write all missing occurrences."""
-        return sum(part.missing * own.size for own, part in zip(self._phrases.different, parts, strict=True))
+        return sum(part.missing * part.phrase.size for part in parts)
 
     def _read(self, text: str) -> tuple[_Part, ...]:
-        return tuple(part.read(own, text) for own, part in zip(self._phrases.different, self.parts, strict=True))
+        return tuple(part.read(text) for part in self.parts)
 
     def _unfinished(self) -> Iterator[tuple[Symbols, int, int]]:
         """Each way that the last symbols begin to write a missing phrase.
 
         For each: the number of these symbols, and the most words that complete this phrase and then the others.
         """
-        for own, part in zip(self._phrases.different, self.parts, strict=True):
-            for way in own.every_way if part.missing else ():
+        for part in self.parts:
+            for way in part.phrase.every_way if part.missing else ():
                 for matched in range(min(len(way) - 1, len(self.recent)), 0, -1):
                     if self.recent[-matched:] == way[:matched]:
                         rest = way[matched:]
@@ -176,13 +177,13 @@ class PhraseProgress:
     def wanted(self) -> Symbols:
         """While one phrase is unfinished, the others wait. If nothing is missing: what keeps the last occurrence."""
         if not self.missing:
-            unsure = [own for own, part in zip(self._phrases.different, self.parts, strict=True) if part.left]
+            unsure = [part.phrase for part in self.parts if part.left]
             safe = [way[0] for own in unsure for way in own.every_way if not self.after(way[0]).missing]
             return (EOS_ID, *dict.fromkeys(safe)) if unsure else ()
         found = dict.fromkeys(way[matched] for way, matched, missing in self._begun if missing == self.missing)
-        for own, part in zip(self._phrases.different, self.parts, strict=True) if not self._begun else ():
-            joined = own.joined if part.text != _BEFORE else ()
-            for ways in (joined, own.ways) if part.missing else ():
+        for part in self.parts if not self._begun else ():
+            joined = part.phrase.joined if part.text != _BEFORE else ()
+            for ways in (joined, part.phrase.ways) if part.missing else ():
                 useful = [way[0] for way in ways if self.after(way[0]).missing < self.missing]
                 found |= dict.fromkeys(useful)
                 if useful:
@@ -237,7 +238,7 @@ class _PhraseSearch(BeamSearch):
         progress = self._rows[rows]
         after_prefix = self.restrictions.prefix_lengths[sentences] <= step
         wanted = [each.wanted if free else () for each, free in zip(progress, after_prefix, strict=True)]
-        may_end = self.restrictions.may_end(sentences, step)
+        may_end = self.restrictions.min_lengths[sentences] <= step
         wanted = [own if end else tuple(filter(None, own)) for own, end in zip(wanted, may_end, strict=True)]
         self._read_wanted(log_probs, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])

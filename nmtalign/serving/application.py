@@ -32,9 +32,10 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
+from nmtalign.text.lines import one_line
 from nmtalign.text.markup import MarkedText, read_markup
 from nmtalign.translating.documents import DocumentTexts
-from nmtalign.translating.file_translation import checked_text, make_request, one_line, parse_line
+from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translation, Translator, load_models
 from nmtalign.version import __version__
@@ -55,7 +56,7 @@ _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and
 
 
 def run_server(
-    models: Sequence[str | Path],
+    models: Sequence[Path],
     config: ServeConfig,
     translate: TranslateConfig,
     align: AlignConfig,
@@ -69,8 +70,8 @@ def run_server(
     if (translate.lexicon or translate.glossary or translate.aligner) and len(models) > 1:
         raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
     with bind(config) as bound:
-        aligners = [load_aligner(Path(folder)) for folder in models if is_aligner(Path(folder))]
-        loaded = load_models([folder for folder in models if not is_aligner(Path(folder))], translate)
+        aligners = [load_aligner(folder) for folder in models if is_aligner(folder)]
+        loaded = load_models([folder for folder in models if not is_aligner(folder)], translate)
         translators = [Translator(model, translate) for model in loaded]
         served = ServedModels(translators, align, aligners)
         for notice in translators[0].notices() if translators else ():
@@ -226,11 +227,9 @@ class _Service:
         return Response(self._page, headers=headers, media_type="text/html")
 
     async def languages(self, request: Request) -> Response:
-        """GET /languages."""
         return _json(self._models.languages())
 
     async def health(self, request: Request) -> Response:
-        """GET /health."""
         requests, lines = self._queue.size()
         models = [model.describe() for model in self._models.all()]
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
@@ -288,11 +287,10 @@ class _Service:
         sizes = [max(map(len, pair)) for pair in pairs]
         _check_weights(sum(size * size for size in sizes), _MOST_CELLS)
         model = self._models.aligner(*_direction(request))
-        aligner = await run_in_threadpool(model.pairs, _settings(request))
-        found = await self._done(request, aligner.align, list(enumerate(pairs)), [2 * size for size in sizes])
+        work, config = await run_in_threadpool(model.pairs, _settings(request))
+        found = await self._done(request, work, list(enumerate(pairs)), [2 * size for size in sizes])
         _check_weights(sum(record.weights.size for record in found))
-        kind = aligner.config.alignment_type
-        lines = (json_line(record, kind) for record in found)
+        lines = (json_line(record, config.alignment_type) for record in found)
         return await run_in_threadpool(_json_lines, lines, is_list)
 
     async def detect(self, request: Request) -> Response:
@@ -533,9 +531,11 @@ def _count(value: Any) -> int:
     """The number of alternatives, which is a text in a form."""
     if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4:
         value = int(value)
-    if type(value or 0) is not int or (value or 0) < 0 or value is False:
+    if value in (None, ""):
+        return 0
+    if type(value) is not int or value < 0:
         raise InputError('"alternatives" must be a number such as 3')
-    return value or 0
+    return value
 
 
 def _detection(language: str, known: tuple[float, int]) -> Mapping[str, Any]:

@@ -2,14 +2,15 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from typing import Any, NamedTuple
 
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
 from nmtalign.alignment.word_aligner import WordAligner
 from nmtalign.errors import FormatError, InputError, UsageError
+from nmtalign.serving.batch_queue import Work
 from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
@@ -61,38 +62,36 @@ class LineTranslator:
         return sum(each.alignment.size for each in entries if each.alignment is not None)
 
 
-@dataclass(frozen=True)
-class PairAligner:
-    """Aligns the pairs of requests that have the same settings."""
-
-    models: Models
-    config: AlignConfig
-
-    def align(self, pairs: Sequence[tuple[int, tuple[str, str]]]) -> list[AlignmentRecord]:
-        """One record per numbered pair; raises InputError for one that is too long for the word aligner."""
-        records = list(align(self.models, [lines for _, lines in pairs], self.config, first=pairs[0][0]))
-        if isinstance(self.models, WordAligner) and (note := self.models.left_out()):
-            raise InputError(note)
-        return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
+def _aligned(
+    models: Models, config: AlignConfig, pairs: Sequence[tuple[int, tuple[str, str]]]
+) -> list[AlignmentRecord]:
+    """One record per numbered pair; raises InputError for one that is too long for the word aligner."""
+    records = list(align(models, [lines for _, lines in pairs], config, first=pairs[0][0]))
+    if isinstance(models, WordAligner) and (note := models.left_out()):
+        raise InputError(note)
+    return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
 
 
 class ServedAligner:
     """What aligns pairs of one direction: a word aligner, or a model."""
 
     def __init__(self, models: Models, align_config: AlignConfig, threads: int) -> None:
-        self._models, self._align_config, self._threads = models, align_config, threads
+        self._models, self._align_config = models, replace(align_config, threads=threads)
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
         self.folder, self.alignments = self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
-    def _pairs(self, settings: Settings) -> PairAligner:
-        """The aligner with the settings of a request; raises UsageError for settings that cannot be."""
+    def _pairs(self, settings: Settings) -> tuple[Work, AlignConfig]:
+        """What aligns pairs with the settings of a request, and these; raises UsageError for settings that cannot be.
+
+        The function is the same for equal settings, so that the queue merges their requests.
+        """
         if not self.alignments:
             raise UsageError("this model has no attention, so it cannot align")
         given = "section [align]", vars(self._align_config)
         config = resolve(AlignConfig, given, (_REQUEST, _typed(settings, AlignConfig)))
-        return PairAligner(self._models, replace(config, threads=self._threads))
+        return partial(_aligned, self._models, config), config
 
     def describe(self) -> Mapping[str, Any]:
         """The facts that a client may know."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from itertools import chain, islice
 from pathlib import Path
+from typing import TypeVar
 
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
@@ -214,6 +215,7 @@ def is_unspaced(lines: Iterable[str]) -> bool:
     return in_unspaced_script(text) and (2 * whole > len(lines) or letters > _LONG_WORDS * sum(words))
 
 
+T = TypeVar("T")
 Notify = Callable[[str], object]
 MOST_UNKNOWN = 0.4  # a larger share of unknown words is always reported
 _SAMPLE = 400  # words by which a text is judged
@@ -363,25 +365,21 @@ class TextFit:
         return f"{own} of its words are frequent in {self.own.language}, {other} in {self.other.language}"
 
 
-class InputCheck:
-    """Warns once if the text that a model translates is in its target language, not raw, or has many unknown words."""
+def check_lines(
+    lines: Iterable[T], text_of: Callable[[T], str], name: str, fit: TextFit, notify: Notify
+) -> Iterator[T]:
+    """Yields the lines, and warns once if their text is in the other language, not raw, or has many unknown words.
 
-    def __init__(self, fit: TextFit, name: str, notify: Notify) -> None:
-        self._fit, self._name, self._notify = fit, name, notify
-        self._judged = False
-
-    def add(self, line: str) -> None:
-        """Counts a line that has been translated; judges the text as soon as enough is known."""
-        if not self._judged:
-            self._fit.add(line)
-            if self._fit.full:
-                self.finish()
-
-    def finish(self) -> None:
-        """Judges a short text at its end."""
-        if not self._judged:
-            self._judged = True
-            _report([self._name], [self._fit], self._notify)
+    The text is judged as soon as enough words are known, a short one at its end.
+    """
+    lines = iter(lines)
+    for line in lines:
+        yield line
+        fit.add(text_of(line))
+        if fit.full:
+            break
+    _report([name], [fit], notify)
+    yield from lines
 
 
 def unknown_words(name: str, share: float, language: str) -> str:

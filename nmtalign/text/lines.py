@@ -8,6 +8,7 @@ import bz2
 import codecs
 import contextlib
 import io
+import json
 import lzma
 import math
 import re
@@ -30,6 +31,7 @@ LONGEST_LINE = 4 << 20  # bytes with its end; real sentences have a few hundred,
 BOM = b"\xef\xbb\xbf"
 # A line without a visible character: spaces, control characters, and characters without width, such as U+200B.
 BLANK = re.compile(r"[\s\x00-\x1f\x7f-\x9f\xad\u061c\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff]*")
+_ESCAPED = re.compile("[\ud800-\udfff\u2028\u2029\u0085]")  # in JSON: no UTF-8, and what readers take for line breaks
 _BUFFER = 1 << 20  # bytes
 # In UTF-16 every second byte of most scripts is a control character, such as \0 of Latin and \4 of Cyrillic letters.
 # The tabs of Hindi, which a table may have, count only beside others.
@@ -68,9 +70,13 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
             )
 
 
-def escaped_breaks(text: str) -> str:
-    """JSON with the characters escaped that some readers take for line breaks: U+2028, U+2029 and U+0085."""
-    return text.replace("\u2028", "\\u2028").replace("\u2029", "\\u2029").replace("\u0085", "\\u0085")
+def one_line(value: Any) -> str:
+    """A value as one line of valid JSON in UTF-8; NaN and infinity become null."""
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    except ValueError:
+        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
+    return text if text.isascii() else _ESCAPED.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def finite(value: Any) -> Any:

@@ -14,6 +14,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
+from functools import partial
 from itertools import accumulate, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
@@ -96,6 +97,7 @@ _CODES: dict[str, Kind] = {  # of XLIFF, which are without content, or have one 
 }
 _XLIFF_SEGMENTS = ".//*[local-name()='mrk' and @mtype='seg' and not(ancestor::*[@mtype='seg'])]"
 _LINE_BREAK = re.compile(r"(\s*\n\s*)")
+_escaped = partial(html.escape, quote=False)
 
 
 class MarkupToken(NamedTuple):
@@ -325,10 +327,6 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             else:
                 own.append(part)
     return parts
-
-
-def _escaped(text: str) -> str:
-    return html.escape(text, quote=False)
 
 
 def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:

@@ -12,7 +12,7 @@ import unicodedata
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import BinaryIO, NamedTuple, NoReturn
+from typing import BinaryIO, NoReturn
 from xml.etree.ElementTree import Element, TreeBuilder
 from xml.parsers import expat
 
@@ -35,9 +35,8 @@ from nmtalign.text.pair_tables import column_pairs, is_table, split_folders, tex
 
 _ROLES = (frozenset(("source", "src")), frozenset(("target", "tgt", "trg")))  # names of columns
 _NAMED = 10  # languages that a message lists
-Unit = tuple[str, str] | None  # None: one of the languages is missing
 
-_START = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
+_XML = re.compile(rb"(\xef\xbb\xbf)?\s*<(?:!--|(?:\?xml|!DOCTYPE\s+tmx|tmx)\b)", re.IGNORECASE)
 _WIDE = re.compile(rb"encoding\s*=\s*[\"']utf-?16", re.IGNORECASE)  # `reading` has made UTF-8 of it
 # Elements whose content is formatting code of another program, or a separate text inside it (TMX 1.4b, section 3.3).
 # The text of other elements, such as `hi`, is part of the sentence.
@@ -81,8 +80,9 @@ class ParallelText:
     ) -> None:
         self.source, self.target = source, target
         self._languages, self._columns = languages, columns
-        self.skipped = 0  # units of a TMX file in which one of the languages is missing
-        self.note = ""  # what was chosen in a file with both languages; known after the last pair
+        # Known after the last pair: the units of a TMX file in which one of the languages is missing, and what was
+        # chosen in a file with both languages.
+        self.skipped, self.note = 0, ""
 
     @property
     def name(self) -> str:
@@ -100,22 +100,17 @@ class ParallelText:
         if is_table(self.source):
             columns = text_columns(self.source)
             names = [*columns]
-            chosen = _chosen(self.name, names, self._languages, self._columns, table=True)
-            self.note = f"{self.name}: {chosen.described(names)}"
-            yield from column_pairs(self.source, (columns[names[chosen.source]], columns[names[chosen.target]]))
+            first, second, _ = self._choose(names, table=True)
+            yield from column_pairs(self.source, (columns[names[first]], columns[names[second]]))
             return
         with reading(self.source) as stream:
             head = stream.readline(LONGEST_LINE + 1)
-            if not is_tmx(head):
+            if not _XML.match(head):
                 yield from self._rows(bounded_lines(stream, self.source, head))
                 return
             reader = TmxReader(self.source, self._languages)
-            for unit in reader.units(stream, head):
-                if unit is None:
-                    self.skipped += 1
-                else:
-                    yield unit
-            self.note = reader.note()
+            yield from reader.pairs(stream, head)
+            self.skipped, self.note = reader.skipped, reader.note()
 
     def _rows(self, lines: Iterator[bytes]) -> Iterator[tuple[str, str]]:
         first = next(lines, None)
@@ -124,14 +119,13 @@ class ParallelText:
         names = decode_line(self.source, 1, first).split("\t")
         if len(names) == 1:
             raise _one_text(self.source)
-        chosen = _chosen(self.name, names, self._languages, self._columns)
-        self.note = f"{self.name}: {chosen.described(names)}"
-        if not chosen.header:
-            yield names[chosen.source], names[chosen.target]
+        source, target, has_header = self._choose(names)
+        if not has_header:
+            yield names[source], names[target]
         for number, raw in enumerate(lines, 2):
             cells = decode_line(self.source, number, raw).split("\t")
             if len(cells) == len(names):
-                yield cells[chosen.source], cells[chosen.target]
+                yield cells[source], cells[target]
             elif cells == [""]:
                 yield "", ""
             else:
@@ -139,6 +133,38 @@ class ParallelText:
                     f"{self.name}: line {number}: {counted(len(cells), 'column')}, but line 1 has {len(names)}; put "
                     "one tab between two columns, and none inside a text"
                 )
+
+    def _choose(self, names: Sequence[str], table: bool = False) -> tuple[int, int, bool]:
+        """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV.
+
+        Returns the place of the source, that of the target, and whether the first line is a header.
+        """
+        named = matched(names, self._languages)
+        source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
+        has_header = source is not None and target is not None
+        if self._columns:
+            wanted = [part.strip() for part in self._columns.split(",")]
+            has_header = has_header or table or not all(map(str.isdecimal, wanted))
+            source, target = (_named(self.name, names, one) for one in wanted)
+            if source == target:
+                raise UsageError(f"columns: {self._columns} is only column {source + 1} of {self.name}; give two")
+        elif source is None or target is None:
+            regional = [one for one in self._languages if re.search("[-_]", one)]
+            if (
+                len(names) != 2
+                or table
+                or any(fit(name, re.split("[-_]", one)[0]) for one in regional for name in names)
+            ):
+                wanted_languages = " and ".join(filter(None, self._languages)) or "two"
+                raise UsageError(
+                    f"{self.name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not "
+                    f"tell {wanted_languages}; choose two, such as --set columns=1,2"
+                )
+            source, target = 0, 1
+        first, second = (f"column {place + 1}{f' ({names[place]})' * has_header}" for place in (source, target))
+        end = "" if has_header else "; line 1 is a pair, no header"
+        self.note = f"{self.name}: {first} is the source, {second} the target{end}"
+        return source, target, has_header
 
 
 def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
@@ -148,7 +174,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
     """
     path = split_folders(path).get("train", path)
     head = first_line(path)
-    if head and b"\t" not in head and not is_tmx(head):
+    if head and b"\t" not in head and not _XML.match(head):
         raise _one_text(path)
     found = [*text_columns(path)] if is_table(path) else head.decode("utf-8", "replace").split("\t")
     names = columns.split(",") if columns else found
@@ -174,42 +200,6 @@ def _one_text(path: Path) -> UsageError:
     )
 
 
-class _Columns(NamedTuple):
-    """The places of the two texts in each line, and whether the first line is a header."""
-
-    source: int
-    target: int
-    header: bool
-
-    def described(self, names: Sequence[str]) -> str:
-        """What was chosen, for the user."""
-        source, target = (f"column {place + 1}{f' ({names[place]})' * self.header}" for place in self[:2])
-        return f"{source} is the source, {target} the target{'' if self.header else '; line 1 is a pair, no header'}"
-
-
-def _chosen(name: str, names: Sequence[str], languages: tuple[str, str], columns: str, table: bool = False) -> _Columns:
-    """The columns of a table, or of a TSV file with this first line: those that are named, or the only two of TSV."""
-    named = matched(names, languages)
-    source, target = (_place(names, name, roles) for name, roles in zip(named, _ROLES, strict=True))
-    header = source is not None and target is not None
-    if columns:
-        wanted = [part.strip() for part in columns.split(",")]
-        header = header or table or not all(map(str.isdecimal, wanted))
-        source, target = (_named(name, names, one) for one in wanted)
-        if source == target:
-            raise UsageError(f"columns: {columns} is only column {source + 1} of {name}; give two")
-        return _Columns(source, target, header)
-    if source is not None and target is not None:
-        return _Columns(source, target, header)
-    other = (fit(name, re.split("[-_]", one)[0]) for one in languages if re.search("[-_]", one) for name in names)
-    if len(names) == 2 and not table and not any(other):  # a header may name only another region
-        return _Columns(0, 1, header=False)
-    raise UsageError(
-        f"{name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not tell "
-        f"{' and '.join(filter(None, languages)) or 'two'}; choose two, such as --set columns=1,2"
-    )
-
-
 def _place(names: Sequence[str], chosen: str, roles: frozenset[str]) -> int | None:
     """The only column with a chosen name, or without one the only column of a role; None if there is none."""
     found = [place for place, name in enumerate(names) if (name == chosen if chosen else name.strip().lower() in roles)]
@@ -226,11 +216,6 @@ def _named(name: str, names: Sequence[str], wanted: str) -> int:
     raise UsageError(
         f"columns: {name} has no column {wanted}; it has {counted(len(names), 'column')}: {', '.join(names)[:80]}"
     )
-
-
-def is_tmx(head: bytes) -> bool:
-    """Whether a text that begins with these bytes is XML."""
-    return _START.match(head) is not None
 
 
 def one_line(segment: str) -> str:
@@ -269,10 +254,11 @@ class TmxReader:
         self._before = "", ""  # the codes of the last unit
         self._depth = self._size = 0  # the size is that of the part that has been read since the last unit
         self._builder: TreeBuilder | None = None  # of the tree of the unit that is being read
-        self._units: list[Unit] = []
+        self._pairs: list[tuple[str, str]] = []
+        self.skipped = 0  # units in which one of the languages is missing
 
-    def units(self, stream: BinaryIO, head: bytes) -> Iterator[Unit]:
-        """Yields the units; `head` was read from the stream before.
+    def pairs(self, stream: BinaryIO, head: bytes) -> Iterator[tuple[str, str]]:
+        """Yields the units with both languages; `head` was read from the stream before.
 
         Of several segments the one whose language fits best is taken, see `matched`. Raises InputError if no unit has
         both languages.
@@ -295,8 +281,8 @@ class TmxReader:
                 raise InputError(f"{shown(self._path)}: its encoding is unknown; convert the file to UTF-8") from None
             if self._size > LONGEST_LINE:
                 self._refuse(f"a unit of more than {LONGEST_LINE:,} bytes")
-            yield from self._units
-            self._units = []
+            yield from self._pairs
+            self._pairs = []
         if not any(self._before):
             raise InputError(
                 f"{shown(self._path)}: no unit has both {' and '.join(self._wanted)}; {self._named_languages()}; "
@@ -328,12 +314,12 @@ class TmxReader:
         if self._builder is not None:
             element = self._builder.end(name)
             if name == "tu":
-                self._units.append(self._unit(element))
+                self._add(element)
                 self._builder, self._parser.CharacterDataHandler = None, None
                 self._size = 0
 
-    def _unit(self, unit: Element) -> Unit:
-        """The segments of a unit in the wanted languages."""
+    def _add(self, unit: Element) -> None:
+        """Adds the segments of a unit in the wanted languages."""
         segments: dict[str, str] = {}
         for variant in unit.iter("tuv"):
             language = variant.get("xml:lang", variant.get("lang", "")).strip()[:_LONGEST_CODE]
@@ -343,10 +329,11 @@ class TmxReader:
                 # Of several segments in a language the first one that is not empty.
                 segments[language] = segments.get(language) or one_line("".join(_parts(segment)))
         source, target = matched([*segments], self._wanted, self._before)
-        if not source or not target:
-            return None
-        self._before = source, target
-        return segments[source], segments[target]
+        if source and target:
+            self._before = source, target
+            self._pairs.append((segments[source], segments[target]))
+        else:
+            self.skipped += 1
 
     def _document_type(self, name: str, system: str | None, public: str | None, declarations: bool) -> None:
         if declarations:

@@ -136,14 +136,12 @@ class DocumentTranslation(FileTranslation):
         """Nothing: an interrupted document is translated again."""
         return ""
 
-    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+    def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         config, path = self._config, self._inputs.paths[0]
         if config.markup is None or not (translator.alignments or config.aligner):
             raise UsageError(
                 "this model has no attention, which places the tags; give --set aligner=DIR of nmtalign link"
             )
-        if config.aligner:
-            load_aligner(Path(config.aligner))  # a wrong folder is an error before the translation
         with reading(path) as stream:
             data = stream.read()
         encoding = encoding_of(data) if config.markup == "html" else "utf-8"
@@ -160,6 +158,6 @@ class DocumentTranslation(FileTranslation):
             )
             for translation in translator.translate_numbered(requests, available=True):
                 done.append(translation)
-                yield cast(InputRequest, translation.request), translation, b""
+                yield translation, b""
             work.add(done)
         self.rest = work.documents(config.aligner)[0].encode(encoding, "xmlcharrefreplace")

@@ -36,16 +36,15 @@ from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, 
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
-from nmtalign.text.languages import InputCheck
+from nmtalign.text.languages import check_lines
 from nmtalign.text.lines import (
     STDIN,
     Shard,
     counted,
     decode_lenient,
-    escaped_breaks,
-    finite,
     is_converted,
     lines_after,
+    one_line,
     raw_lines,
     reading,
     shown,
@@ -59,7 +58,6 @@ _BLOCK = 1 << 20  # bytes
 _MOSES_ID = re.compile(rb"(\d{1,15}) \|\|\| ")
 _TEXT_KEYS = ("text", "source")  # the first that exists counts
 _PHRASES_KEYS = ("phrases", "constraints")
-_SURROGATE = re.compile("[\ud800-\udfff]")
 # Keys that `json_line` writes only on request. In an object that was written here and is translated again, they would
 # describe the earlier translation.
 _OPTIONAL_KEYS = frozenset(("token_log_probs", "alignment", "words", "source_words", "pieces", "confidence"))
@@ -218,11 +216,12 @@ class FileTranslation:
         started = time.monotonic()
         try:
             with ExitStack() as outputs:
-                fit = translator.loaded.text_fit(0, self._config.tokenized)
-                check = InputCheck(fit, self._inputs.name, self._notify)
+                fit, name = translator.loaded.text_fit(0, self._config.tokenized), self._inputs.name
                 write = self._open(outputs, origin)
                 with self._opened_alignments(translator, origin) as add_alignments:
-                    for request, translation, text in self._translations(translator):
+                    done = self._translations(translator)
+                    for translation, text in check_lines(done, lambda one: one[0].source, name, fit, self._notify):
+                        request = cast(InputRequest, translation.request)
                         with guard():
                             write(text)
                             self.lines += 1
@@ -230,9 +229,7 @@ class FileTranslation:
                             self.unknown += translation.source_unknown
                             add_alignments(request.index, translation)
                         self.end = request.end
-                        check.add(request.text)
                         progress(self)
-                    check.finish()
                 if self.rest:
                     write(self.rest)
                 if self._file is not None:
@@ -329,7 +326,7 @@ class FileTranslation:
             tokenizers = loaded.tokenizers
             yield add
 
-    def _translations(self, translator: Translator) -> Iterator[tuple[InputRequest, Translation, bytes]]:
+    def _translations(self, translator: Translator) -> Iterator[tuple[Translation, bytes]]:
         """The lines that are left, in order and without a gap, with their translations and the text to write."""
         output, first = OutputFormat(self._config, translator.loaded.tokenizers), self._inputs.block.start
         requests = lines_after(self._inputs, self.done, self.done, self._inputs.name)
@@ -342,7 +339,7 @@ class FileTranslation:
                     f"{request.place}: a sentence has more tokens than max_source_length = "
                     f"{self._config.max_source_length}: translated in {translation.pieces} pieces"
                 )
-            yield request, translation, output.lines(request.index, translation).encode()
+            yield translation, output.lines(request.index, translation).encode()
 
 
 class ResumableOutput(files.PartialFile):
@@ -513,18 +510,6 @@ class OutputFormat:
         return merge_pieces(alternative.alignment, source, target)
 
 
-def one_line(value: Mapping[str, Any]) -> str:
-    """An object as one line of valid JSON in UTF-8; NaN and infinity become null."""
-    try:
-        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    except ValueError:
-        text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False)
-    # Surrogates, which UTF-8 cannot encode, and characters that some readers take for line breaks, are escaped.
-    if not text.isascii():
-        text = escaped_breaks(_SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", text))
-    return text
-
-
 def _rounded(weights: Array) -> list[list[float]]:
     rows: list[list[float]] = np.round(weights.astype(np.float64), 4).tolist()
     return rows
@@ -620,8 +605,8 @@ def _count_lines(path: Path) -> int:
 def unpacked_size(path: Path) -> int | None:
     """The number of bytes of a regular file as UTF-8, None if it is compressed or in another encoding."""
     size = _status(path).st_size
-    if path == STDIN:
-        return size
-    with path.open("rb") as stream:
+    with open(0 if path == STDIN else path, "rb", buffering=0, closefd=path != STDIN) as stream:
+        place = stream.tell()
         head = stream.read(6)
+        stream.seek(place)  # stdin is read later
     return None if is_converted(head) else size

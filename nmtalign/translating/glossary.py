@@ -94,14 +94,17 @@ class Glossary:
         split = str.split if tokenized else _WORDS.findall
         terms: dict[_Words, Term] = {}
         for number, line in enumerate(read_lines(path), 1):
-            if line.strip() and not (line.startswith("#") and "\t" not in line):
-                where = f"{shown(path)}: line {number}"
-                source, target = _entry(line, where)
-                first = terms.setdefault(tuple(split(spelling(source))), Term(target, number))
-                if first.target != target:
-                    raise InputError(
-                        f"{where}: {source!r} has another translation in line {first.line}; keep one of the two lines"
-                    )
+            if not line.strip() or (line.startswith("#") and "\t" not in line):
+                continue
+            where, parts = f"{shown(path)}: line {number}", [part.strip() for part in line.split("\t")]
+            if len(parts) != 2 or not all(map(spelling, parts)):
+                raise InputError(f"{where}: has an empty side or not one tab; write a term, a tab and its translation")
+            source, target = parts
+            first = terms.setdefault(tuple(split(spelling(source))), Term(target, number))
+            if first.target != target:
+                raise InputError(
+                    f"{where}: {source!r} has another translation in line {first.line}; keep one of the two lines"
+                )
         return cls(terms, split)
 
     def targets(self, text: str) -> list[tuple[int, str]]:
@@ -145,14 +148,6 @@ def _fits(term: str, word: str, capitals: bool) -> bool:
 
 def _is_capital(text: str) -> bool:
     return text[:1].lower() != text[:1]
-
-
-def _entry(line: str, where: str) -> tuple[str, str]:
-    """The source and the target of a line; raises InputError, which begins with `where`."""
-    parts = [part.strip() for part in line.split("\t")]
-    if len(parts) != 2 or not all(map(spelling, parts)):
-        raise InputError(f"{where}: has an empty side or not one tab; write a term, a tab and its translation")
-    return parts[0], parts[1]
 
 
 @dataclass(frozen=True)

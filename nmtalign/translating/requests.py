@@ -18,7 +18,7 @@ from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import WIDE_ENDS, count_unspaced, has_no_spaces
 from nmtalign.text.lines import whole_text
 from nmtalign.text.sentences import SentenceSplitter
-from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes, letters_of
+from nmtalign.text.tokenizer import BYTE_TOKENS, UNK_ID, WORD_START, Subwords, TextBytes, Tokenizers, letters_of
 from nmtalign.translating.glossary import GivenPhrase, Glossary, spelling
 
 Tokens = Sequence[str]
@@ -81,9 +81,8 @@ class RequestReader:
     def __init__(self, loaded: LoadedModel, config: TranslateConfig, glossary: Glossary | None) -> None:
         """Raises UsageError if the sentence splitter is missing."""
         self._loaded, self._config, self._words = loaded, config, loaded.target_vocabulary
-        spaced, tokenizers = SpacedWords(), loaded.tokenizers
-        self._source = spaced if config.tokenized else tokenizers.source
-        self._target = spaced if config.tokenized else tokenizers.target
+        used = Tokenizers.spaced() if config.tokenized else loaded.tokenizers
+        self._source, self.target = used.source, used.target
         self._splitter = SentenceSplitter(loaded.source_language) if config.split_sentences else None
         self._glossary = glossary
 
@@ -102,7 +101,7 @@ class RequestReader:
             raise UsageError(f"line {number + 1}: {str(line)[:60]!r} is not a line; {rule}")
         if (whole := list(map(whole_text, texts))) != [*texts]:
             request = replace(request, text=whole[0], prefix=whole[1], phrases=tuple(whole[2:]))
-        prefix = self._target.tokenize(request.prefix) if request.prefix else []
+        prefix = self.target.tokenize(request.prefix) if request.prefix else []
         tokens, ids, pieces = list[str](), list[int](), list[Piece]()
         phrases = list[tuple[int, GivenPhrase, bool]]()
         for sentence, text, part, terms in self._parts(request.text):
@@ -147,8 +146,8 @@ class RequestReader:
 
     def _phrases(self, texts: Sequence[str], beside: Sequence[str] = ()) -> list[GivenPhrase]:
         """The phrases of one translation, which must also contain those `beside`."""
-        spaced, every = self._target.kind == "spaced", (*texts, *beside)
-        texts = [self._target.detokenize(self._target.tokenize(text)) if spaced else text for text in texts]
+        spaced, every = self.target.kind == "spaced", (*texts, *beside)
+        texts = [self.target.detokenize(self.target.tokenize(text)) if spaced else text for text in texts]
         plain = {text: self._plain(self._tokens(text)) for text in texts}
         language = self._loaded.target_language
         return [
@@ -159,7 +158,7 @@ class RequestReader:
         """The tokens of a phrase in the spelling of which the model knows most."""
         quotes = text, text.replace("’", "'"), text.replace("'", "’")
         spellings = (unicodedata.normalize(form, each) for each in quotes for form in ("NFC", "NFD"))
-        every = map(self._target.tokenize, dict.fromkeys((text, *spellings)))
+        every = map(self.target.tokenize, dict.fromkeys((text, *spellings)))
         return min(every, key=lambda tokens: len(self._unknown(tokens)))
 
     def _unknown(self, tokens: Tokens) -> list[str]:
@@ -168,9 +167,9 @@ class RequestReader:
 
     def _text(self, token: str) -> str:
         """The text of a token with the space before it; the bytes of characters are escaped (see `Phrases`)."""
-        if isinstance(self._target, TextBytes):
+        if isinstance(self.target, TextBytes):
             return _BYTES.get(token, token)
-        return token.replace(WORD_START, " ") if isinstance(self._target, Subwords) else f" {token}"
+        return token.replace(WORD_START, " ") if isinstance(self.target, Subwords) else f" {token}"
 
     def _plain(self, tokens: Tokens) -> str:
         """The text of tokens, before it is detokenised."""
@@ -178,8 +177,6 @@ class RequestReader:
 
     def _required(self, phrases: Sequence[GivenPhrase], prefix: Tokens, source: Tokens) -> Phrases:
         """The phrases for the search, after a prefix; the tokens of the `source` can be copied."""
-        if not phrases:
-            return NO_PHRASES
         unknown = dict[str, int]()
 
         def symbols(tokens: Tokens) -> Symbols:
@@ -205,7 +202,7 @@ class RequestReader:
         ways = [usual, capital] if differs and phrase.pattern.search(self._plain(capital)) else [usual]
         language = self._loaded.target_language
         unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
-        joined = [self._joined(usual)] if unspaced and isinstance(self._target, Subwords) else []
+        joined = [self._joined(usual)] if unspaced and isinstance(self.target, Subwords) else []
         each, behind = (tuple(dict.fromkeys(map(symbols, own))) for own in (ways, joined))
         return RequiredPhrase(phrase.pattern, 3 * max(len(self._plain(usual)), len(phrase.text)), each, behind)
 

@@ -21,10 +21,10 @@ from nmtalign.files import atomic_text
 from nmtalign.search.beam_search import Sources, force
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.languages import check_pairs
-from nmtalign.text.lines import checked_pairs, counted, read_lines, read_pairs, shown
-from nmtalign.text.tokenizer import EOS, UNK_ID, SpacedWords
-from nmtalign.translating.file_translation import are_files, fixed, one_line
-from nmtalign.translating.translator import WINDOW_BATCHES, Translator, in_batches, windows
+from nmtalign.text.lines import checked_pairs, counted, one_line, read_lines, read_pairs, shown
+from nmtalign.text.tokenizer import EOS, UNK_ID, Tokenizers
+from nmtalign.translating.file_translation import are_files, fixed
+from nmtalign.translating.translator import WINDOW_BATCHES, Translator, default_words, in_batches, windows
 
 _PAIR_CHARACTERS = 12  # characters of a source word and a target word
 _ID = re.compile(r"\d{1,15}", re.ASCII)
@@ -72,11 +72,12 @@ def score_pairs(translator: Translator, pairs: Iterable[Pair], available: bool =
     Raises UsageError for what is not a pair, ResourceError with the line if one pair does not fit into memory.
     """
     loaded, available, numbers = translator.loaded, available or isinstance(pairs, Sequence), itertools.count()
-    sides = (loaded.source_vocabulary, loaded.tokenizers.source), (loaded.target_vocabulary, loaded.tokenizers.target)
-    spaced = SpacedWords() if translator.config.tokenized else None
-    split = [partial(words.known_tokens, tokenize=(spaced or own).tokenize) for words, own in sides]
-    limits = translator.batch_limits(1, len(loaded.target_vocabulary), 1.0, keep_weights=False)
-    words = limits.words * WINDOW_BATCHES
+    used = Tokenizers.spaced() if translator.config.tokenized else loaded.tokenizers
+    sides = (loaded.source_vocabulary, used.source), (loaded.target_vocabulary, used.target)
+    split = [partial(words.known_tokens, tokenize=own.tokenize) for words, own in sides]
+    most, size = translator.config.batch_size or default_words(1, loaded.device), len(loaded.target_vocabulary)
+    limits = replace(translator.limits, words=most, beam=1, scored=size, length_ratio=1.0, keep_weights=False)
+    words = most * WINDOW_BATCHES
 
     def read(texts: Pair) -> tuple[ScoredPair, Sequence[tuple[ScoredPair, _Ids]]]:
         source, target = (tuple(tokens(text)) for tokens, text in zip(split, texts, strict=True))

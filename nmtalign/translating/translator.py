@@ -29,6 +29,7 @@ import numpy as np
 import psutil
 import torch
 
+from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import make_source
 from nmtalign.core.numerics import in_halves, in_int8, inference_precision, precision_notices, using_threads
@@ -63,7 +64,7 @@ from nmtalign.settings.definition import (
 )
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
-from nmtalign.text.tokenizer import UNK_ID, WORD_START, SpacedWords, Subwords, TextBytes
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, TextBytes
 from nmtalign.translating.glossary import Glossary
 from nmtalign.translating.requests import Piece, Request, RequestReader, TokenizedLine
 from nmtalign.translating.unknown_words import read_lexicon, replace_unknowns
@@ -85,10 +86,10 @@ _EMPTY = Hypothesis((), 0.0, 0.0, (0.0,), np.zeros((1, 1), np.float32))
 class Alternative:
     """One translation of a line.
 
-    tokens: the tokens of the text, with unknown words replaced if that was requested. log_prob: the log-probability of
-    the tokens and `</s>`. token_log_probs: the log-probability of each token and of `</s>`, len(tokens) + 1 numbers.
-    score: the quantity that the search compares. alignment (len(tokens) + 1, source tokens + 1): the weights of each
-    step, float32, whose last row and column belong to `</s>`; None if it was not requested.
+    text: without a line break. tokens: those of the text, with unknown words replaced if that was requested. log_prob:
+    the log-probability of the tokens and `</s>`. token_log_probs: those of each token and of `</s>`, len(tokens) + 1
+    numbers. score: the quantity that the search compares. alignment (len(tokens) + 1, source tokens + 1): the weights
+    of each step, float32, whose last row and column belong to `</s>`; None if it was not requested.
     """
 
     text: str
@@ -103,7 +104,8 @@ class Alternative:
 class Translation:
     """The translations of one line, at least one: best first, or samples in the order in which they were drawn.
 
-    A blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
+    `source` is the line; `text`, `score`, `log_prob`, `tokens` and `alignment` are those of the first translation. A
+    blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
     line that was split into `sentences`, or cut into several `pieces`, has the joined translations of its pieces; they
     are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of the best translation
     (see `Calibration`), or None if the model has no calibration or there are several models.
@@ -119,32 +121,26 @@ class Translation:
 
     @property
     def source(self) -> str:
-        """The line."""
         return self.request.text
 
     @property
     def text(self) -> str:
-        """The best translation; it contains no line break."""
         return self.n_best[0].text
 
     @property
     def score(self) -> float:
-        """The score of the best translation."""
         return self.n_best[0].score
 
     @property
     def log_prob(self) -> float:
-        """The log-probability of the best translation, including `</s>`."""
         return self.n_best[0].log_prob
 
     @property
     def tokens(self) -> tuple[str, ...]:
-        """The tokens of the best translation."""
         return self.n_best[0].tokens
 
     @property
     def alignment(self) -> Array | None:
-        """The weights of the best translation (len(tokens) + 1, source tokens + 1), or None."""
         return self.n_best[0].alignment
 
 
@@ -167,7 +163,7 @@ class Translator:
         """With `alignments` every translation includes its weights, if a model has attention.
 
         `once` reads the glossary and the lexicon for all translators that share it. Raises UsageError if the settings
-        do not fit the models, InputError for a glossary and FormatError for a lexicon that cannot be read.
+        do not fit the models, InputError for a glossary, FormatError for a lexicon or an aligner that cannot be read.
         """
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
@@ -176,23 +172,24 @@ class Translator:
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
-        attending = {name: getattr(config, name) for name in ("replace_unk", "coverage_penalty")}
-        if not attends and (wrong := {name: value for name, value in attending.items() if value}):
+        wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
+        if wrong and not attends:
             raise SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
-        self._given_scorer = scorer
+        if scorer is not None:
+            self.scorer = scorer
         # The probabilities of several models together are not those that the calibration of each describes.
         self._calibration = Calibration.parse(self.loaded.calibration) if len(self.models) == 1 else None
         self._once = once or cache(lambda read, *arguments: read(*arguments))
         glossary = self._once(Glossary.read, Path(config.glossary), config.tokenized) if config.glossary else None
         self._reader = RequestReader(self.loaded, config, glossary)
         self._subwords = isinstance(self.loaded.tokenizers.source, Subwords)
-        target = SpacedWords() if config.tokenized else self.loaded.tokenizers.target
-        self._detokenize = target.detokenize
         self._lexicon = self._once(read_lexicon, Path(config.lexicon)) if config.replace_unk and config.lexicon else {}
         self._keep_weights = self.alignments or config.replace_unk
+        if config.aligner:
+            self._once(load_aligner, Path(config.aligner))  # a wrong folder is an error before the first document
         self._candidates: CandidateLists | None = None
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
@@ -266,23 +263,16 @@ class Translator:
     @cached_property
     def scorer(self) -> Scorer:
         """The models, prepared for search at the first use, so that loading takes a few milliseconds."""
-        if self._given_scorer is not None:
-            return self._given_scorer
         dtype = torch.bfloat16 if self.precision == "bf16" else None
         models = (in_int8(loaded.model) if self.precision == "int8" else loaded.model for loaded in self.models)
         scorers = [partial(ModelSession, Inference(model, dtype)) for model in models]
         return scorers[0] if len(scorers) == 1 else partial(EnsembleSession, scorers, self.config.ensemble)
 
     @cached_property
-    def _limits(self) -> "BatchLimits":
-        config, words = self.config, len(self.loaded.target_vocabulary)
-        beam = config.n_best if config.sample else config.beam
-        scored = min(words, 4 * config.candidates) if config.candidates else words
-        return self.batch_limits(beam, scored, config.max_length_ratio, self._keep_weights)
-
-    def batch_limits(self, beam: int, scored: int, length_ratio: float, keep_weights: bool) -> "BatchLimits":
+    def limits(self) -> "BatchLimits":
         """The limits of batches that the settings, the device and the models allow."""
-        config, device = self.config, self.loaded.device
+        config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
+        beam = config.n_best if config.sample else config.beam
         searches = search_threads(device, config.threads) * len(self.models)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
@@ -290,9 +280,9 @@ class Translator:
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
-            scored=scored,
-            length_ratio=length_ratio,
-            keep_weights=keep_weights,
+            scored=min(words, 4 * config.candidates) if config.candidates else words,
+            length_ratio=config.max_length_ratio,
+            keep_weights=self._keep_weights,
         )
 
     def translate_numbered(
@@ -302,7 +292,7 @@ class Translator:
 
         Lines that are `available` without waiting, such as those of a file, are read in large windows.
         """
-        words, used, numbers = self._limits.words * WINDOW_BATCHES, 0, itertools.count(first)
+        words, used, numbers = self.limits.words * WINDOW_BATCHES, 0, itertools.count(first)
 
         def read(request: str | Request) -> tuple[TokenizedLine, Sequence[Piece]]:
             line = self._reader.read(next(numbers), request)
@@ -311,13 +301,13 @@ class Translator:
         cut = windows(lines, max(1, words // 8), words * _WORD_CHARACTERS, _characters, available)
         device, ahead, threads = self.loaded.device, available or isinstance(lines, Sequence), self.config.threads
         searched = in_batches(
-            cut, read, self.search, lambda piece: len(piece.source) + 1, self._limits, device, ahead, threads
+            cut, read, self.search, lambda piece: len(piece.source) + 1, self.limits, device, ahead, threads
         )
         with contextlib.closing(searched):
             for line, found in searched:
                 yield self._translation(line, found)
                 used += len(line.tokens) + 1
-                if used >= self._limits.words:  # rarely, so that allocating the memory again costs little
+                if used >= self.limits.words:  # rarely, so that allocating the memory again costs little
                     return_memory()
                     used = 0
 
@@ -404,7 +394,7 @@ class Translator:
                 parts.append(words)
             else:
                 parts[-1].extend(words)
-        texts = {number: self._joined(map(self._detokenize, own)) for number, own in sentences.items()}
+        texts = {number: self._joined(map(self._reader.target.detokenize, own)) for number, own in sentences.items()}
         first, kept = next(iter(texts), 0), 0  # the first sentence, and the characters of the prefix
         for prefix in line.begin if texts else ():
             if match := prefix.pattern.match(texts[first]):

@@ -214,6 +214,7 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):
         (["-m", random_model, "--host", "192.0.2.1"], 5, "cannot listen on 192.0.2.1"),
         (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
         (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
+        (["-m", random_model, "--set", "aligner=absent"], 4, "absent/aligner.safetensors: cannot be read"),
         (
             ["-m", random_model, "-m", random_model, "--set", "lexicon=x"],
             2,

@@ -11,7 +11,7 @@ import pytest
 import nmtalign
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import SOURCE_VOCABULARY, TARGET_VOCABULARY
-from nmtalign.text.languages import InputCheck, TextFit, check_pairs, not_raw, traces
+from nmtalign.text.languages import TextFit, check_lines, check_pairs, not_raw, traces
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 ENGLISH = [
@@ -124,11 +124,10 @@ def test_no_false_alarm(folder, lines):
 )
 def test_one_line_for_a_stream(folder, lines, message, notes):
     heard: list[str] = []
-    check = InputCheck(empty_fit(folder), "in.txt", heard.append)
-    for line in lines:
-        check.add(line)
+    checked = check_lines(lines, str, "in.txt", empty_fit(folder), heard.append)
+    assert [next(checked) for _ in lines] == lines
     before = len(heard)
-    check.finish()
+    assert not list(checked)
     assert [before, len(heard)] == notes
     assert all(re.match(f"warning: in.txt: {message}", one) for one in heard)
 
@@ -176,10 +175,7 @@ def test_a_long_line_takes_no_long_time(part):
 def test_a_text_that_is_not_raw_is_noticed_where_the_model_reads_raw_text(folder):
     def warnings(lines: list[str], tokenized: bool = False) -> list[str]:
         found: list[str] = []
-        check = InputCheck(empty_fit(folder, 0, tokenized), "in.en", found.append)
-        for line in lines:
-            check.add(line)
-        check.finish()
+        assert list(check_lines(lines, str, "in.en", empty_fit(folder, 0, tokenized), found.append)) == lines
         return [one for one in found if "not raw text" in one]
 
     (warning,) = warnings([line.replace("The", "The &quot;").replace(" a", " &quot; a") for line in ENGLISH * 2])

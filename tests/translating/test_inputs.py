@@ -9,12 +9,12 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
+from nmtalign.text.lines import one_line
 from nmtalign.translating.file_translation import (
     FileTranslation,
     Inputs,
     OutputFormat,
     are_files,
-    one_line,
     read_request,
 )
 from nmtalign.translating.requests import Request
@@ -58,6 +58,19 @@ def test_several_files_one_of_them_compressed(tmp_path: Path) -> None:
     assert are_files(*inputs.paths)
 
 
+def test_the_size_of_compressed_standard_input_is_not_known(tmp_path: Path) -> None:
+    before = os.dup(0)
+    try:
+        for data, size in ((RAW, len(RAW)), (gzip.compress(RAW), None)):
+            (tmp_path / "in").write_bytes(data)
+            with (tmp_path / "in").open("rb") as stream:
+                os.dup2(stream.fileno(), 0)
+            assert (Inputs((Path("-"),)).size(), os.lseek(0, 0, os.SEEK_CUR)) == (size, 0)
+    finally:
+        os.dup2(before, 0)
+        os.close(before)
+
+
 def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     for path in (tmp_path / "none", tmp_path):
         with pytest.raises(InputError, match=f"{path}: (cannot read|is a folder)"):
@@ -65,7 +78,7 @@ def test_what_cannot_be_read_is_named(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="none: cannot read"):
         assert are_files(Path("-"), tmp_path / "none")
     cut = tmp_path / "cut.gz"
-    cut.write_bytes(gzip.compress(os.urandom(90000))[:50000])
+    cut.write_bytes(gzip.compress(os.urandom(60000).hex().encode())[:50000])  # random bytes may look like UTF-16
     with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
         list(Inputs((cut,)))
     with pytest.raises(InputError, match=r"cut.gz: cannot read on: .*is the file complete"):
