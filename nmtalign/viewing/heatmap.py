@@ -126,9 +126,7 @@ def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
         known = f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
         raise UsageError(f"{file.path}: no sentence {number}: {known}")
     if rank >= len(entries):
-        raise UsageError(
-            f"{file.path}: sentence {number} has {len(entries)} entries; give a --rank from 0 to {len(entries) - 1}"
-        )
+        raise UsageError(f"{file.path}: sentence {number} has no rank {rank}; give a --rank up to {len(entries) - 1}")
     return entries[rank]
 
 
