@@ -134,7 +134,7 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
     plan.append(np.array([99, 98]))  # the end of the file
     plan.append(np.flatnonzero(pairs.source.lengths == 0)[:2])  # nothing to gather
     for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
-        expected = make_batch([pairs.pair(int(index)) for index in indices], indices)
+        expected = make_batch([pairs.pair(int(index)) for index in indices])
         for name in ("source", "source_mask", "target", "target_mask"):
             assert getattr(batch, name).dtype == getattr(expected, name).dtype
             assert torch.equal(getattr(batch, name), getattr(expected, name))
