@@ -458,7 +458,6 @@ class CudnnCellPass(CellPass):
         _cudnn_state(*gates, *hidden, candidate_inputs, state, *buffers, self.candidates[step], new, new_row, skip)
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         super().start_backward()
         self.d_hidden = self._buffer(self.size, self.dtype)
 

@@ -357,8 +357,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         """See `RecurrentDecoder.run`; the context of a state is the vector of the step before."""
         cells = [cast(GatedCell, cell) for cell in (*self.lower.cells, self.cell)]
         dropout, size = self._dropout if self.training else 0.0, self.cell.size
-        shape = *words.shape[:2], size
-        masks = [F.dropout(words.new_ones(shape), dropout) if dropout else None for _ in cells[1:]]
+        masks = [F.dropout(words.new_ones(*words.shape[:2], size), dropout) if dropout else None for _ in cells[1:]]
         recurrent = [cell.shared_recurrent() for cell in cells]
         # Those of the vector in the first layer, and of the layer below in the others; the biases of the others; W_c.
         received = [shared(cast(Tensor, cells[0].context_weight)), *(shared(cell.input_weight) for cell in cells[1:])]

@@ -127,7 +127,7 @@ def run_scoring(
     `known` is a model or a prepared corpus, whose words are known. All possible checks are made before models
     translate. Raises UsageError for settings that need other texts, InputError if there is nothing to score.
     """
-    several = len(hypotheses) > 1
+    number, several = len(hypotheses), len(hypotheses) > 1
     models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
     folders = [known] if known else [*models.values()]  # of the words that are known
     buckets = parse_buckets(settings.buckets)
@@ -141,13 +141,10 @@ def run_scoring(
     options = metric_options(settings, language)
     resampling = _resampling(settings, several)
     words = list(map(read_words, folders)) if settings.known_words else []
-    references = [_text(one, f"reference {number}") for number, one in enumerate(against, 1)]
+    references = [_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
     source = None if source_text is None else _text(source_text, "source")
     check_aligned([*references, *([source] if source else [])])
-    given = {
-        metric: read_segment_scores(metric, scores, [*hypotheses], references[0])
-        for metric, scores in segment_scores.items()
-    }
+    given = {name: read_segment_scores(name, files, number, references[0]) for name, files in segment_scores.items()}
     systems = {
         name: translation_of(source, models[name], translation, notify, progress)
         if source and name in models
@@ -249,7 +246,7 @@ def check_aligned(texts: Sequence[Text]) -> None:
 
 
 def read_segment_scores(
-    metric: str, given: Sequence[Path | Sequence[float]], systems: Sequence[str], aligned: Text
+    metric: str, given: Sequence[Path | Sequence[float]], systems: int, aligned: Text
 ) -> list[Sequence[float]]:
     """The scores of each system by a metric of another program, one score for each line of `aligned`.
 
@@ -260,9 +257,9 @@ def read_segment_scores(
         raise UsageError(f"--segment-scores {metric}: a metric's name has no blanks, commas or |; give another name")
     if metric.lower() in _RESERVED:
         raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
-    if len(given) != len(systems):
+    if len(given) != systems:
         raise UsageError(
-            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(len(systems), 'system')}; give "
+            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(systems, 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
     found = [_numbers(one, aligned) if isinstance(one, Path) else one for one in given]

@@ -122,12 +122,9 @@ class ModelConfig(Settings, section="train"):
         ("norm", ("post",), {"architecture": ("transformer",)}),
         ("readout", ("attentional",), {"attention": _SCORES}),
         ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
-        (
-            "architecture",
-            ("transformer",),
-            {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
-        ),
-        ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _SCORES}),
+        ("architecture", ("transformer",), {"readout": ("direct",), "output_rank": (0,), "order": _LUONG}),
+        ("architecture", ("transformer",), {"coverage": ("none",), "copy": (False,), "attention_span": _GLOBAL}),
+        ("architecture", ("transformer",), {"attention": _SCORES}),
     )
     rules = (
         (

@@ -404,9 +404,9 @@ function liveEngine() {
     }
 
     const pieces = (ids) => ids.map((id) => vocabularies.target[id]);
-    const lines = (text) => {
-      const { tokens, ids } = read.source(text);
-      return { source: [...tokens, "</s>"], ids: [...ids, EOS] };
+    const ended = (side, text) => {
+      const { tokens, ids } = read[side](text);
+      return { tokens: [...tokens, "</s>"], ids: [...ids, EOS] };
     };
 
     return {
@@ -414,7 +414,7 @@ function liveEngine() {
 
       /* The best translation of a text, all its steps, and the tree of the search. */
       translate({ text, ...options }) {
-        const { source, ids } = lines(text), { memory, nodes, path, best } = search(ids, options);
+        const { tokens: source, ids } = ended("source", text), { memory, nodes, path, best } = search(ids, options);
         const numbers = path.map((node) => node.word);
         return {
           source, ids, target: pieces(numbers), numbers, score: best.score, total: best.total,
@@ -427,14 +427,14 @@ function liveEngine() {
 
       /* The log-probability of each word of a given translation, `</s>` included. */
       loss({ text, reference, ...options }) {
-        const { ids } = lines(text), { tokens, ids: wanted } = read.target(reference), memory = encode(ids);
+        const { ids } = ended("source", text), wanted = ended("target", reference), memory = encode(ids);
         let state = start(memory), previous = null;
-        const logProbs = [...wanted, EOS].map((word, number) => {
+        const logProbs = wanted.ids.map((word, number) => {
           const { after, logProbs: all } = advance(memory, state, previous, givenAt(memory, options, number));
           [state, previous] = [after, word];
           return all[word];
         });
-        return { tokens: [...tokens, "</s>"], ids: [...wanted, EOS], logProbs };
+        return { ...wanted, logProbs };
       },
     };
   }
