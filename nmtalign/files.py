@@ -42,10 +42,7 @@ _PARTIAL, INCOMPLETE = ".partial", ".*.partial"  # the latter: the names of the 
 JOURNAL = b"nmtalign journal of alignments, not yet HDF5: --resume continues it\n"  # how such a file begins
 _IS_INPUT = "is also an input; give the output another name"
 _STREAM = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
-_REASONS = {
-    errno.ENOSPC: "no space left on the disk",
-    errno.EBADF: "it is not open for writing",
-}
+_REASONS = {errno.ENOSPC: "no space left on the disk", errno.EBADF: "it is not open for writing"}
 _STREAMS = {"/dev/stdin": 0, "/dev/stdout": 1, "/dev/stderr": 2}
 
 

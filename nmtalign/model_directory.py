@@ -37,16 +37,7 @@ from nmtalign.files import (
     work_folder,
 )
 from nmtalign.settings.command_settings import StoredWeights
-from nmtalign.settings.definition import (
-    Device,
-    InferencePrecision,
-    Layer,
-    resolve,
-    select,
-    shortened,
-    toml,
-    written,
-)
+from nmtalign.settings.definition import Device, InferencePrecision, Layer, resolve, select, shortened, toml, written
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import TextFit
 from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, Tokenizers, Vocabulary, load_vocabularies, pair_ids
@@ -275,9 +266,8 @@ def load_model(place: Path, device: Device = "auto", precision: InferencePrecisi
             tensors, metadata = load_tensors(path)
         except FormatError as error:
             raise FormatError(f"{error}; `nmtalign info {folder}` reports which files are intact") from None
-        sizes, expected = (
-            {name: (x.dtype, x.shape) for name, x in part.items()} for part in (tensors, model.state_dict())
-        )
+        parts = tensors, model.state_dict()
+        sizes, expected = ({name: (x.dtype, x.shape) for name, x in part.items()} for part in parts)
         if sizes != expected:
             raise FormatError(f"{path}: does not contain the weights of the model that {CONFIG} describes")
         model.load_state_dict({name: tensor.to(chosen) for name, tensor in tensors.items()}, assign=True)
@@ -429,12 +419,8 @@ def save_tensors(
 def _bytes_of(tensor: "Tensor | NDArray[Any]") -> memoryview:
     import numpy as np
 
-    if isinstance(tensor, np.ndarray):
-        return np.ascontiguousarray(tensor).reshape(-1).view(np.uint8).data
-    import torch
-
-    data: memoryview = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data
-    return data
+    array = tensor if isinstance(tensor, np.ndarray) else tensor.detach().cpu().numpy()
+    return np.ascontiguousarray(array).reshape(-1).view(np.uint8).data
 
 
 def int8_rows(tensors: Mapping[str, "Tensor"]) -> dict[str, "Tensor"]:

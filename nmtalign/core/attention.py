@@ -8,8 +8,8 @@ are those of Luong et al. (2015); linguistic coverage is that of Tu et al. (2016
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, fields, replace
-from typing import TYPE_CHECKING, ClassVar, NamedTuple, TypeVar, cast
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,11 +30,7 @@ from nmtalign.settings.training_settings import ModelConfig
 
 KEPT_BYTES = 192 << 20  # of tanh, B Tx n' elements per step; the backward pass computes that of the other steps again
 FERTILITY_LIMIT = 2.0  # N, the largest number of target words that a source word becomes, as in Tu et al. (2016)
-
-if TYPE_CHECKING:
-    from _typeshed import DataclassInstance
-
-    R = TypeVar("R", bound=DataclassInstance)
+R = TypeVar("R")
 
 
 @dataclass(frozen=True)
@@ -54,10 +50,10 @@ class Memory:
     copies: Tensor | None = None  # (B, Tx), the id that a copying model copies from each place; None without copying
 
 
-def select_rows(record: "R", rows: Tensor) -> "R":
+def select_rows(record: R, rows: Tensor) -> R:
     """Selects some of the rows of every tensor of a dataclass; its other fields stay."""
-    parts = {field.name: getattr(record, field.name) for field in fields(record)}
-    return replace(record, **{name: part[rows] for name, part in parts.items() if isinstance(part, Tensor)})
+    selected = {name: part[rows] for name, part in vars(record).items() if isinstance(part, Tensor)}
+    return cast(R, replace(cast(Any, record), **selected))
 
 
 class Look(NamedTuple):
@@ -80,11 +76,8 @@ class Attention(Initialised, ABC):
     """A score, and attention to all positions."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        "query_weight": Role.ATTENTION,
-        "key_weight": Role.ATTENTION,
+        **dict.fromkeys(("query_weight", "key_weight", "coverage_weight", "fertility_weight"), Role.ATTENTION),
         "vector": Role.ENERGY,
-        "coverage_weight": Role.ATTENTION,
-        "fertility_weight": Role.ATTENTION,
     }
 
     @abstractmethod
@@ -168,7 +161,6 @@ class CoverageAttention(AdditiveAttention):
         return self.dots(queries[:, :, None] + keys[:, None] + covered)
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
-        """See `Attention.look`."""
         look = super().look(memory, states, coverage, step)
         fertilities = cast(Tensor, memory.fertilities).repeat_interleave(len(states) // len(memory.values), 0)
         added = cast(Tensor, look.weights) / fertilities
@@ -239,15 +231,12 @@ class LocalAttention(Attention):
         self.position = PositionPredictor(config) if config.attention_span == "local-p" else None
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """Those of the score."""
         return self.score.keys(annotations)
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """Those of the score."""
         return self.score.energies(states, keys)
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
-        """See `Attention.look`."""
         states = states.unflatten(0, (len(memory.values), -1))
         energies = _masked(self.energies(states, cast(Tensor, memory.keys)), memory.padding)
         lengths = energies.new_full((len(energies),), energies.shape[-1])
@@ -412,19 +401,16 @@ class FusedAdditivePass(AdditivePass):
     """As `AdditivePass`, in few kernels of a GPU: tanh is computed again where it is needed, not kept."""
 
     def forward(self, step: int, row: Tensor) -> None:
-        """See `AdditivePass.forward`."""
         query = product(row, self.query_weight, out=self.queries[step])
         weights = _fused_weights(self.keys, query, self.vector, self.padding, self.weights[step])
         torch.bmm(weights[:, None], self.values, out=self.contexts[step][:, None])
 
     def start_backward(self) -> None:
-        """See `AdditivePass.start_backward`."""
         self.d_contexts = torch.zeros_like(self.contexts)
         self._d_queries, self._d_energies = torch.empty_like(self.queries), torch.empty_like(self.weights)
         self._d_vectors = torch.zeros_like(self.queries[0], dtype=self.weights.dtype)
 
     def backward(self, step: int, d_weights: Tensor | None) -> Tensor:
-        """See `AdditivePass.backward`."""
         total = _dots(self.d_contexts[step], self.values)
         total = total if d_weights is None else total + d_weights
         gradients = self._d_energies[step], self._d_vectors, self._d_queries[step]

@@ -43,11 +43,9 @@ class GatedCell(Initialised, ABC):
     """The stacked weights (blocks * n, .) of a cell with n units, one set per direction if there are directions."""
 
     roles: ClassVar[Mapping[str, Role]] = {
-        "input_weight": Role.STACKED,
+        **dict.fromkeys(("input_weight", "context_weight"), Role.STACKED),
         "recurrent_weight": Role.RECURRENT,
-        "context_weight": Role.STACKED,
-        "bias": Role.BIAS,
-        "recurrent_bias": Role.BIAS,
+        **dict.fromkeys(("bias", "recurrent_bias"), Role.BIAS),
     }
     blocks = 3
     recurrent_blocks = 3  # the blocks that have a recurrent weight
@@ -207,8 +205,7 @@ def unroll(cell: GatedCell, inputs: Tensor, initial: Tensor, skip: Tensor | None
     """
     if (pass_class := FAST_PASSES.get(type(cell))) is not None:
         constants = pass_class, skip, torch.is_grad_enabled()
-        results: tuple[Tensor, Tensor] = apply(_Unroll, *constants, inputs, initial, *cell.recurrent())
-        return results
+        return cast(tuple[Tensor, Tensor], apply(_Unroll, *constants, inputs, initial, *cell.recurrent()))
     states, weights = [initial], cell.shared_recurrent()
     for step, step_inputs in enumerate(inputs):
         new = cell.step(step_inputs, states[-1], *weights)
@@ -370,7 +367,6 @@ class PaperCellPass(CellPass):
     """The paper's hidden unit: `gates` contains z and r, `products` contains r * state, the input of the candidate."""
 
     def allocate(self, weights: Sequence[Tensor]) -> None:
-        """See `CellPass`."""
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
@@ -449,7 +445,6 @@ class CudnnCellPass(CellPass):
     """PyTorch's GRU: `gates` contains r and z, `hidden` is U s + b_U, which the reset gate multiplies."""
 
     def allocate(self, weights: Sequence[Tensor]) -> None:
-        """See `CellPass`."""
         self.hidden = self._buffer(self.size, self._initial.dtype)
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
@@ -463,7 +458,6 @@ class CudnnCellPass(CellPass):
         _cudnn_state(*gates, *hidden, candidate_inputs, state, *buffers, self.candidates[step], new, new_row, skip)
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         super().start_backward()
         self.d_hidden = self._buffer(self.size, self.dtype)
 

@@ -295,7 +295,6 @@ class RecurrentDecoder(Decoder):
         return DecoderState(memory.initial, memory.values if fixed else None)
 
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient."""
         if self._fast:
             attention, context_weight = cast(AdditiveAttention, self.attention), cast(Tensor, self.cell.context_weight)
             constants = FAST_PASSES[type(self.cell)], memory.padding, torch.is_grad_enabled()
@@ -307,7 +306,6 @@ class RecurrentDecoder(Decoder):
         return DecoderOutput(memory, words, *output)
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
-        """See `Decoder.step`."""
         state, (states, contexts, weights) = self.run(memory, state, words[None])
         return state, StepOutput(states[0], contexts[0], None if weights is None else weights[0])
 
@@ -316,11 +314,8 @@ class RecurrentDecoder(Decoder):
         layers, below = state.hidden.split(self.cell.state_size, -1), len(self.lower.cells)
         x, lower = self.lower(words, layers[:below])
         dropped = F.dropout(x, self._dropout, self.training)
-        layer, last, outputs = (
-            self.attending_layer(words.dtype),
-            replace(state, hidden=layers[below]),
-            list[StepOutput](),
-        )
+        layer, outputs = self.attending_layer(words.dtype), list[StepOutput]()
+        last = replace(state, hidden=layers[below])
         for inputs in self.cell.inputs(dropped):
             check_wanted()
             last, output = self.order(layer, memory, last, inputs)
@@ -362,8 +357,7 @@ class InputFeedingDecoder(RecurrentDecoder):
         """See `RecurrentDecoder.run`; the context of a state is the vector of the step before."""
         cells = [cast(GatedCell, cell) for cell in (*self.lower.cells, self.cell)]
         dropout, size = self._dropout if self.training else 0.0, self.cell.size
-        shape = *words.shape[:2], size
-        masks = [F.dropout(words.new_ones(shape), dropout) if dropout else None for _ in cells[1:]]
+        masks = [F.dropout(words.new_ones(*words.shape[:2], size), dropout) if dropout else None for _ in cells[1:]]
         recurrent = [cell.shared_recurrent() for cell in cells]
         # Those of the vector in the first layer, and of the layer below in the others; the biases of the others; W_c.
         received = [shared(cast(Tensor, cells[0].context_weight)), *(shared(cell.input_weight) for cell in cells[1:])]
@@ -373,9 +367,8 @@ class InputFeedingDecoder(RecurrentDecoder):
         for step, inputs in enumerate(cells[0].inputs(words)):
             check_wanted()
             states, x = list[Tensor](), torch.empty(0)
-            for number, (cell, before) in enumerate(
-                zip(cells, state.hidden.split(self.cell.state_size, -1), strict=True)
-            ):
+            layers = zip(cells, state.hidden.split(self.cell.state_size, -1), strict=True)
+            for number, (cell, before) in enumerate(layers):
                 if number:
                     mask = masks[number - 1]
                     inputs = product(x if mask is None else x * mask[step], received[number]) + biases[number - 1]
@@ -424,7 +417,7 @@ class _Decode(torch.autograd.Function):
         query_weight: Tensor,
         vector: Tensor,
         *weights: Tensor,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         ctx.set_materialize_grads(False)
         steps, ctx.context_weight = len(inputs) + 1, context_weight
         cells = ctx.cells = pass_class(initial, weights, None, len(inputs), differentiate)
@@ -435,11 +428,7 @@ class _Decode(torch.autograd.Function):
             if step:
                 cells.forward(step - 1, product(attention.contexts[step - 1], context_weight, inputs[step - 1]))
             attention.forward(step, cells.rows[step])
-        return (
-            cells.rows.all.view_as(cells.rows.all),
-            attention.contexts.view_as(attention.contexts),
-            attention.weights.view_as(attention.weights),
-        )
+        return tuple(each.view_as(each) for each in (cells.rows.all, attention.contexts, attention.weights))
 
     @staticmethod
     @once_differentiable

@@ -7,7 +7,6 @@ Other systems have other parts with the same interface, which the constructor ch
 prepared for it (`inference`).
 """
 
-import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar, cast
@@ -102,12 +101,12 @@ class RecurrentEncoder(nn.Module):
         # For each direction, whether it reads the source from the end.
         self._backward = (False, True) if config.bidirectional else (config.reverse_source,)
         self.directions = len(self._backward)
-        self.size, above = config.hidden, config.layers - 1
-        self.cell = CELLS[config.cell](config.embedding, config.hidden, directions=self.directions)
-        sizes = [self.directions * self.size, *[self.size] * (above - 1)][:above]
+        size, above = config.hidden, config.layers - 1
+        self.cell = CELLS[config.cell](config.embedding, size, directions=self.directions)
+        sizes = [self.directions * size, *[size] * (above - 1)][:above]
         self.upper = Stack(config, sizes, 1, directions=1)
         # Width of an annotation: 2n, or n if its layer has one direction.
-        self.output_size = self.size if above else self.directions * self.size
+        self.output_size = size if above else self.directions * size
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); padding (B, Tx), where True, changes no state."""
@@ -199,8 +198,7 @@ class TranslationModel(nn.Module):
         if dtype is not None:  # the same, with parameters that are narrower for this call
             options = {"label_smoothing": label_smoothing, "static_shapes": static_shapes}
             arguments = source, source_mask, target, target_mask, copies
-            narrow: Loss = functional_call(self, narrowed(self, dtype), arguments, options)
-            return narrow
+            return cast(Loss, functional_call(self, narrowed(self, dtype), arguments, options))
         static = source.is_cuda if static_shapes is None else static_shapes
         run = self._run(source, source_mask, target, copies, static)
         alternatives = self._alternatives(run, draw=self.training)
@@ -210,9 +208,10 @@ class TranslationModel(nn.Module):
         objective, nll, log_probs = linear_cross_entropy(
             outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
         )
-        if alternatives is not None and alternatives.drawn and run.weights is not None:
+        if alternatives is not None and alternatives.drawn:
+            weights = cast(Tensor, run.weights).transpose(0, 1)
             rewards = _of_words(log_probs, None if static else target_mask, target)
-            objective = objective + alternatives.cost_of_draws(run.weights.transpose(0, 1), rewards, target_mask)
+            objective = objective + alternatives.cost_of_draws(weights, rewards, target_mask)
         return Loss(objective, nll, run.weights)
 
     forward = loss
@@ -302,10 +301,9 @@ class TranslationModel(nn.Module):
 
     def _alternatives(self, run: DecoderOutput, draw: bool = False) -> Alternatives | None:
         """The contexts from which the words of a pass may be generated; None for soft attention."""
-        weights = run.weights
-        return (
-            None if self.latent is None or weights is None else self.latent.alternatives(weights.transpose(0, 1), draw)
-        )
+        if self.latent is None:
+            return None
+        return self.latent.alternatives(cast(Tensor, run.weights).transpose(0, 1), draw)
 
     def _outputs(
         self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
@@ -345,8 +343,7 @@ class TranslationModel(nn.Module):
 
     def _embed(self, embedding: Embedding, words: Tensor) -> Tensor:
         """The vectors of words in the dtype of the products."""
-        vectors: Tensor = embedding(words)
-        return vectors.to(self.encoder.dtype)
+        return cast(Tensor, embedding(words)).to(self.encoder.dtype)
 
     def _dropout(self, x: Tensor) -> Tensor:
         return fast_dropout(x, self._dropout_rate) if self.training else x
@@ -371,13 +368,9 @@ class Readout(Initialised):
     """
 
     roles: ClassVar[Mapping[str, Role]] = {
-        "state_weight": Role.MATRIX,
-        "word_weight": Role.MATRIX,
-        "context_weight": Role.MATRIX,
-        "bias": Role.BIAS,
-        "factor": Role.MATRIX,
+        **dict.fromkeys(("state_weight", "word_weight", "context_weight", "factor"), Role.MATRIX),
+        **dict.fromkeys(("bias", "output_bias"), Role.BIAS),
         "output_weight": Role.SOFTMAX,
-        "output_bias": Role.BIAS,
     }
 
     def __init__(self, config: ModelConfig, context_size: int) -> None:
@@ -629,7 +622,6 @@ class Batch:
     indices: Indices  # (B,) positions of the pairs in their corpus
     source_words: int  # real tokens, `</s>` included
     target_words: int
-    sentences: int  # B
     guide: Tensor | None = None  # (B, Ty, Tx) bool: the weights with a given link, if links are given
     linked: int = 0  # target tokens with a given link
     copies: Tensor | None = None  # (B, Tx) the ids that a copying model copies from each place
@@ -649,7 +641,7 @@ class Batch:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> "Batch":
         changed: dict[str, Any] = {name: change(value) for name, value in vars(self).items() if torch.is_tensor(value)}
-        return dataclasses.replace(self, **changed)
+        return replace(self, **changed)
 
 
 def make_source(sentences: Sequence[Ids]) -> tuple[Tensor, Tensor]:
@@ -666,7 +658,6 @@ def make_batch(pairs: Sequence[tuple[Ids, Ids]], copies: Sequence[Ids] | None = 
     """Returns the padded batch of pairs of ids without `</s>`; a copying model also needs `copies` (see `pair_ids`)."""
     source, source_mask = make_source([source for source, _ in pairs])
     target, target_mask = make_source([target for _, target in pairs])
-    source_words, target_words = (sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1))
-    counts = source_words, target_words, len(pairs)
+    words = [sum(len(pair[side]) + 1 for pair in pairs) for side in (0, 1)]
     copied = None if copies is None else make_source(copies)[0]
-    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), *counts, copies=copied)
+    return Batch(source, source_mask, target, target_mask, np.arange(len(pairs)), words[0], words[1], copies=copied)

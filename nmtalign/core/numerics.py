@@ -6,13 +6,12 @@ of them are narrowed, and how they are initialised (appendix B.1 and two other r
 
 import contextlib
 import copy
-import functools
 import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
-from functools import cache, cached_property
+from functools import cache, cached_property, wraps
 from typing import Any, ClassVar, Literal, TypeVar, cast
 
 import torch
@@ -166,7 +165,7 @@ def tanh_(x: Tensor) -> Tensor:
     return x.tanh_()
 
 
-@functools.cache
+@cache
 def _has_onednn(dtype: torch.dtype) -> bool:
     """Whether this build and this processor support oneDNN tensors of a dtype."""
     try:
@@ -189,7 +188,7 @@ def fused(function: F_) -> F_:
     """
     compiled: Any = None
 
-    @functools.wraps(function)
+    @wraps(function)
     def call(*arguments: Any) -> Any:
         nonlocal compiled
         if not (arguments[0].is_cuda and Fusion.wanted) or Fusion.problem:
@@ -257,17 +256,17 @@ class Initialised(nn.Module):
     blocks = 1  # of a stacked weight
 
 
-def matrices(model: nn.Module) -> Iterator[tuple[nn.Module, str, nn.Parameter]]:
+def matrices(model: nn.Module) -> Iterator[tuple[Initialised, str, nn.Parameter]]:
     """Yields (module, name, parameter) of the matrices that multiply, and of the word vectors.
 
     Only they are narrower than float32 in bf16 and in eight bits. Vectors stay: biases, v_a, v_p, scales, and matrices
     with one row.
     """
     for module in model.modules():
+        owner = cast(Initialised, module)  # `initialise` refuses parameters of other modules
         for name, parameter in list(module.named_parameters(recurse=False)):
-            is_vector = isinstance(module, Initialised) and module.roles[name] in _VECTORS
-            if not is_vector and parameter.dim() > 1 and parameter.shape[-2] > 1:
-                yield module, name, parameter
+            if owner.roles[name] not in _VECTORS and parameter.dim() > 1 and parameter.shape[-2] > 1:
+                yield owner, name, parameter
 
 
 def narrowed(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -279,7 +278,7 @@ def narrowed(model: nn.Module, dtype: torch.dtype) -> dict[str, Tensor]:
     narrow = {
         id(parameter): parameter.to(dtype)
         for module, name, parameter in matrices(model)
-        if not (isinstance(module, Initialised) and module.roles[name] in (Role.EMBEDDING, Role.SOFTMAX))
+        if module.roles[name] not in (Role.EMBEDDING, Role.SOFTMAX)
     }
     return {name: narrow[id(each)] for name, each in model.named_parameters() if id(each) in narrow}
 
@@ -417,8 +416,7 @@ class Int8Weight(Tensor):
 
 def _pack(numbers: Tensor) -> Tensor:
     """Whole numbers (out, in), int8, in the order in which oneDNN multiplies them."""
-    result: Tensor = torch.ops.onednn.qlinear_prepack(numbers, None)
-    return result
+    return cast(Tensor, torch.ops.onednn.qlinear_prepack(numbers, None))
 
 
 def _packed_product(steps: Tensor, numbers: Tensor, scales: Tensor) -> Tensor:

@@ -146,7 +146,7 @@ class TransformerLayer(Initialised):
 class TransformerStack(Initialised):
     """What encoder and decoder share: the layers, the positions before them, and the norm after them."""
 
-    def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
+    def __init__(self, config: ModelConfig, of_decoder: bool = False) -> None:
         super().__init__()
         self._dropout, self.output_size = config.dropout, config.embedding
         self.layers = nn.ModuleList(TransformerLayer(config, of_decoder) for _ in range(config.layers))
@@ -169,9 +169,6 @@ class TransformerStack(Initialised):
 
 class TransformerEncoder(TransformerStack):
     """Every layer attends to all words of the sentence."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__(config, of_decoder=False)
 
     def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
@@ -249,12 +246,10 @@ class TransformerDecoder(TransformerStack, Decoder):
         return DecoderOutput(memory, words, states.transpose(0, 1), words[..., :0], weights.transpose(0, 1))
 
     def start(self, memory: Memory) -> CachedState:
-        """The state of one row per sentence."""
         shape = len(self.layers), 2, len(memory.values), self._heads, 0, self.output_size // self._heads
         return CachedState(memory.values.new_empty(shape))
 
     def step(self, memory: Memory, state: DecoderState, words: Tensor) -> tuple[DecoderState, StepOutput]:
-        """See `Decoder.step`."""
         before = cast(CachedState, state)
         position, state = before.length, before.with_room()
         cache = state.hidden

@@ -85,7 +85,7 @@ def load_batches(
             for side in (pairs.source, pairs.target)
         )
         words = int(source_mask.sum()), int(target_mask.sum())
-        batch = Batch(source, source_mask, target, target_mask, indices, *words, len(indices))
+        batch = Batch(source, source_mask, target, target_mask, indices, *words)
         for add in additions:
             batch = add(batch)
         return batch.pinned() if pin else batch

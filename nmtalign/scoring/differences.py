@@ -84,13 +84,10 @@ def split_segments(
 ) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
     """The segments of both lines: words that they share in the same order, and words of only one line."""
     known = {piece.strip() for line in references for piece in _pieces(line)}
-    pieces = [_pieces(line) for line in (first, second)]
+    pieces = _pieces(first), _pieces(second)
     words = [[piece.strip() for piece in line] for line in pieces]
     matches = difflib.SequenceMatcher(None, words[0], words[1], autojunk=False).get_matching_blocks()
-    shared = (
-        {match.a + i for match in matches for i in range(match.size)},
-        {match.b + i for match in matches for i in range(match.size)},
-    )
+    shared = [{match[side] + i for match in matches for i in range(match.size)} for side in (0, 1)]
     return _joined(pieces[0], shared[0], known), _joined(pieces[1], shared[1], known)
 
 

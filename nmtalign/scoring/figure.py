@@ -41,9 +41,8 @@ def length_figure(report: Report) -> Any:
     metric, columns = report.metrics[0], [system.everything.lengths for system in report.systems]
     labels, places = [part.label for part in columns[0]], np.arange(len(columns[0]))
     figure = Figure(figsize=(min(_WIDEST, max(_WIDTH, _BUCKET * len(labels) + 1)), _HEIGHT))
-    axes, strip = figure.subplots(
-        2, 1, sharex=True, height_ratios=(5, 1), gridspec_kw={"hspace": 0.08, "left": 0.1, "right": 0.98}
-    )
+    margins = {"hspace": 0.08, "left": 0.1, "right": 0.98}
+    axes, strip = figure.subplots(2, 1, sharex=True, height_ratios=(5, 1), gridspec_kw=margins)
     marks, ends, bands = [], [0.0], False
     for number, parts in enumerate(columns):
         scores = [part.scores[metric] for part in parts]
@@ -55,8 +54,7 @@ def length_figure(report: Report) -> Any:
             axes.vlines(places, lows, highs, color=style["color"], linewidth=4, alpha=0.2)
             axes.fill_between(places, lows, highs, color=style["color"], alpha=0.16, linewidth=0.5)
             ends += [float(end) for end in highs if not math.isnan(end)]
-        (mark,) = axes.plot(places, values, **style, linewidth=1.6, markersize=5.5, markeredgecolor="white")
-        marks.append(mark)
+        marks += axes.plot(places, values, **style, linewidth=1.6, markersize=5.5, markeredgecolor="white")
         ends += [float(value) for value in values if not math.isnan(value)]
     sizes = [part.sentences for part in columns[0]]
     bars = strip.bar(places, sizes, 0.74, color="0.75")
@@ -65,7 +63,7 @@ def length_figure(report: Report) -> Any:
         strip.bar_label(bars, counts, fontsize=figures.SMALL - 0.5, padding=1, color="0.25")
     if len(ends) == 1:
         axes.text(0.5, 0.5, "no sentence to score", transform=axes.transAxes, ha="center", color=figures.GREY)
-    axes.set_ylim(min(0.0, *ends, 0.0), 1.06 * max(ends) or 1.0)
+    axes.set_ylim(min(ends), 1.06 * max(ends) or 1.0)
     figures.plain_axes(axes)
     figures.plain_axes(strip)
     axes.grid(axis="y", color="0.88", linewidth=0.6)

@@ -52,6 +52,5 @@ def unknown_rates(
         words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
         return sum(word not in vocabulary for word in words) / max(1, len(words))
 
-    return UnknownRates(
-        share(0, [source]), share(1, references), {name: share(1, [lines]) for name, lines in systems.items()}
-    )
+    translations = {name: share(1, [lines]) for name, lines in systems.items()}
+    return UnknownRates(share(0, [source]), share(1, references), translations)

@@ -65,10 +65,8 @@ class MetricOptions:
             rule = f"MeCab or its dictionary is missing or does not work; install sacrebleu[{self.tokenize[:2]}]"
             raise SettingError(rule, tokenize=self.tokenize)
         if MULTI_BLEU in self.metrics and not self.language and self.tokenize != "none":
-            raise SettingError(
-                "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text",
-                metrics=",".join(self.metrics),
-            )
+            rule = "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text"
+            raise SettingError(rule, metrics=",".join(self.metrics))
 
 
 def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:
@@ -97,14 +95,9 @@ def has_tokenizer(name: str) -> bool:
 def make_metric(name: str, options: MetricOptions, references: Sequence[Lines]) -> Any:
     """Returns sacreBLEU's object for a metric, which has counted the references."""
     if name in ("bleu", MULTI_BLEU):
-        moses = {"tokenize": "none", "smooth_method": "none"}
+        own = {"tokenize": "none", "smooth_method": "none"} if name == MULTI_BLEU else {"tokenize": options.tokenize}
         # `force` only silences a warning that our command words differently.
-        return BLEU(
-            lowercase=options.lowercase,
-            force=True,
-            references=references,
-            **(moses if name == MULTI_BLEU else {"tokenize": options.tokenize}),
-        )
+        return BLEU(lowercase=options.lowercase, force=True, references=references, **own)
     if name == "ter":
         # sacreBLEU's TER takes a clause of Chinese as one word, unless it splits Han characters.
         han = main_language(options.language) in {*_CHINESE, "ja"}

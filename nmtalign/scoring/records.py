@@ -32,11 +32,7 @@ def record(report: Report) -> Record:
         "resampling": drawn,
         "titles": {"length": report.lengths} if report.lengths else {},
         "systems": [
-            {
-                "name": system.name,
-                **_section(system.everything),
-                "no_unk": _section(system.no_unk) if system.no_unk else None,
-            }
+            {"name": system.name, **_section(system.everything), "no_unk": system.no_unk and _section(system.no_unk)}
             for system in report.systems
         ],
         "unknown": report.unknown and dataclasses.asdict(report.unknown),

@@ -150,7 +150,7 @@ def make_report(
     and p-values; its tests need two systems or more. `advance` is called with shares of the work done, which sum to 1.
     """
     subsets = [np.ones(len(tables[0][0].rows), np.bool_), *([] if known is None else [known])]
-    parts = parts or {}
+    plan, parts = resampling or Resampling(intervals=False), parts or {}
     share = 1 / (len(subsets) * (1 + len(parts)))
 
     def sections(subset: Mask) -> list[Section]:
@@ -159,29 +159,26 @@ def make_report(
         rows = []
         for label, mask in inside:
             if label != "0" or np.any(mask):
-                rows.append(_parts(label, tables, mask, resampling))
+                rows.append(_parts(label, tables, mask, plan))
             if advance:
                 advance(share)
         return [Section(whole, tuple(lengths)) for whole, *lengths in zip(*rows, strict=True)]
 
-    signatures = {one.name: one.signature for one in tables[0]}
-    if resampling:
-        samples = resampling.samples if resampling.intervals or "bs" in resampling.tests else 0
-        trials = resampling.trials if "ar" in resampling.tests else 0
-        signatures = {one.name: one.signed(samples, trials, resampling.seed) for one in tables[0]}
+    samples = plan.samples if plan.intervals or "bs" in plan.tests else 0
+    trials = plan.trials if "ar" in plan.tests else 0
+    signatures = {one.name: one.signed(samples, trials, plan.seed) for one in tables[0]}
     found = [sections(subset) for subset in subsets]
     systems = (SystemReport(name, *each) for name, *each in zip(names, *found, strict=True))
     return Report(tuple(signatures), signatures, tuple(systems), resampling)
 
 
-def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling | None) -> list[Part]:
+def _parts(label: str, tables: Sequence[Sequence[Statistics]], mask: Mask, plan: Resampling) -> list[Part]:
     """The part of each system: scores, and what is drawn of them, with the same draws for all metrics."""
     size, columns = int(mask.sum()), list(zip(*tables, strict=True))  # for each metric, the statistics of all systems
     rows = [one.rows[mask] for column in columns for one in column]
-    tests = plan.tests if plan and size >= _FEWEST else ()
-    sampled = plan and size and (plan.intervals or "bs" in tests)
-    sums = bootstrap(rows, plan.samples, plan.seed) if plan and sampled else []
-    picked, left = swaps(rows, plan.trials, plan.seed) if plan and "ar" in tests else ([], [])
+    tests = plan.tests if size >= _FEWEST else ()
+    sums = bootstrap(rows, plan.samples, plan.seed) if size and (plan.intervals or "bs" in tests) else []
+    picked, left = swaps(rows, plan.trials, plan.seed) if "ar" in tests else ([], [])
     scores: list[dict[str, Estimate]] = [{} for _ in tables]
     for number, column in enumerate(columns):
         own = slice(number * len(tables), (number + 1) * len(tables))
@@ -204,15 +201,13 @@ class _Draws:
     picked: Sequence[Rows]  # of each system, in every trial: the sums of the sentences picked, and of the others
     left: Sequence[Rows]
 
-    def estimates(self, plan: Resampling | None, tests: Sequence[Test], size: int) -> Iterator[Estimate]:
+    def estimates(self, plan: Resampling, tests: Sequence[Test], size: int) -> Iterator[Estimate]:
         """One for each system; `tests` are those of the plan that were made, on `size` sentences."""
-        marks: list[Mark] = [""] * len(self.systems)
-        if plan and tests:
-            marks = self._marks(tests, plan.level, size)
+        marks: list[Mark] = self._marks(tests, plan.level, size) if tests else [""] * len(self.systems)
         for system, (value, mark) in enumerate(zip(self.values, marks, strict=True)):
-            drawn = plan and plan.intervals and self.samples
+            drawn = plan.intervals and self.samples
             mean, low, high = interval(self.samples[system], "bs" in tests) if drawn else (None, None, None)
-            compared = plan.tests if plan and system else ()
+            compared = plan.tests if system else ()
             p_values = {test: self._p_value(test, 0, system) if test in tests else None for test in compared}
             yield Estimate(finite(value), finite(mean), finite(low), finite(high), p_values, mark)
 

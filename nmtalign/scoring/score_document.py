@@ -74,14 +74,15 @@ def _table(columns: Columns) -> doc.DataTable:
     return doc.DataTable(head, rows)
 
 
-def _names(report: Report, heading: str) -> Columns:
-    return [[heading, *(doc.Span(system.name, "name") for system in report.systems)]]
+def _systems(report: Report, parts: Sequence[Part]) -> doc.DataTable:
+    """Systems as rows, metrics as columns; `parts` are of all systems."""
+    names: Columns = [["system", *(doc.Span(system.name, "name") for system in report.systems)]]
+    return _table(names + [column for metric in report.metrics for column in _metric(report, metric, parts)])
 
 
 def _corpus_scores(report: Report) -> Iterator[doc.Block]:
-    """Systems as rows, metrics as columns; below, the signatures and the meaning of the signs."""
-    wholes = [system.everything.whole for system in report.systems]
-    yield _table(_names(report, "system") + _scores(report, wholes))
+    """The table of all systems; below, the signatures and the meaning of the signs."""
+    yield _systems(report, [system.everything.whole for system in report.systems])
     yield doc.Definitions([(doc.Span(name), doc.Span(text, "code")) for name, text in report.signatures.items()])
     drawn = report.resampling
     if drawn and drawn.intervals:
@@ -89,19 +90,9 @@ def _corpus_scores(report: Report) -> Iterator[doc.Block]:
     if drawn and drawn.tests:
         sizes = {"bs": f"{drawn.samples:,} samples", "ar": f"{drawn.trials:,} trials"}
         tests = " and ".join(f"{TESTS[test]} of {sizes[test]}" for test in drawn.tests)
-        yield doc.Paragraph(
-            (
-                f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
-                "p: against ",
-                doc.Span(report.systems[0].name, "name"),
-                f", by {tests}, seed {drawn.seed}",
-            )
-        )
-
-
-def _scores(report: Report, parts: Sequence[Part]) -> Columns:
-    """The columns of every metric; `parts` are of all systems."""
-    return [column for metric in report.metrics for column in _metric(report, metric, parts)]
+        signs = f"* better than every other system, = not shown to be worse than the best, by p < {drawn.level:g}; "
+        first = doc.Span(report.systems[0].name, "name")
+        yield doc.Paragraph((signs, "p: against ", first, f", by {tests}, seed {drawn.seed}"))
 
 
 def _metric(report: Report, metric: str, parts: Sequence[Part]) -> Columns:
@@ -131,7 +122,7 @@ def _known_words(report: Report, total: int) -> Iterator[doc.Block]:
     """The scores of the sentences without an unknown word, as in Table 1 of Bahdanau et al. (2015), and their rates."""
     known = [system.no_unk.whole for system in report.systems if system.no_unk]
     yield doc.Heading(f"Sentences without an unknown word ({known[0].sentences:,} of {total:,})")
-    yield _table(_names(report, "system") + _scores(report, known))
+    yield _systems(report, known)
     if rates := report.unknown:
         shares: list[tuple[str | doc.Span, float]] = [("source", rates.source), ("reference", rates.reference)]
         shares += [(doc.Span(name), rate) for name, rate in rates.systems.items()]
@@ -147,11 +138,8 @@ def _lengths(report: Report, subset: str, sections: Sequence[Section]) -> Iterat
         yield doc.Heading(f"{first} {report.lengths} ({subset}, all systems)")
         columns = _buckets(rows[0])
         for system, parts in zip(report.systems, rows, strict=True):
-            figures, *_ = _metric(report, first, parts)
-            columns += [
-                [doc.Span(system.name, "name"), *figures[1:]],
-                *_p_values([part.scores[first] for part in parts]),
-            ]
+            figures, scores = _metric(report, first, parts)[0], [part.scores[first] for part in parts]
+            columns += [[doc.Span(system.name, "name"), *figures[1:]], *_p_values(scores)]
         yield _table(columns)
     shown = [part.scores[first] for parts in rows for part in parts]
     top = max(end or 0.0 for one in shown for end in (one.value, one.high))

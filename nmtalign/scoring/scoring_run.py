@@ -2,12 +2,11 @@
 
 import contextlib
 import csv
-import dataclasses
 import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,8 +30,9 @@ from nmtalign.scoring.metrics import (
 from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.text.languages import has_no_spaces, language_code, not_raw, suffix_language, traces
+from nmtalign.text.languages import check_lines, has_no_spaces, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
+from nmtalign.text.tokenizer import Tokenizers
 
 ALL = "all"  # a name for all metrics
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
@@ -127,26 +127,24 @@ def run_scoring(
     `known` is a model or a prepared corpus, whose words are known. All possible checks are made before models
     translate. Raises UsageError for settings that need other texts, InputError if there is nothing to score.
     """
-    several = len(hypotheses) > 1
+    number, several = len(hypotheses), len(hypotheses) > 1
     models = {name: one for name, one in hypotheses.items() if isinstance(one, Path) and one.is_dir()}
     folders = [known] if known else [*models.values()]  # of the words that are known
     buckets = parse_buckets(settings.buckets)
     if not hypotheses or not against:
         raise InputError("no sentence to score")
-    _check_source(source_text is None, settings, bool(models))
+    if source_text is None:
+        _check_no_source(settings, bool(models))
     if settings.known_words and not folders:
         raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
     language = find_language(settings.target_language, [against[0], *hypotheses.values()], folders[:1])
     options = metric_options(settings, language)
     resampling = _resampling(settings, several)
     words = list(map(read_words, folders)) if settings.known_words else []
-    references = [_text(one, f"reference {number}") for number, one in enumerate(against, 1)]
+    references = [_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
     source = None if source_text is None else _text(source_text, "source")
     check_aligned([*references, *([source] if source else [])])
-    given = {
-        metric: read_segment_scores(metric, scores, [*hypotheses], references[0])
-        for metric, scores in segment_scores.items()
-    }
+    given = {name: read_segment_scores(name, files, number, references[0]) for name, files in segment_scores.items()}
     systems = {
         name: translation_of(source, models[name], translation, notify, progress)
         if source and name in models
@@ -159,7 +157,7 @@ def run_scoring(
     for note in (*processed, *_language_notes(systems.values(), references[0], source)):
         notify(note)
     if not settings.tokenize:
-        options = dataclasses.replace(options, tokenize=tokenizer_for(language, references[0].lines))
+        options = replace(options, tokenize=tokenizer_for(language, references[0].lines))
     named, expected = {name: text.lines for name, text in systems.items()}, [text.lines for text in references]
     size = len(expected[0])
     with progress("counting", size) as advance:
@@ -188,23 +186,20 @@ def run_scoring(
             resampling=resampling,
             advance=(lambda share: advance(share * size)) if advance else None,
         )
-    report = dataclasses.replace(report, lengths=title)
-    if words and source:
-        report = dataclasses.replace(report, unknown=unknown_rates(words[0], source.lines, expected, named))
-    if settings.differences and several:
-        found = most_different(named, expected, tables, settings.differences, source.lines if source else None)
-        report = dataclasses.replace(report, differences=found)
-    return ScoreResult(dataclasses.replace(report, lengths=title), systems, references, source)
+    rates = unknown_rates(words[0], source.lines, expected, named) if words and source else None
+    count, context = settings.differences if several else 0, source.lines if source else None
+    found = most_different(named, expected, tables, count, context) if count else ()
+    report = replace(report, lengths=title, unknown=rates, differences=found)
+    return ScoreResult(report, systems, references, source)
 
 
-def _check_source(missing: bool, settings: ScoreConfig, translates: bool) -> None:
-    """Raises UsageError if the source is missing and needed."""
-    by_source = settings.by_length and settings.length_of == "source"
-    if missing and translates:
+def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
+    """Raises UsageError if the source, which is missing, is needed."""
+    if translates:
         raise UsageError("nothing to translate: give the source with -s")
-    if missing and by_source:
+    if settings.by_length and settings.length_of == "source":
         raise UsageError("scores by length: give the source with -s, or add --set length_of=reference")
-    if missing and settings.known_words:
+    if settings.known_words:
         raise UsageError("known words: give the source with -s")
 
 
@@ -215,12 +210,9 @@ def translation_of(
 
     Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
     """
-    from nmtalign.text.languages import check_lines
     from nmtalign.translating.translator import Translator, load_models
 
-    settings = dataclasses.replace(
-        settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False
-    )
+    settings = replace(settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False)
     with progress(f"translating {source.name} with {folder}", len(source.lines)) as advance:
         translator = Translator(load_models([folder], settings), settings, alignments=False)
         fit, lines = translator.loaded.text_fit(0, settings.tokenized), list[str]()
@@ -250,7 +242,7 @@ def check_aligned(texts: Sequence[Text]) -> None:
 
 
 def read_segment_scores(
-    metric: str, given: Sequence[Path | Sequence[float]], systems: Sequence[str], aligned: Text
+    metric: str, given: Sequence[Path | Sequence[float]], systems: int, aligned: Text
 ) -> list[Sequence[float]]:
     """The scores of each system by a metric of another program, one score for each line of `aligned`.
 
@@ -261,9 +253,9 @@ def read_segment_scores(
         raise UsageError(f"--segment-scores {metric}: a metric's name has no blanks, commas or |; give another name")
     if metric.lower() in _RESERVED:
         raise UsageError(f"--segment-scores {metric}: nmtalign computes {metric}; give another name")
-    if len(given) != len(systems):
+    if len(given) != systems:
         raise UsageError(
-            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(len(systems), 'system')}; give "
+            f"--segment-scores {metric}: {counted(len(given), 'file')} for {counted(systems, 'system')}; give "
             f"{metric}=FILE once for each system, in the order of the systems"
         )
     found = [_numbers(one, aligned) if isinstance(one, Path) else one for one in given]
@@ -297,8 +289,6 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
     if reference or others:
         return reference or others[0]
     for folder in folders:
-        from nmtalign.text.tokenizer import Tokenizers
-
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
             return Tokenizers.load(folder).target_language
     return ""

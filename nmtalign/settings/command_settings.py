@@ -19,7 +19,6 @@ from nmtalign.settings.definition import (
     two_columns,
 )
 
-Search = Literal["beam", "paper"]
 StoredWeights = Literal["fp32", "int8"]
 LinkMethod = Literal["argmax", "threshold"]
 Reading = Literal["auto", "current", "shifted", "posterior"]
@@ -139,7 +138,7 @@ class TranslateConfig(Settings, section="translate"):
     """How `translate` searches and what it prints (section [translate])."""
 
     beam: int = common(12, "Width of the beam.", at_least=1)
-    search: Search = setting("beam", "beam, or the search of the paper's released code.")
+    search: Literal["beam", "paper"] = setting("beam", "beam, or the search of the paper's released code.")
     length_penalty: float = setting(1.0, "A in score = log-probability / length^A.", at_most=50)
     word_penalty: float = setting(
         0.0,

@@ -14,11 +14,10 @@ import operator
 import os
 import re
 import sys
-import types
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Literal, TypeVar, Union, dataclass_transform, get_args, get_origin, get_type_hints
+from typing import Any, ClassVar, Literal, TypeVar, dataclass_transform, get_args, get_origin, get_type_hints
 
 from nmtalign.errors import UsageError
 from nmtalign.files import parse_toml, read_json, read_regular
@@ -100,11 +99,8 @@ class Setting:
         """`value` as the type of the setting; raises UsageError that names the setting and what is allowed."""
         value = value.item() if getattr(value, "ndim", None) == 0 else value  # a number of NumPy or PyTorch
         number = isinstance(value, int | float) and not isinstance(value, bool)
-        if (
-            type(value) is self.base
-            or (self.choices and value in self.choices)
-            or (value is None and type(None) in get_args(self.kind))
-        ):
+        is_unset = value is None and type(None) in get_args(self.kind)
+        if type(value) is self.base or value in self.choices or is_unset:
             return value
         if self.base is str and (number or isinstance(value, os.PathLike)):
             return str(value)
@@ -145,9 +141,8 @@ class Setting:
     @property
     def base(self) -> Any:
         """The type of a value that is not None."""
-        if get_origin(self.kind) in (Union, types.UnionType):
-            return next(part for part in get_args(self.kind) if part is not type(None))
-        return self.kind
+        kinds = get_args(self.kind)
+        return kinds[0] if type(None) in kinds else self.kind
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -170,8 +165,7 @@ def setting(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa
     `path` is the placeholder of the name of a file or folder.
     """
     details |= {"is_path": True, "metavar": path} if path else {}
-    made: T = dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
-    return made
+    return dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
 
 
 def common(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa: A002

@@ -1,13 +1,11 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from collections.abc import Sequence
 from typing import Any, Literal, get_args
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     PRECISION_HELP,
     Device,
-    Need,
     Precision,
     Settings,
     common,
@@ -35,34 +33,8 @@ def _words(default: int, help: str) -> int:  # noqa: A002
     return setting(default, help, internal=True, at_least=2, at_most=2**31 - 1, adaptable=True)
 
 
-_ATTENDING, _GLOBAL = tuple(score for score in get_args(Attention) if score != "none"), ("global",)
+_SCORES, _GLOBAL = tuple(score for score in get_args(Attention) if score != "none"), ("global",)
 _LUONG = ("update-look-generate",)
-_NEEDS: Sequence[Need] = (
-    ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
-    ("copy", (True,), {"attention": _ATTENDING, "attention_span": _GLOBAL}),
-    ("attention_span", ("local-m", "local-p"), {"attention": _ATTENDING, "coverage": ("none",)}),
-    # The word must depend on the context through the readout, and the weights must be the factors of the context.
-    (
-        "attention_kind",
-        ("marginal", "hard"),
-        {
-            "attention": _ATTENDING,
-            "architecture": ("recurrent",),
-            "attention_span": ("global",),
-            "readout": ("maxout",),
-        },
-    ),
-    ("reverse_source", (True,), {"bidirectional": (False,)}),
-    ("norm", ("post",), {"architecture": ("transformer",)}),
-    ("readout", ("attentional",), {"attention": _ATTENDING}),
-    ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
-    (
-        "architecture",
-        ("transformer",),
-        {"readout": ("direct",), "output_rank": (0,), "order": _LUONG, "coverage": ("none",), "copy": (False,)},
-    ),
-    ("architecture", ("transformer",), {"attention_span": _GLOBAL, "attention": _ATTENDING}),
-)
 
 
 class ModelConfig(Settings, section="train"):
@@ -136,7 +108,24 @@ class ModelConfig(Settings, section="train"):
     dropout: float = setting(0.0, "Share of units set to 0.", below=1, adaptable=True)
     initialisation: Initialisation = setting("paper", "Distribution of the first weights.", adaptable=True)
 
-    needs = _NEEDS
+    needs = (
+        ("coverage", ("linguistic",), {"attention": ("additive", "concat")}),
+        ("copy", (True,), {"attention": _SCORES, "attention_span": _GLOBAL}),
+        ("attention_span", ("local-m", "local-p"), {"attention": _SCORES, "coverage": ("none",)}),
+        # The word must depend on the context through the readout, and the weights must be the factors of the context.
+        (
+            "attention_kind",
+            ("marginal", "hard"),
+            {"attention": _SCORES, "architecture": ("recurrent",), "attention_span": _GLOBAL, "readout": ("maxout",)},
+        ),
+        ("reverse_source", (True,), {"bidirectional": (False,)}),
+        ("norm", ("post",), {"architecture": ("transformer",)}),
+        ("readout", ("attentional",), {"attention": _SCORES}),
+        ("input_feeding", ("attentional",), {"readout": ("attentional",), "order": _LUONG}),
+        ("architecture", ("transformer",), {"readout": ("direct",), "output_rank": (0,), "order": _LUONG}),
+        ("architecture", ("transformer",), {"coverage": ("none",), "copy": (False,), "attention_span": _GLOBAL}),
+        ("architecture", ("transformer",), {"attention": _SCORES}),
+    )
     rules = (
         (
             "layers order",
@@ -162,14 +151,8 @@ class ModelConfig(Settings, section="train"):
             "shared_embeddings embedding",
             "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
             lambda own: (
-                own.shared_embeddings
-                and own.embedding
-                != (
-                    own.output_rank
-                    or {"maxout": own.maxout}.get(
-                        own.readout, own.embedding if own.architecture == "transformer" else own.hidden
-                    )
-                )
+                (own.shared_embeddings and own.architecture == "recurrent")
+                and own.embedding != (own.output_rank or (own.maxout if own.readout == "maxout" else own.hidden))
             ),
         ),
         (

@@ -511,7 +511,7 @@ class Meter:
         for batch, sums in minibatches:
             self._sums = sums if self._sums is None else self._sums + sums
             positions = batch.source.numel() + batch.target.numel()
-            counts = batch.source_words, batch.target_words, batch.linked, positions, batch.sentences
+            counts = batch.source_words, batch.target_words, batch.linked, positions, len(batch.indices)
             self._counts = [total + count for total, count in zip(self._counts, counts, strict=True)]
 
     def means(self, world: World) -> dict[str, Any]:

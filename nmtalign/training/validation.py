@@ -155,7 +155,7 @@ class Validator:
         additions = [CopyIds(self._corpus, dev)] if self._model.config.copy else []
         for batch in self.in_step(load_batches(dev, plan, additions=additions), len(plan)):
             loss = self._model.loss(*batch.to(self._world.device).inputs(), dtype=self._dtype)
-            nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + batch.sentences
+            nll, words, sentences = nll + float(loss.nll), words + batch.target_words, sentences + len(batch.indices)
             self._progress(share * sentences / len(own))
         return nll, words, sentences
 

@@ -126,9 +126,7 @@ def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
         known = f"choose one from {file[0].sentence_id} to {file[-1].sentence_id}" if len(file) else "the file has none"
         raise UsageError(f"{file.path}: no sentence {number}: {known}")
     if rank >= len(entries):
-        raise UsageError(
-            f"{file.path}: sentence {number} has {len(entries)} entries; give a --rank from 0 to {len(entries) - 1}"
-        )
+        raise UsageError(f"{file.path}: sentence {number} has no rank {rank}; give a --rank up to {len(entries) - 1}")
     return entries[rank]
 
 
@@ -274,11 +272,9 @@ def _matrix(panel: Panel, width: int, colour: bool) -> Iterator[str]:
         height = max(map(len, letters))  # the words are written downwards, with their ends on one line
         for row in zip(*([" "] * (height - len(word)) + word for word in letters), strict=True):
             yield " " * (margin + 1) + "".join(letter + " " * (2 - cell_len(letter)) for letter in row)
+        columns = range(start, start + len(letters))
         for j, name in enumerate(names):
-            cells = (
-                _cell(weights[j, i], *marks.get((i, j), (None, False)), colour)
-                for i in range(start, start + len(letters))
-            )
+            cells = (_cell(weights[j, i], *marks.get((i, j), (None, False)), colour) for i in columns)
             yield " " * (margin - cell_len(name)) + name + " " + "".join(cells) + ("\x1b[0m" if colour else "")
 
 

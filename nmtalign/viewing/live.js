@@ -4,7 +4,6 @@ const live = JSON.parse(stored("live")[0]), began = performance.now();
 const WAIT = 250; // milliseconds after the last key
 const isWord = (token) => /[\p{L}\p{N}]/u.test(token);
 const quoted = (token) => `“${token}”`;
-const signed = (value, digits = 2) => (Number.isFinite(value) ? fixed(value, digits) : "−∞");
 
 /* Everything that a translation depends on. `forced` are the ids of the first words, `weights` those of a step that the
    reader has set. `hidden` is the target word whose weights are to be guessed. */
@@ -167,7 +166,7 @@ function fillWeights(weights, energies) {
   const isHidden = now.hidden === now.step;
   [...$("weights").tBodies[0].rows].forEach((row, place) => {
     const [, energy, weight, bar] = row.cells, input = bar.firstChild;
-    if (energies) energy.textContent = isHidden ? "?" : signed(energies[place]);
+    if (energies) energy.textContent = isHidden ? "?" : Number.isNaN(energies[place]) ? "–" : fixed(energies[place]);
     weight.textContent = !weights ? "–" : isHidden ? "?" : fixed(weights[place], 3);
     input.disabled = !weights || isHidden || weights.length < 2;
     input.hidden = !weights;
@@ -183,7 +182,6 @@ function showStep() {
   input.max = answer.target.length - 1;
   stepSlider.set(step);
   fillWeights(weights, energies ?? answer.source.map(() => NaN));
-  if (!energies) for (const row of $("weights").tBodies[0].rows) row.cells[1].textContent = "–";
   const vectors = [["Context", context, "the sum of the annotations by their weights"], ["State", state, "what the decoder remembers"],
     ["Update gate", update, "1 takes the new state, 0 keeps the old one"], ["Reset gate", reset, "0 forgets the old state"]];
   $("vectors").replaceChildren(...vectors.map(([name, values, meaning]) => make("div", { class: "vector" },
@@ -496,7 +494,7 @@ $("equal").addEventListener("click", () => {
 $("undo").addEventListener("click", () => restart("all changes undone"));
 $("other").addEventListener("submit", async (event) => {
   event.preventDefault();
-  const text = $("word").value.trim(), { tokens, ids } = await ask("word", { number: system().number, text });
+  const text = $("word").value.trim(), { tokens, ids } = await ask("tokenize", { number: system().number, text, side: "target" });
   if (!text || !now.answer) return;
   if (ids.length !== 1 || ids[0] === 1) $("changes").textContent = `${quoted(text)} is not one token that the model knows.`;
   else force(ids[0], tokens[0]);

@@ -195,9 +195,9 @@ function liveEngine() {
   }
 
   /* Adds the product of some rows of a matrix and a vector to `sum`, which it returns. */
-  function addProduct(sum, matrix, x, first = 0, count = sum.length) {
+  function addProduct(sum, matrix, x, first = 0) {
     const { values, columns } = matrix, even = columns - (columns % 4);
-    for (let row = 0; row < count; row++) {
+    for (let row = 0; row < sum.length; row++) {
       const start = (first + row) * columns;
       let a = 0, b = 0, c = 0, d = 0, k = 0;
       for (; k < even; k += 4) {
@@ -285,8 +285,6 @@ function liveEngine() {
       };
     }
 
-    const mean = (memory) => memory.annotations.map(() => 1 / memory.annotations.length);
-
     /* The energies v_a . tanh(W_a s + keys_j), their softmax, and the context. `given` weights replace the softmax. */
     function attend(memory, state, given) {
       if (!attends) return { energies: null, weights: null, context: memory.fixed };
@@ -338,7 +336,8 @@ function liveEngine() {
     }
 
     /* The weights of a step: those of the user, equal ones if attention is off, or null for the model's own. */
-    const givenAt = (memory, options, number) => options.weights?.[number] ?? (options.uniform && attends ? mean(memory) : null);
+    const givenAt = ({ keys }, options, number) =>
+      options.weights?.[number] ?? (options.uniform && attends ? keys.map(() => 1 / keys.length) : null);
 
     /* The `count` largest numbers, largest first; of equal ones the first comes first. */
     function largest(values, count, banned) {
@@ -358,9 +357,8 @@ function liveEngine() {
        words `options.forced`. */
     function search(ids, options) {
       const { beam = 5, forced = [] } = options, memory = encode(ids), limit = Math.max(3 * ids.length, forced.length + 1);
-      const nodes = [], finished = [], lost = [];
-      const root = { id: -1, total: 0, before: start(memory), word: null };
-      let open = [root], width = beam, threshold = -Infinity;
+      const nodes = [], finished = [];
+      let open = [{ id: -1, total: 0, before: start(memory), word: null }], width = beam;
       for (let number = 0; open.length; number++) {
         const moves = [];
         for (const parent of open) {
@@ -376,7 +374,7 @@ function liveEngine() {
         moves.sort((a, b) => b.total - a.total);
         const kept = moves.slice(0, width);
         open = [];
-        const made = moves.slice(0, kept.length + 2).map(({ parent, after, shown, word, gain, total }, rank) => {
+        moves.slice(0, kept.length + 2).forEach(({ parent, after, shown, word, gain, total }, rank) => {
           const node = { id: nodes.length, parent: parent.id, step: number, word, gain, total, shown, forced: number < forced.length };
           nodes.push(node);
           parent.children = (parent.children ?? 0) + (rank < kept.length ? 1 : 0);
@@ -386,7 +384,6 @@ function liveEngine() {
             finished.push(node);
             width--;
           } else open.push(Object.assign(node, { fate: "open", before: after }));
-          return node;
         });
         for (const node of nodes) {
           if (node.step === number - 1 && node.fate === "open" && !node.children) {
@@ -394,12 +391,11 @@ function liveEngine() {
             Object.assign(node, { fate: "given up", best: own?.total, against: kept.at(-1).total });
           }
         }
-        threshold = Math.max(-Infinity, ...finished.map((node) => node.score));
+        const threshold = Math.max(-Infinity, ...finished.map((node) => node.score));
         if (open.length && !(Math.max(...open.map((node) => node.total)) / limit > threshold)) {
           for (const node of open) Object.assign(node, { fate: "stopped", reachable: node.total / limit, against: threshold });
           open = [];
         }
-        lost.push(made.length - kept.length);
       }
       const best = finished.reduce((one, other) => (other.score > one.score ? other : one));
       const path = [];
@@ -408,17 +404,17 @@ function liveEngine() {
     }
 
     const pieces = (ids) => ids.map((id) => vocabularies.target[id]);
-    const lines = (text) => {
-      const { tokens, ids } = read.source(text);
-      return { source: [...tokens, "</s>"], ids: [...ids, EOS] };
+    const ended = (side, text) => {
+      const { tokens, ids } = read[side](text);
+      return { tokens: [...tokens, "</s>"], ids: [...ids, EOS] };
     };
 
     return {
-      tokenize: ({ text, which = "source" }) => read[which](text),
+      tokenize: ({ text, side = "source" }) => read[side](text),
 
       /* The best translation of a text, all its steps, and the tree of the search. */
       translate({ text, ...options }) {
-        const { source, ids } = lines(text), { memory, nodes, path, best } = search(ids, options);
+        const { tokens: source, ids } = ended("source", text), { memory, nodes, path, best } = search(ids, options);
         const numbers = path.map((node) => node.word);
         return {
           source, ids, target: pieces(numbers), numbers, score: best.score, total: best.total,
@@ -431,20 +427,14 @@ function liveEngine() {
 
       /* The log-probability of each word of a given translation, `</s>` included. */
       loss({ text, reference, ...options }) {
-        const { ids } = lines(text), { tokens, ids: wanted } = read.target(reference), memory = encode(ids);
+        const { ids } = ended("source", text), wanted = ended("target", reference), memory = encode(ids);
         let state = start(memory), previous = null;
-        const logProbs = [...wanted, EOS].map((word, number) => {
+        const logProbs = wanted.ids.map((word, number) => {
           const { after, logProbs: all } = advance(memory, state, previous, givenAt(memory, options, number));
           [state, previous] = [after, word];
           return all[word];
         });
-        return { tokens: [...tokens, "</s>"], ids: [...wanted, EOS], logProbs };
-      },
-
-      /* The id of a single word, or null for an unknown one. */
-      word({ text }) {
-        const { tokens, ids } = read.target(text);
-        return { tokens, ids };
+        return { ...wanted, logProbs };
       },
     };
   }
@@ -452,7 +442,7 @@ function liveEngine() {
   const models = [];
   return {
     load: ({ model: described, weights }) => models.push(model(described, weights)) - 1,
-    ...Object.fromEntries(["translate", "loss", "word", "tokenize"].map((name) =>
+    ...Object.fromEntries(["translate", "loss", "tokenize"].map((name) =>
       [name, ({ number = 0, ...request }) => models[number][name](request)])),
   };
 }

@@ -19,8 +19,8 @@ const make = (tag, attributes = {}, ...children) => fill(document.createElement(
 const draw = (tag, attributes = {}, ...children) =>
   fill(document.createElementNS("http://www.w3.org/2000/svg", tag), attributes, children);
 
-const bar = (share, title = "") => {
-  const made = make("span", { class: "track", title }, make("span", { class: "fill" }));
+const bar = (share) => {
+  const made = make("span", { class: "track" }, make("span", { class: "fill" }));
   made.firstChild.style.width = `${100 * Math.min(1, Math.max(0, share))}%`;
   return made;
 };
@@ -41,7 +41,8 @@ function slider(label, last, text, changed) {
   return { element: make("label", { class: "slider" }, make("span", {}, label), input, output), set };
 }
 
-/* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. */
+/* A table whose columns of numbers can be sorted by a click on their heads; `data-sortable` is the first of them. Cells
+   without a number come last; of an interval, [low, high], the low end counts. */
 function sortable(table) {
   const heads = [...table.querySelectorAll("thead th")], body = table.tBodies[0], rows = [...body.rows];
   for (const [column, head] of heads.entries()) {
@@ -52,9 +53,10 @@ function sortable(table) {
       const order = { descending: "ascending", ascending: "none" }[head.ariaSort] ?? "descending";
       for (const other of heads) other.removeAttribute("aria-sort");
       if (order !== "none") head.ariaSort = order;
-      const value = (row) => Number.parseFloat(row.cells[column].textContent.replaceAll(",", ""));
+      const value = (row) => Number.parseFloat(row.cells[column].textContent.replaceAll(/[,[]/g, ""));
       const sign = order === "ascending" ? 1 : -1;
-      body.append(...(order === "none" ? rows : [...rows].sort((a, b) => sign * (value(a) - value(b)) || 0)));
+      const compare = (a, b) => Number.isNaN(a) - Number.isNaN(b) || sign * (a - b) || 0;
+      body.append(...(order === "none" ? rows : [...rows].sort((a, b) => compare(value(a), value(b)))));
     });
   }
 }

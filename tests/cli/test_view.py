@@ -113,7 +113,7 @@ MISTAKES = [
     ("--sentence 3", 2, "no sentence 3: choose one from 0 to 2"),
     ("--sentence 3 -o a.html", 2, "no sentence 3; it has sentences 0 to 2"),
     ("--sentence=-1", 2, "--sentence: '-1' is not a number or a range"),
-    ("-s 2 --rank 2", 2, "sentence 2 has 2 entries; give a --rank from 0 to 1"),
+    ("-s 2 --rank 2", 2, "sentence 2 has no rank 2; give a --rank up to 1"),
     ("-o a.gif", 2, "a.gif: give the name of a file that ends in .html, .png, .svg or .pdf"),
     ("-o empty", 2, "empty: give the name of a file"),
     ("--sentence 1 -o a.png", 2, "sentence 1: nothing to draw"),

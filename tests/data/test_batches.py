@@ -85,7 +85,7 @@ def test_batches_end_with_end_of_sentence_and_mask_padding():
     assert batch.source_mask.tolist() == [[True] * 4, [True, False, False, False]]
     assert batch.target.tolist() == [[8, 0, 0], [9, 10, 0]]
     assert batch.target_mask.tolist() == [[True, True, False], [True] * 3]
-    assert (batch.source_words, batch.target_words, batch.sentences) == (5, 5, 2)
+    assert (batch.source_words, batch.target_words, len(batch.source)) == (5, 5, 2)
     assert make_source([np.array([4], np.uint16)])[0].tolist() == [[4, 0]]
 
 
@@ -95,7 +95,7 @@ def test_counts_are_plain_numbers_that_go_with_the_batch_to_a_device():
     assert there.source.is_meta
     assert there.target_mask.is_meta
     for one in (batch, there):
-        counts = one.source_words, one.target_words, one.sentences
+        counts = one.source_words, one.target_words, len(one.source)
         assert counts == (6, 6, 2)
         assert all(type(count) is int for count in counts)
 
@@ -134,12 +134,12 @@ def test_batches_gathered_at_once_are_those_of_single_pairs(dtype):
     plan.append(np.array([99, 98]))  # the end of the file
     plan.append(np.flatnonzero(pairs.source.lengths == 0)[:2])  # nothing to gather
     for indices, batch in zip(plan, load_batches(pairs, plan), strict=True):
-        expected = make_batch([pairs.pair(int(index)) for index in indices], indices)
+        expected = make_batch([pairs.pair(int(index)) for index in indices])
         for name in ("source", "source_mask", "target", "target_mask"):
             assert getattr(batch, name).dtype == getattr(expected, name).dtype
             assert torch.equal(getattr(batch, name), getattr(expected, name))
-        counts = (expected.source_words, expected.target_words, expected.sentences)
-        assert (batch.source_words, batch.target_words, batch.sentences) == counts
+        counts = (expected.source_words, expected.target_words, len(expected.source))
+        assert (batch.source_words, batch.target_words, len(batch.source)) == counts
         assert type(batch.source_words) is int
 
 
@@ -182,7 +182,7 @@ def test_batches_are_read_while_one_is_in_use_and_at_most_eight_ahead():
 def test_a_damaged_pair_is_an_error_of_the_consumer_and_no_thread_stays():
     pairs = flat_corpus(10)
     stream = load_batches(pairs, [np.array([1]), np.array([10])])
-    assert next(stream).sentences == 1
+    assert len(next(stream).source) == 1
     with pytest.raises(IndexError):
         next(stream)
     assert not prefetching()
@@ -208,7 +208,7 @@ def test_batches_are_pinned_in_the_thread_for_the_device_of_who_asks(monkeypatch
     monkeypatch.setattr(torch.cuda, "set_device", lambda device: seen.append((device, threading.current_thread().name)))
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda tensor: pinned.append(tensor.shape) or tensor)
     plan = [np.array([1, 2]), np.array([3])]
-    assert [batch.sentences for batch in load_batches(flat_corpus(10), plan, pin=True)] == [2, 1]
+    assert [len(batch.source) for batch in load_batches(flat_corpus(10), plan, pin=True)] == [2, 1]
     assert seen == [(3, "prefetch_0")]
     assert len(pinned) == 2 * 4
 

@@ -82,9 +82,8 @@ def live(folder, random_model_directory):
 
 @pytest.fixture(scope="module")
 def report(folder):
-    rows = [
-        (Span(f"{name}{HOSTILE}", "name"), "1", number) for name, number in (("a", "2.5 *"), ("b", "1,000"), ("c", "–"))
-    ]
+    figures = ("a", "2.5 *"), ("c", "–"), ("b", "1,000"), ("d", "[3.00, 4.00]")
+    rows = [(Span(f"{name}{HOSTILE}", "name"), "1", number) for name, number in figures]
     svg = '<svg xmlns="http://www.w3.org/2000/svg" width="900" height="300"><style>* { stroke: red }</style></svg>'
     texts = [NamedText("source", Span("x" * 300)), NamedText("a", (Span("word", "wrong", HOSTILE),))]
     blocks = [
@@ -305,7 +304,7 @@ def test_attention_off_comparison_and_exercises(browser, live):
 def test_the_tables_of_a_report_are_sorted_by_their_numbers(browser, report):
     browser.size(1280, 900)
     browser.open(report, ready="document.readyState === 'complete'")
-    for order, expected in (("descending", "bac"), ("ascending", "abc"), (None, "abc")):
+    for order, expected in (("descending", "bdac"), ("ascending", "adbc"), (None, "acbd")):
         browser.run("document.querySelector('th:last-child .sort').click()")
         assert "".join(name[0] for name in browser.texts("tbody bdi")) == expected
         assert browser.run("return document.querySelector('th:last-child').ariaSort") == order
