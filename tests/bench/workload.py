@@ -127,7 +127,7 @@ def corpus_workload(size: Size, folder: Path, count: int, sentences: int | None,
         raise InputError(f"{folder}: no training pair within max_length = {size.training.max_length}")
     plan = plan_epoch(train, chosen, policy, 0)
     picked = np.unique(np.linspace(0, len(plan) - 1, count + 2).round().astype(int)[1:-1])
-    batches = [make_batch([train.pair(int(index)) for index in plan[number]], plan[number]) for number in picked]
+    batches = [make_batch([train.pair(int(index)) for index in plan[number]]) for number in picked]
     unit = f"{policy.batch_size} {policy.batch_unit}"
     origin = f"{len(batches)} of the {len(plan)} batches of {folder} ({unit}, windows of {policy.window})"
     return Workload(size, batches, origin, useful_work(train, plan))
