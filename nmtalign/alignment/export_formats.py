@@ -18,7 +18,7 @@ from nmtalign.alignment.alignment_file import AlignmentFile
 from nmtalign.alignment.links import AlignmentRecord, format_links
 from nmtalign.errors import UsageError
 from nmtalign.files import atomic_text, check_other
-from nmtalign.text.lines import one_line
+from nmtalign.text.lines import as_json_line
 
 TextFormat = Literal["pharaoh", "json"]
 
@@ -50,7 +50,7 @@ def text_lines(file: AlignmentFile, form: TextFormat) -> Iterator[str]:
 def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns an object on one line without any line separator of Unicode; numbers that are not finite become null."""
     known = {"id": record.sentence_id, "rank": record.rank, "source": record.source, "target": record.target}
-    text = one_line(known)
+    text = as_json_line(known)
     rows = ", ".join(f"[{', '.join(map(_json_number, row))}]" for row in _texts(record.weights, dtype))
     log_probs = ", ".join(map(_json_number, _texts(record.token_log_probs[None], "float32")[0]))
     log_prob = json.dumps(record.log_prob) if math.isfinite(record.log_prob) else "null"

@@ -113,8 +113,19 @@ def soft_links(
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """
-    likely = posterior(forward, backward) if method == "agreement" else (forward + backward)[:-1, :-1] / 2
-    return links_where(likely >= least_weight(method, threshold)), likely
+    least = least_weight(method, threshold)
+    if method == "mean":
+        return mean_links(forward[:-1, :-1], backward[:-1, :-1], least)
+    likely = posterior(forward, backward)
+    return links_where(likely >= least), likely
+
+
+def mean_links(
+    forward: NDArray[Any], backward: NDArray[Any], least: float = THRESHOLDS["mean"]
+) -> tuple[list[Link], NDArray[Any]]:
+    """Returns what `soft_links` does with the method "mean", of matrices without `</s>`."""
+    likely = (forward + backward) / 2
+    return links_where(likely >= least), likely
 
 
 def least_weight(method: Symmetrization, threshold: float) -> float:

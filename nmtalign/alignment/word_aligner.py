@@ -39,11 +39,10 @@ from nmtalign.alignment.links import (
     blocks,
     empty_record,
     in_order,
-    links_where,
     make_record,
     merge_pieces,
 )
-from nmtalign.alignment.symmetrization import THRESHOLDS
+from nmtalign.alignment.symmetrization import mean_links
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError
 from nmtalign.files import ALIGNER, sha256_of
@@ -335,8 +334,7 @@ class WordAligner:
             source, target = (None if side.starts is None else side.starts[:-1] for side in (pair.source, pair.target))
             if source is not None or target is not None:
                 ahead, back = merge_pieces(ahead, source, target), merge_pieces(back, target, source)
-            likely = (ahead + back.T) / 2
-            chosen = links_where(likely >= THRESHOLDS["mean"])
+            chosen, likely = mean_links(ahead, back.T)
             yield chosen, [float(likely[j, i]) for i, j in chosen]
 
     def _posteriors(

@@ -32,7 +32,7 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
-from nmtalign.text.lines import one_line
+from nmtalign.text.lines import as_json_line
 from nmtalign.text.markup import MarkedText, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
@@ -559,7 +559,7 @@ def _joined(lines: Sequence[Translation], rank: int) -> str:
 
 
 def _json(value: Any, status: int = 200, headers: Mapping[str, str] = {}) -> Response:
-    return Response(one_line(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
+    return Response(as_json_line(value) + "\n", status, {**_HEADERS, **headers}, "application/json")
 
 
 def _json_lines(lines: Iterable[str], is_list: bool) -> Response:

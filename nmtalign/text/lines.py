@@ -70,7 +70,7 @@ def check_counts(counts: Iterable[tuple[str, int]]) -> None:
             )
 
 
-def one_line(value: Any) -> str:
+def as_json_line(value: Any) -> str:
     """A value as one line of valid JSON in UTF-8; NaN and infinity become null."""
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False)

@@ -149,12 +149,9 @@ class ParallelText:
             if source == target:
                 raise UsageError(f"columns: {self._columns} is only column {source + 1} of {self.name}; give two")
         elif source is None or target is None:
-            regional = [one for one in self._languages if re.search("[-_]", one)]
-            if (
-                len(names) != 2
-                or table
-                or any(fit(name, re.split("[-_]", one)[0]) for one in regional for name in names)
-            ):
+            bare = [re.split("[-_]", one)[0] for one in self._languages if re.search("[-_]", one)]
+            names_region = any(fit(name, one) for one in bare for name in names)  # a header of only another region
+            if len(names) != 2 or table or names_region:
                 wanted_languages = " and ".join(filter(None, self._languages)) or "two"
                 raise UsageError(
                     f"{self.name}: {counted(len(names), 'column')}, and their names ({', '.join(names)[:80]}) do not "

@@ -899,7 +899,7 @@ class Vocabulary:
         return word in self._ids
 
     def __hash__(self) -> int:
-        return len(self)
+        return len(self)  # a vocabulary is the key of what was read for it: equal ones have as many words
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Vocabulary) and self.words == other.words

@@ -40,11 +40,11 @@ from nmtalign.text.languages import check_lines
 from nmtalign.text.lines import (
     STDIN,
     Shard,
+    as_json_line,
     counted,
     decode_lenient,
     is_converted,
     lines_after,
-    one_line,
     raw_lines,
     reading,
     shown,
@@ -481,7 +481,7 @@ class OutputFormat:
         results["n_best"] = entries
         ours = {"id", *results, *(_OPTIONAL_KEYS if "n_best" in extra else ())}
         passed = {key: value for key, value in extra.items() if key not in ours}
-        return one_line({"id": extra.get("id", number), **passed, **results})
+        return as_json_line({"id": extra.get("id", number), **passed, **results})
 
     def _entry(self, translation: Translation, alternative: Alternative) -> dict[str, Any]:
         entry: dict[str, Any] = {

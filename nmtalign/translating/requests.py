@@ -198,8 +198,8 @@ class RequestReader:
         """The phrase with all ways to write it in symbols."""
         usual, capital = self._tokens(phrase.text), self._tokens(phrase.capital)
         # The search cannot tell one unknown word from another; `written` gives it the capital.
-        differs = set(self._unknown(capital)) <= set(self._unknown(usual))
-        ways = [usual, capital] if differs and phrase.pattern.search(self._plain(capital)) else [usual]
+        as_known = set(self._unknown(capital)) <= set(self._unknown(usual))
+        ways = [usual, capital] if as_known and phrase.pattern.search(self._plain(capital)) else [usual]
         language = self._loaded.target_language
         unspaced = has_no_spaces(language) if language else count_unspaced(phrase.text[:1]) > 0
         joined = [self._joined(usual)] if unspaced and isinstance(self.target, Subwords) else []

@@ -9,7 +9,7 @@ import pytest
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import one_line
+from nmtalign.text.lines import as_json_line
 from nmtalign.translating.file_translation import (
     FileTranslation,
     Inputs,
@@ -147,7 +147,7 @@ def test_what_was_written_can_be_read_again() -> None:
 
 def test_what_is_nested_as_deeply_as_is_read_is_written_too() -> None:
     request = read_request('{"text": "a", "x": ' + "[" * 199 + "1e400" + "]" * 199 + "}", "here")
-    assert one_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
+    assert as_json_line(request.extra) == '{"x": ' + "[" * 199 + "null" + "]" * 199 + "}"
     assert read_request('{"text": "' + "[" * 5000 + '"}', "here").text == "[" * 5000
 
 
