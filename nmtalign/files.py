@@ -283,11 +283,9 @@ class PartialFile:
             self._stream = stream
 
     def is_empty(self) -> bool:
-        """Returns whether FILE.partial has no content."""
         return os.fstat(self.stream.fileno()).st_size == 0
 
     def write(self, data: bytes) -> None:
-        """Writes all the data."""
         with disk_errors(self.partial):
             rest = memoryview(data)
             while rest:

@@ -231,7 +231,6 @@ class AlignmentRun:
         return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _origin(self) -> dict[str, object]:
-        """Returns the origin of the file, as the file records it."""
         config, forward, method = self.config, self._forward, self.config.symmetrize
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}

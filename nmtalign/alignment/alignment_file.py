@@ -151,7 +151,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         return self.records(0, self._length)
 
     def records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
-        """Yields the records of a range."""
         with self._damage():
             for first, page in self._pages(start, stop):
                 yield from self._read(first, page)
@@ -177,7 +176,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             return int(np.count_nonzero(self._datasets["rank"][:] == 0))
 
     def close(self) -> None:
-        """Closes the file, which cannot be read afterwards."""
         self._file.close()
         self._closed = True
 
@@ -263,7 +261,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             )
 
     def _read_links(self, page: Mapping[str, Array]) -> Iterator[LinkedPair]:
-        """Yields the words and links of a page."""
         links = self._parts("links", page["link_offsets"])
         texts = [self._parts(f"{side}/text", page[f"{side}/text_offsets"]) for side in SIDES]
         for k, own in enumerate(links):

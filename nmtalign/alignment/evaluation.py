@@ -82,7 +82,6 @@ def _turned_note(file: LinkFile, gold: Sequence[GoldLinks]) -> str:
 
 
 def _signature(file: LinkFile, gold: LinkFile, answers: Sequence[GoldLinks]) -> str:
-    """Returns everything that reproduces the figures."""
     parts = ["AER"]
     for role, one in (("links", file), ("gold", gold)):
         first = ",target-first" if one.reverse else ""

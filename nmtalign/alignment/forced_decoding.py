@@ -61,7 +61,6 @@ class SideReader:
         self._pieces: dict[str, Tokens] = {}
 
     def read(self, line: str) -> ModelSide:
-        """Reads one line."""
         if self._subwords and self._tokenized:
             # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
             words = self._tokenizer.tokenize(line)

@@ -44,7 +44,6 @@ class GoldLinks:
     possible: frozenset[Link]
 
     def turned(self) -> "GoldLinks":
-        """Returns the links with source and target exchanged."""
         return GoldLinks(*(frozenset((j, i) for i, j in links) for links in (self.sure, self.possible)))
 
 
@@ -121,7 +120,6 @@ class LinkFile:
         return self.format == "NAACL"
 
     def turned(self) -> "LinkFile":
-        """Returns the file with source and target exchanged."""
         words = None if self.words is None else [(target, source) for source, target in self.words]
         return replace(self, pairs=[pair.turned() for pair in self.pairs], reverse=not self.reverse, words=words)
 

@@ -75,7 +75,6 @@ class BitextSide:
         self._ids, self._lengths = array("i"), array("q", [0])
 
     def add(self, words: Sequence[str]) -> None:
-        """Adds a sentence."""
         self._ids.extend(map(self.index.__getitem__, words))
         self._lengths.append(len(words))
 

@@ -83,7 +83,6 @@ class Pieces(Tokenizer):
         return self._known.get(word) or keep(self._known, word, pieces_of(word))
 
     def tokenize(self, line: str) -> list[str]:
-        """Returns the pieces of all words."""
         return [piece for word in self._split(line) for piece in self.of(word)]
 
     def read(self, line: str) -> tuple[list[str], NDArray[np.int64] | None, list[str]]:
@@ -261,11 +260,9 @@ class WordAligner:
 
     @cached_property
     def hash(self) -> str:
-        """The SHA-256 of the file."""
         return sha256_of(self.weights_file)
 
     def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
-        """Compares a text that should be in the source language (side 0) or the target language with both."""
         return TextFit(self.tokenizers, self._vocabularies, side)
 
     @cached_property

@@ -149,7 +149,6 @@ class Corpus:
 
     @functools.cached_property
     def tokenizers(self) -> Tokenizers:
-        """The tokenisers of the text."""
         return Tokenizers.load(self.folder)
 
     @functools.cached_property

@@ -153,7 +153,6 @@ class SideSummary:
 
     @classmethod
     def of(cls, counts: Mapping[str, int], vocabulary: Vocabulary) -> "SideSummary":
-        """The summary of a side with these numbers of occurrences."""
         unknown = {word: count for word, count in counts.items() if word not in vocabulary}
         words, unknown_words = (sum(side[word] for word in filter(is_word, side)) for side in (counts, unknown))
         tokens, unknown_tokens, rate = sum(counts.values()), sum(unknown.values()), unknown_words / max(words, 1)
@@ -190,7 +189,6 @@ class Summary:
     notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """All values as plain values for JSON."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name != "texts"}
 
 

@@ -53,7 +53,6 @@ class Side(NamedTuple):
 
     @classmethod
     def of(cls, sentences: Sequence[Sequence[str]]) -> "Side":
-        """The tokens of sentences."""
         lengths = np.fromiter(map(len, sentences), np.int32, len(sentences))
         index = defaultdict[str, int](itertools.count().__next__)  # in the order of their first occurrence
         tokens = map(index.__getitem__, itertools.chain.from_iterable(sentences))
@@ -61,7 +60,6 @@ class Side(NamedTuple):
         return cls(" ".join(index), ids, lengths)
 
     def words(self) -> list[str]:
-        """The different tokens, by number."""
         return self.types.split(" ") if self.types else []
 
 

@@ -155,7 +155,6 @@ class RawText:
         self.paths = tuple(folder / f"{name}.{side}.raw" for side in SIDES)
 
     def write(self, blocks: Iterable[Pairs]) -> "RawText":
-        """Writes all pairs."""
         with contextlib.ExitStack() as stack:
             streams = [stack.enter_context(path.open("w", encoding="utf-8", newline="\n")) for path in self.paths]
             for block in blocks:
@@ -184,7 +183,6 @@ class SeenTexts:
         self._runs: list[npt.NDArray[np.uint64]] = []
 
     def first_time(self, texts: Sequence[str]) -> list[bool]:
-        """Whether each text occurs for the first time."""
         raw = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)

@@ -76,8 +76,6 @@ class Heading:
 
 @dataclass(frozen=True)
 class Paragraph:
-    """Text."""
-
     text: Inline
 
 

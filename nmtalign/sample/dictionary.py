@@ -47,11 +47,9 @@ class Noun:
 
     @property
     def kind(self) -> str:
-        """What the noun denotes: its first tag."""
         return self.tags[0]
 
     def agreement(self, plural: bool) -> Agreement:
-        """The features with which verbs and adjectives agree."""
         return Agreement(THIRD_PLURAL if plural else THIRD_SINGULAR, self.gender == "f", plural)
 
 

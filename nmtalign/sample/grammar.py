@@ -101,11 +101,9 @@ class Draft:
             self.put(word, origin)
 
     def pick(self, choices: Sequence[T]) -> T:
-        """Draw one of the choices."""
         return choices[int(self.random() * len(choices))]
 
     def chance(self, probability: float) -> bool:
-        """Draw whether something is so."""
         return self.random() < probability
 
     def length(self) -> int:
@@ -160,7 +158,6 @@ class Nominal:
         return self.before.forms[4 if special else form] if self.before else ""
 
     def indefinite_article(self) -> str:
-        """`a` or `an`."""
         word = next((one.english for one in (self.before, *self.behind) if one), self.noun.english[0])
         return "an" if word in _SOUNDS_AN or (word[0] in "aeiouAEIOU" and word not in _SOUNDS_A) else "a"
 
@@ -263,7 +260,6 @@ def _extend(draft: Draft, noun: Noun, who: Agreement, depth: int) -> None:
 
 
 def _person(draft: Draft) -> Agreement:
-    """Write a person's name."""
     given = draft.pick(words.NAMES["men"] + words.NAMES["women"])
     draft.write(given)
     if draft.chance(0.75):

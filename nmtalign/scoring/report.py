@@ -106,8 +106,6 @@ class Section:
 
 @dataclass(frozen=True)
 class SystemReport:
-    """All figures of one system."""
-
     name: str
     everything: Section
     no_unk: Section | None = None  # of the sentences without an unknown word

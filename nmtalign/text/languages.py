@@ -288,7 +288,6 @@ class _SideFit:
         self.frequent = {word for word in first if len(word) > (not self._unspaced) and bare(word).isalpha()}
 
     def add(self, line: str) -> None:
-        """Counts a line."""
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         words = list(filter(is_word, tokens))
         self.tokens, self.words = self.tokens + len(tokens), self.words + len(words)
@@ -331,7 +330,6 @@ class TextFit:
         self.words = 0
 
     def add(self, line: str) -> None:
-        """Counts a line of the text."""
         self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
         self._lines.append(line)
         self.own.add(line)

@@ -143,7 +143,6 @@ class SpacedWords(Tokenizer):
     kind = "spaced"
 
     def tokenize(self, line: str) -> list[str]:
-        """The words between blanks (ASCII only)."""
         return [word for word in _BLANKS.split(line) if word]
 
 
@@ -164,7 +163,6 @@ class Subwords(Tokenizer):
         return self.unspaced or token.startswith(WORD_START)
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
-        """The words are numbered from 0."""
         starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
         return [number - 1 for number in accumulate(starts)]
 
@@ -188,7 +186,6 @@ class TextBytes(Subwords):
     kind = "bytes"
 
     def pieces(self) -> Sequence[str]:
-        """The tokens of all bytes, in the order of the bytes."""
         return BYTE_TOKENS
 
     def tokenize(self, line: str) -> list[str]:
@@ -352,7 +349,6 @@ class MosesWords(Tokenizer):
         return {**rules, **prefixes, **{name: _code_points(characters) for name, characters in ranges.items()}}
 
     def detokenize(self, tokens: Sequence[str]) -> str:
-        """One line of text with the spacing of the language."""
         return self.spacing.join(tokens)
 
 
@@ -418,7 +414,6 @@ class _TokensOfWords(dict[str, Tokens]):
         return keep(self, key, tokens)
 
     def of_line(self, line: str) -> list[str]:
-        """The tokens of any line."""
         tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)
         return list(self.tokenizer.tokenize(line, escape=False)) if tokens is None else tokens
 
@@ -506,7 +501,6 @@ class Spacing:
         self._names = frozenset(chain.from_iterable(map(str.split, self.learned)))
 
     def join(self, tokens: Sequence[str]) -> str:
-        """One line of text."""
         words = " ".join(tokens).split()
         if not words:
             return ""
@@ -618,7 +612,6 @@ def _usual(tally: Counter[str]) -> str:
 
 @lru_cache(CACHED)
 def _role_by_itself(token: str) -> str:
-    """The role of a token without its context."""
     from sacremoses.util import is_cjk
 
     token = bare(token)
@@ -669,7 +662,6 @@ class _LineOfTokens:
         self._numbered = False  # the same for the last closed one
 
     def with_uses(self, names: Collection[str]) -> list[str]:
-        """The roles in context."""
         for place, role in enumerate(list(self.roles)):
             if (use := _USES.get(role)) is not None:
                 found = use(self, place)
@@ -700,7 +692,6 @@ class _LineOfTokens:
         return self._is(place, WORD, NUMBER, GROUP, ELISION, CJK)
 
     def is_number(self, place: int) -> bool:
-        """Whether a token of the line is a number."""
         return self._is(place, NUMBER, GROUP)
 
     def toggle(self, mark: str) -> str:
@@ -805,7 +796,6 @@ class Tokenizers:
 
     @classmethod
     def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
-        """Words between blanks on both sides."""
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
     def most_tokens(self, max_length: int) -> int:
@@ -822,7 +812,6 @@ class Tokenizers:
         return (TOKENIZER_FILE, *(MODEL_FILES if self.kind == SentencePieces.kind else ()))
 
     def save(self, folder: Path) -> None:
-        """Writes the files that `load` needs."""
         for name, side in zip(MODEL_FILES, (self.source, self.target), strict=True):
             if isinstance(side, SentencePieces):
                 with atomic_path(folder / name, follow=False) as temporary:

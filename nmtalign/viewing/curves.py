@@ -62,12 +62,10 @@ class Point:
 
     @property
     def perplexity(self) -> float:
-        """exp of the loss."""
         return math.exp(min(self.loss, 700)) if math.isfinite(self.loss) else math.nan
 
     @property
     def hours(self) -> float:
-        """The time of training."""
         return self.seconds / 3600
 
 
