@@ -200,7 +200,19 @@ class AlignmentRun:
         return self.summary
 
     def __iter__(self) -> Iterator[AlignmentRecord]:
-        for record in self._records(self.summary.done_before):
+        done, size = self.summary.done_before, window_size(self.config)
+        if self._writer is not None and self._writer.complete and all(path.is_file() for path in self._texts):
+            return  # these texts have the checksums of those of the file
+        first = done // size * size  # a window that is done in part is aligned again, as before
+        begin = self._block.start + first
+        # A subword model splits the words of tokenised text as those of any other text.
+        spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
+        fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
+        texts = read_pairs(*self._texts)
+        if done:  # of a stream no hash tells that it has become shorter
+            texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))
+        pairs = check_pairs(islice(texts, begin, self._block.stop), self._texts, fits, self._notify)
+        for record in islice(align(self._models, pairs, self.config, first=begin), done - first, None):
             self.summary.pairs += 1
             self.summary.links += len(record.hard_links)
             if self._writer is not None:
@@ -212,23 +224,6 @@ class AlignmentRun:
     def left(self) -> str:
         """Returns what remains after an interruption, for the end of a message; "" if nothing."""
         return self._writer.left() if self._writer is not None else ""
-
-    def _records(self, done: int) -> Iterator[AlignmentRecord]:
-        """Yields the records after the first `done` ones. A window that is done in part is aligned again, as before."""
-        if self._writer is not None and self._writer.complete and all(path.is_file() for path in self._texts):
-            return iter(())  # these texts have the checksums of those of the file
-        size = window_size(self.config)
-        first = done // size * size
-        begin = self._block.start + first
-        # A subword model splits the words of tokenised text as those of any other text.
-        spaced = self.config.tokenized and not isinstance(self._forward.tokenizers.source, Subwords)
-        fits = [self._forward.text_fit(side, spaced) for side in (0, 1)]
-        texts = read_pairs(*self._texts)
-        if done:  # of a stream no hash tells that it has become shorter
-            texts = lines_after(texts, 0, self._block.start + done, " and ".join(map(shown, self._texts)))
-        texts = islice(texts, begin, self._block.stop)
-        pairs = check_pairs(texts, self._texts, fits, self._notify)
-        return islice(align(self._models, pairs, self.config, first=begin), done - first, None)
 
     def _origin(self) -> dict[str, object]:
         config, forward, method = self.config, self._forward, self.config.symmetrize

@@ -34,7 +34,7 @@ from nmtalign.core.numerics import in_halves
 from nmtalign.errors import UsageError
 from nmtalign.model_directory import LoadedModel
 from nmtalign.settings.command_settings import AlignConfig, Reading
-from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, Tokenizer, Tokens, Vocabulary, keep
+from nmtalign.text.tokenizer import WORD_START, SpacedWords, Subwords, TokenCache, Tokenizer, Vocabulary
 
 _MEAN_LENGTH = 50  # a batch of longer pairs has fewer of them, which bounds memory
 
@@ -58,13 +58,14 @@ class SideReader:
         self._tokenized = tokenized
         self._tokenizer = SpacedWords() if tokenized else tokenizer
         self._vocabulary, self._encode = vocabulary, vocabulary.encode
-        self._pieces: dict[str, Tokens] = {}
+        self._pieces = TokenCache(self._find_pieces)
 
     def read(self, line: str) -> ModelSide:
         if self._subwords and self._tokenized:
             # Each word is split into pieces, so that the words stay those of the text, as gold links count them.
             words = self._tokenizer.tokenize(line)
-            parts = [self._pieces_of(self._subwords, word, bool(place)) for place, word in enumerate(words)]
+            inside = " " if self._subwords.unspaced else ""
+            parts = [self._pieces[f"{inside}{word}" if place else word] for place, word in enumerate(words)]
             tokens = [piece for part in parts for piece in part]
             return ModelSide(self._encode(tokens), tuple(words), np.cumsum([0, *map(len, parts)]), tokens)
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
@@ -73,18 +74,14 @@ class SideReader:
         words, starts = self._subwords.words(tokens), word_starts(self._subwords.word_index(tokens))
         return ModelSide(self._encode(tokens), tuple(words), starts, tokens)
 
-    def _pieces_of(self, subwords: Subwords, word: str, inside: bool) -> Tokens:
-        """Returns the pieces of a word; `inside` a line without spaces they do not begin with "▁"."""
-        inside = inside and subwords.unspaced
-        key = f" {word}" if inside else word
-        if found := self._pieces.get(key):
-            return found
-        # A tokeniser may leave nothing of a word (of a control character).
-        pieces = subwords.tokenize(word) or [word]
-        if inside:
+    def _find_pieces(self, key: str) -> Sequence[str]:
+        """The pieces of a word; behind a space it is inside a line without spaces, and they do not begin with "▁"."""
+        word = key.removeprefix(" ")
+        pieces = cast(Subwords, self._subwords).tokenize(word) or [word]  # nothing is left of a control character
+        if word != key:
             first = pieces[0].removeprefix(WORD_START)
             pieces[:1] = [first] if first in self._vocabulary else list(first)
-        return keep(self._pieces, key, pieces or [word])
+        return pieces or [word]
 
 
 class Aligner:

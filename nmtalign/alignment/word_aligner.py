@@ -50,7 +50,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
 from nmtalign.text.lines import counted
-from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, Tokenizer, Tokenizers, Tokens, Vocabulary, keep
+from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer, Tokenizers, Vocabulary
 
 _KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
@@ -73,22 +73,16 @@ class Pieces(Tokenizer):
     kind = "pieces"
 
     def __init__(self, tokenized: bool) -> None:
-        self._split, self._tokenized = SpacedWords().tokenize, tokenized
-        self._known: dict[str, Tokens] = {}
-
-    def of(self, word: str) -> Tokens:
-        """Returns the pieces of a word between spaces, at least one."""
-        if self._tokenized:
-            return (word.casefold(),)
-        return self._known.get(word) or keep(self._known, word, pieces_of(word))
+        self._split = SpacedWords().tokenize
+        self.of = TokenCache(lambda word: (word.casefold(),) if tokenized else pieces_of(word))
 
     def tokenize(self, line: str) -> list[str]:
-        return [piece for word in self._split(line) for piece in self.of(word)]
+        return [piece for word in self._split(line) for piece in self.of[word]]
 
     def read(self, line: str) -> tuple[list[str], NDArray[np.int64] | None, list[str]]:
         """Returns the words between spaces, the first piece of each (None: each has one piece), and the pieces."""
         words = self._split(line)
-        parts = list(map(self.of, words))
+        parts = list(map(self.of.__getitem__, words))
         pieces = [piece for part in parts for piece in part]
         return words, None if len(pieces) == len(words) else np.cumsum([0, *map(len, parts)]), pieces
 
@@ -103,7 +97,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
     spellings: list[Counter[str]] = []
     parts = []
     for word, count in zip(words, np.bincount(side.ids, minlength=len(words)).tolist(), strict=True):
-        own = pieces.of(word)
+        own = pieces.of[word]
         parts.append([numbers.setdefault(piece, len(numbers)) for piece in own])
         spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
         for place, spelling in zip(parts[-1], spelled(word, own), strict=True):

@@ -24,7 +24,7 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -97,18 +97,22 @@ def blanks_to_spaces(line: str) -> str:
 _strings: dict[str, str] = {}
 
 
-def keep(cache: dict[str, Tokens], key: str, tokens: Iterable[str]) -> Tokens:
-    """Adds tokens to a cache of limited size and returns them.
+class TokenCache(dict[str, Tokens]):
+    """The tokens of each text that was looked up, which a function finds; a full cache is emptied.
 
-    A full cache is emptied first. Equal tokens become the same string object, which saves memory and makes them faster
-    to count.
+    Equal tokens become the same string object, which saves memory and makes them faster to count.
     """
-    if len(cache) >= CACHED:
-        cache.clear()
-    if len(_strings) >= CACHED:
-        _strings.clear()
-    kept = cache[key] = tuple(_strings.setdefault(token, token) for token in tokens)
-    return kept
+
+    def __init__(self, find: Callable[[str], Iterable[str]]) -> None:
+        self._find = find
+
+    def __missing__(self, text: str) -> Tokens:
+        if len(self) >= CACHED:
+            self.clear()
+        if len(_strings) >= CACHED:
+            _strings.clear()
+        kept = self[text] = tuple(_strings.setdefault(token, token) for token in self._find(text))
+        return kept
 
 
 class Tokenizer(ABC):
@@ -220,6 +224,8 @@ class SentencePieces(Subwords):
             raise FormatError("not a sentencepiece model")
         try:
             self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+            known = (number for number in range(len(self._processor)) if not self._processor.is_unknown(number))
+            self._numbers = list(known)
             frequent = self.pieces()[:_FREQUENT]  # raises ValueError for a piece that is not UTF-8
         except (RuntimeError, ValueError, OSError):
             raise FormatError("not a sentencepiece model") from None
@@ -228,7 +234,7 @@ class SentencePieces(Subwords):
         starting = sum(piece.startswith(WORD_START) for piece in frequent)
         letters = sum(UNSPACED_LETTER.search(piece) is not None for piece in frequent)
         self.unspaced = 2 * letters > len(frequent) > 3 * starting
-        self._words = _PiecesOfWords(self._processor) if _word_by_word(self._processor) else None
+        self._words = TokenCache(partial(self._processor.encode, out_type=str)) if self._is_word_by_word() else None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return SentencePieces, (self.model,)
@@ -247,12 +253,12 @@ class SentencePieces(Subwords):
         """The pieces in the order of their merges; for a model that sums scores instead, also the scores."""
         rules: dict[str, Any] = {"kind": self.kind, "pieces": self.pieces()}
         if self._words is None:
-            rules["scores"] = [self._processor.get_score(number) for number in _known_pieces(self._processor)]
+            rules["scores"] = list(map(self._processor.get_score, self._numbers))
         return rules
 
     def pieces(self) -> list[str]:
         """The pieces of the model in the order of their ranks, without the unknown one."""
-        return [self._processor.id_to_piece(number) for number in _known_pieces(self._processor)]
+        return list(map(self._processor.id_to_piece, self._numbers))
 
     def tokenize(self, line: str) -> list[str]:
         """The pieces; a character that the model does not know is a piece itself."""
@@ -270,34 +276,17 @@ class SentencePieces(Subwords):
     def _word(self, tokens: Sequence[str]) -> str:
         return "".join(tokens).removeprefix(WORD_START) or WORD_START
 
+    def _is_word_by_word(self) -> bool:
+        """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
 
-class _PiecesOfWords(dict[str, Tokens]):
-    """The pieces of words seen before."""
-
-    def __init__(self, processor: Any) -> None:
-        self._processor = processor
-
-    def __missing__(self, word: str) -> Tokens:
-        return keep(self, word, self._processor.encode(word, out_type=str))
-
-
-def _known_pieces(processor: Any) -> list[int]:
-    """The numbers of all pieces but the unknown one."""
-    return [number for number in range(len(processor)) if not processor.is_unknown(number)]
-
-
-def _word_by_word(processor: Any) -> bool:
-    """Whether the pieces of a word never depend on its neighbours, so that they can be cached.
-
-    This is the case if the model merges pairs by rank (bpe: its scores are 0, -1, -2, ...), no piece contains a space
-    inside, and the space is a piece. A unigram model sums rounded scores over the complete line.
-    """
-    numbers = _known_pieces(processor)
-    return (
-        processor.piece_to_id(WORD_START) in numbers
-        and all(processor.get_score(number) == -rank for rank, number in enumerate(numbers))
-        and not any(WORD_START in processor.id_to_piece(number)[1:] for number in numbers)
-    )
+        This is the case if the model merges pairs by rank (bpe: its scores are 0, -1, -2, ...), no piece contains a
+        space inside, and the space is a piece. A unigram model sums rounded scores over the complete line.
+        """
+        return (
+            self._processor.piece_to_id(WORD_START) in self._numbers
+            and all(self._processor.get_score(number) == -rank for rank, number in enumerate(self._numbers))
+            and not any(WORD_START in piece[1:] for piece in self.pieces())
+        )
 
 
 class MosesWords(Tokenizer):
@@ -375,7 +364,7 @@ def _sacremoses() -> Any:
     return sacremoses
 
 
-class _TokensOfWords(dict[str, Tokens]):
+class _TokensOfWords(TokenCache):
     """sacremoses, and the tokens of single words, by the word or by "word context".
 
     The context of a word that ends with a full stop is the class of the first character of the next word: "a" for a
@@ -398,20 +387,18 @@ class _TokensOfWords(dict[str, Tokens]):
         self._letters = re.compile(letters)
         self._plain = re.compile(rf"\.?{letters}(?:\.{letters})*")
 
-    def __missing__(self, key: str) -> Tokens:
+    def _find(self, key: str) -> Iterable[str]:
         word, _, context = key.partition(" ")
-        tokens: Iterable[str] | None = self._simple(word, context) or self._with_marks(key, self.__getitem__)
-        if tokens is None:
-            pad, padded = self.tokenizer.PAD_NOT_ISALNUM
-            parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
-            if context == _END:
-                tokens = self.of_line(f"x {word}")[1:]
-            elif len(parts) > 1:
-                last = f"{parts[-1]} {context}" if context else parts[-1]
-                tokens = chain.from_iterable(map(self.__getitem__, [*self.with_context(parts[:-1], parts[1:]), last]))
-            else:
-                tokens = self.of_line(f"x {word} {context or 'A'}")[1:-1]
-        return keep(self, key, tokens)
+        if tokens := self._simple(word, context) or self._with_marks(key, self.__getitem__):
+            return tokens
+        pad, padded = self.tokenizer.PAD_NOT_ISALNUM
+        parts = str(pad.sub(padded, word)).split()  # at the characters that are always separate tokens
+        if context == _END:
+            return self.of_line(f"x {word}")[1:]
+        if len(parts) > 1:
+            last = f"{parts[-1]} {context}" if context else parts[-1]
+            return chain.from_iterable(map(self.__getitem__, [*self.with_context(parts[:-1], parts[1:]), last]))
+        return self.of_line(f"x {word} {context or 'A'}")[1:-1]
 
     def of_line(self, line: str) -> list[str]:
         tokens = self._with_marks(_JUNK.sub("", " ".join(line.split())), self.of_line)

@@ -253,7 +253,7 @@ PIECES = {
 def test_words_are_split_into_pieces_that_contain_all_of_them(word: str, pieces: list[str]) -> None:
     assert pieces_of(word) == pieces
     assert "".join(pieces) == word.casefold()
-    assert Pieces(tokenized=True).of(word) == (word.casefold(),)
+    assert Pieces(tokenized=True).of[word] == (word.casefold(),)
 
 
 def test_a_strangers_file_in_which_no_word_occurs_aligns_without_a_warning(
