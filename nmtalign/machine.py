@@ -34,7 +34,8 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
     disk is that of `folder`. The system's files are read below `root`.
     """
     named = cpu_facts(root).get("model name") or cpu_facts(root).get("Model")
-    disk, versions = psutil.disk_usage(str(folder)), {name: _version(name) for name in _PACKAGES}
+    disk, versions = psutil.disk_usage(str(folder)), dict.fromkeys(_PACKAGES, "missing")
+    versions |= {name: found.version for name in _PACKAGES for found in metadata.distributions(name=name)}
     facts: dict[str, Any] = {
         "processor": {
             "name": named or platform.processor() or platform.machine(),
@@ -44,10 +45,9 @@ def describe_machine(folder: Path = Path(), root: Path = Path("/")) -> dict[str,
         "memory": _memory(root),
         "disk": {"folder": str(folder.resolve())}
         | {f"{part}_gb": round(getattr(disk, part) / _GB, 1) for part in ("free", "total")},
-        "versions": {"nmtalign": __version__, "Python": platform.python_version()}
-        | {name: version or "missing" for name, version in versions.items()},
+        "versions": {"nmtalign": __version__, "Python": platform.python_version()} | versions,
     }
-    missing = [name for name, version in versions.items() if not version]
+    missing = [name for name, version in versions.items() if version == "missing"]
     problems = [_problem(f"{name} is not installed", f"pip install {name}", unusable=True) for name in missing]
     try:
         import torch
@@ -133,10 +133,3 @@ def _memory(root: Path) -> dict[str, float]:
             cache = int(facts.get("total_inactive_file", facts.get("inactive_file", 0)))
             free = min(free, max(0, total - int(used[0]) + cache) if used else total)
     return {"free_gb": round(free / _GB, 1), "total_gb": round(total / _GB, 1)}
-
-
-def _version(package: str) -> str:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return ""

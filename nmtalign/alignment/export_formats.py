@@ -51,8 +51,8 @@ def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     """Returns an object on one line without any line separator of Unicode; numbers that are not finite become null."""
     known = {"id": record.sentence_id, "rank": record.rank, "source": record.source, "target": record.target}
     text = as_json_line(known)
-    rows = ", ".join(f"[{', '.join(map(_json_number, row))}]" for row in _texts(record.weights, dtype))
-    log_probs = ", ".join(map(_json_number, _texts(record.token_log_probs[None], "float32")[0]))
+    rows = ", ".join(f"[{', '.join(row)}]" for row in _texts(record.weights, dtype))
+    log_probs = ", ".join(_texts(record.token_log_probs[None], "float32")[0])
     log_prob = json.dumps(record.log_prob) if math.isfinite(record.log_prob) else "null"
     links = json.dumps(record.links())
     if record.link_scores is not None:
@@ -63,12 +63,8 @@ def json_line(record: AlignmentRecord, dtype: str = "float32") -> str:
     )
 
 
-def _json_number(text: str) -> str:
-    return "null" if text in ("nan", "inf", "-inf") else text
-
-
 def _texts(weights: NDArray[Any], dtype: str) -> list[list[str]]:
-    """Returns each number with the fewest digits from which the stored one can be read back."""
+    """Returns each number in JSON with the fewest digits from which the stored one can be read back."""
     if dtype == "float16":
         table, rows = _half_texts(), weights.astype(np.float16).view(np.uint16).tolist()
         return [[table[bits] for bits in row] for row in rows]
@@ -82,4 +78,5 @@ def _half_texts() -> list[str]:
 
 
 def _short(value: Any) -> str:
-    return str(value).removesuffix(".0")
+    text = str(value).removesuffix(".0")
+    return "null" if text in ("nan", "inf", "-inf") else text

@@ -103,45 +103,33 @@ class Table(NamedTuple):
         return cls(*(np.append(own, end).astype(np.float32) for own, end in ((counts, 0), (totals, 1), (null, 1))))
 
 
+@dataclass(eq=False)
 class LexicalCounts:
     """What was counted in a bitext, and the translation probabilities in both directions that follow from it.
 
     All arrays may be mapped files. The last place of an array by word, by key or by stem is for those that the bitext
-    does not have. `keys` are pairs of words, source * number of target words + target, rising; `stem_keys` are pairs of
-    their stems. `occurrences` and `stems` are by side and word, `cognates` (how many cognates a word has) by direction
-    and word that is given. Direction 0 is source to target.
-
-    The expected counts are by direction: `counts` of keys, `stem_counts` of pairs of stems, `totals` of words that are
-    given, and `null_counts`: [0] of the target words that come from no source word, [1] the reverse.
+    does not have. Direction 0 is source to target.
     """
 
-    def __init__(
-        self,
-        keys: Numbers,
-        stem_keys: Numbers,
-        occurrences: Sequence[NDArray[Any]],
-        stems: Sequence[Ids],
-        cognates: Sequence[NDArray[Any]],
-        counts: Sequence[NDArray[Any]],
-        stem_counts: Sequence[Counts],
-        totals: Sequence[Counts],
-        null_counts: Sequence[NDArray[Any]],
-    ) -> None:
-        self.keys, self.stem_keys, self.cognates = keys, stem_keys, cognates
-        self.occurrences, self.stems = occurrences, stems
-        self.sizes = [len(side) - 1 for side in stems]
-        self.stem_sizes = [int(side.max()) + 1 for side in stems]
-        self._stem_occurrences = [
-            np.maximum(_sums(own[:-1], counts[:-1], size), 1)  # a hostile file may have only zeros
-            for own, counts, size in zip(stems, occurrences, self.stem_sizes, strict=True)
-        ]
-        self.counts, self.stem_counts, self.totals = counts, stem_counts, totals
-        self.null_counts = [own.astype(np.float64) for own in null_counts]
-        self._stem_totals = [
-            _sums(stems[:-1], own[:-1], size)
-            for stems, own, size in zip(self.stems, totals, self.stem_sizes, strict=True)
-        ]
+    keys: Numbers  # of pairs of words, source * number of target words + target, rising
+    stem_keys: Numbers  # of pairs of their stems
+    occurrences: Sequence[NDArray[Any]]  # by side and word
+    stems: Sequence[Ids]  # by side and word
+    cognates: Sequence[NDArray[Any]]  # how many cognates a word has, by direction and word that is given
+    counts: Sequence[NDArray[Any]]  # expected, by direction: of keys
+    stem_counts: Sequence[Counts]  # of pairs of stems
+    totals: Sequence[Counts]  # of words that are given
+    null_counts: Sequence[NDArray[Any]]  # [0] of the target words that come from no source word, [1] the reverse
+
+    def __post_init__(self) -> None:
+        self.sizes = [len(side) - 1 for side in self.stems]
+        self.stem_sizes = [int(side.max()) + 1 for side in self.stems]
+        self.null_counts = [own.astype(np.float64) for own in self.null_counts]
         self._null_totals = [max((own[:-1] + _NULL_COUNT).sum(), _NULL_COUNT) for own in self.null_counts]
+        sides = list(zip(self.stems, self.occurrences, self.totals, self.stem_sizes, strict=True))
+        # A hostile file may have only zeros.
+        self._stem_occurrences = [np.maximum(_sums(own[:-1], found[:-1], size), 1) for own, found, _, size in sides]
+        self._stem_totals = [_sums(own[:-1], given[:-1], size) for own, _, given, size in sides]
 
     def tables(self, cells: Cells, words: Sequence[Words]) -> tuple["Table", "Table"]:
         """Returns the probabilities of both directions, for each cell and each of the words of both sides."""

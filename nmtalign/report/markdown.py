@@ -4,7 +4,7 @@ Texts of sentences have no form in Markdown: only the report of `nmtalign score`
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from nmtalign.report import document as doc
 
@@ -62,13 +62,9 @@ def _block(block: doc.Block) -> Iterator[str]:
 
 def _table(table: doc.DataTable) -> str:
     rule = ["---" if number < table.words else "---:" for number in range(len(table.head))]
-    rows = (list(map(_in_cell, row)) for row in table.rows)
-    text = "\n".join(map(_row, ([*map(_in_cell, table.head)], rule, *rows)))
+    head, *rows = (list(map(_in_cell, row)) for row in (table.head, *table.rows))
+    text = "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))
     return f"{_at_start(_inline(table.caption))}\n\n{text}" if table.caption else text
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _in_cell(text: doc.Inline) -> str:
