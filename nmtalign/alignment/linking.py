@@ -21,16 +21,7 @@ from typing import Any
 import numpy as np
 
 from nmtalign import files
-from nmtalign.alignment.agreement import (
-    ITERATIONS,
-    LONGEST,
-    MODEL_1,
-    MODEL_1_TIME,
-    AgreeingModels,
-    Sentences,
-    is_chosen,
-    usable,
-)
+from nmtalign.alignment import agreement
 from nmtalign.alignment.aligning import window_size, windows
 from nmtalign.alignment.lexical import Cells, Table
 from nmtalign.alignment.links import SIDES, format_scored
@@ -78,8 +69,8 @@ class BitextSide:
         self._ids.extend(map(self.index.__getitem__, words))
         self._lengths.append(len(words))
 
-    def sentences(self) -> Sentences:
-        return Sentences(np.array(self._ids, np.int32), np.cumsum(np.array(self._lengths, np.int64)))
+    def sentences(self) -> agreement.Sentences:
+        return agreement.Sentences(np.array(self._ids, np.int32), np.cumsum(np.array(self._lengths, np.int64)))
 
     def has_free_commas(self) -> bool:
         """Returns whether commas have spaces on both sides, as in text that a tokeniser has split."""
@@ -110,7 +101,7 @@ def count_cells(pairs: Iterable[tuple[str, str]], tell: Callable[[], object]) ->
     number = cells = 0
     for number, lines in enumerate(pairs, 1):
         words = [line.count(" ") + 1 for line in lines]
-        cells += words[0] * words[1] if max(words) <= LONGEST else 0
+        cells += words[0] * words[1] if max(words) <= agreement.LONGEST else 0
         if number % 1000 == 0:
             tell()
     return number, cells
@@ -207,12 +198,12 @@ class LinkRun:
             raise InputError(f"{names}: no lines; give files with text")
         most = min(self.config.learn_from or count, count * MOST_CELLS // max(cells, 1) or 1, count)
         numbered = enumerate(read_pairs(*self._texts))
-        sides = read_sides((pair for number, pair in numbered if is_chosen(number, most, count)), tell)
+        sides = read_sides((pair for number, pair in numbered if agreement.is_chosen(number, most, count)), tell)
         self._tokenized = self.config.tokenized or all(side.has_free_commas() for side in sides)
         pieces = Pieces(self._tokenized)
         parts = [in_pieces(list(side.index), side.sentences(), pieces) for side in sides]
         self._spellings, self._names, self._sides = zip(*parts, strict=True)
-        rows = usable(self._sides)
+        rows = agreement.usable(self._sides)
         lengths = [side.lengths()[rows] for side in self._sides]
         self._learned_from = max(1, min(len(rows), len(rows) * MOST_CELLS // max(1, int(lengths[0] @ lengths[1]))))
         self._record["pairs"] = count
@@ -221,7 +212,7 @@ class LinkRun:
 
     def _learn(self) -> None:
         self._tell(2, "learning")
-        learning = AgreeingModels(self._names, self._sides, self._threads, self._learned_from)
+        learning = agreement.AgreeingModels(self._names, self._sides, self._threads, self._learned_from)
         state = self._work / _STATE
         if state.exists():
             try:
@@ -230,11 +221,11 @@ class LinkRun:
                 raise FormatError(f"{state}: does not fit the texts; remove it, and the run begins again") from None
         began, first, others = time.monotonic(), _work_of(learning.done), self._record["pairs"] / self._learned_from
 
-        while learning.done < ITERATIONS:
+        while learning.done < agreement.ITERATIONS:
             before, own = _work_of(learning.done), _work_of(learning.done + 1) - _work_of(learning.done)
 
             def tell(share: float, before: float = before, own: float = own) -> None:
-                done, whole = before + share * own, _work_of(ITERATIONS)
+                done, whole = before + share * own, _work_of(agreement.ITERATIONS)
                 pace = (time.monotonic() - began) / max(done - first, 1e-9)
                 self._tell(2, "learning", done / whole, (whole - done + _ALIGNING * others) * pace)
 
@@ -286,7 +277,7 @@ def _read_record(path: Path) -> dict[str, Any]:
 
 def _work_of(iterations: int) -> float:
     """Returns the time of the first iterations, in iterations of the hidden Markov models."""
-    return MODEL_1_TIME * min(iterations, MODEL_1) + max(0, iterations - MODEL_1)
+    return agreement.MODEL_1_TIME * min(iterations, agreement.MODEL_1) + max(0, iterations - agreement.MODEL_1)
 
 
 def write_table(path: Path, cells: Cells, table: Table, spellings: Sequence[Sequence[Counter[str]]]) -> None:

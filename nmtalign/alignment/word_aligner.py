@@ -15,19 +15,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from nmtalign.alignment import lexical
 from nmtalign.alignment.agreement import AgreeingModels, CellBatch, Sentences, make_batches, posteriors
 from nmtalign.alignment.hmm import FARTHEST, Posteriors
-from nmtalign.alignment.lexical import (
-    Counts,
-    Ids,
-    LexicalCounts,
-    LexicalModel,
-    Words,
-    pieces_of,
-    spelled,
-    stem_size,
-    words_of,
-)
 from nmtalign.alignment.links import (
     SIDES,
     AlignmentRecord,
@@ -74,7 +64,7 @@ class Pieces(Tokenizer):
 
     def __init__(self, tokenized: bool) -> None:
         self._split = SpacedWords().tokenize
-        self.of = TokenCache(lambda word: (word.casefold(),) if tokenized else pieces_of(word))
+        self.of = TokenCache(lambda word: (word.casefold(),) if tokenized else lexical.pieces_of(word))
 
     def tokenize(self, line: str) -> list[str]:
         return [piece for word in self._split(line) for piece in self.of[word]]
@@ -100,7 +90,7 @@ def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[li
         own = pieces.of[word]
         parts.append([numbers.setdefault(piece, len(numbers)) for piece in own])
         spellings += [Counter() for _ in range(len(numbers) - len(spellings))]
-        for place, spelling in zip(parts[-1], spelled(word, own), strict=True):
+        for place, spelling in zip(parts[-1], lexical.spelled(word, own), strict=True):
             spellings[place][spelling] += count
     sizes = np.array([len(part) for part in parts] or [0], np.int64)
     firsts = np.cumsum(sizes) - sizes
@@ -123,7 +113,7 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
     occurrences = [own[order] for own, order in zip(learned.counts.occurrences, orders, strict=True)]
     counts = learned_counts[kept][by_key].astype(np.float32)
     null = [own[order].astype(np.float32) for own, order in zip(learned.counts.null_counts, orders[::-1], strict=True)]
-    stored = LexicalModel(names, occurrences, keys[by_key]).counted([counts.astype(np.float64)] * 2, null)
+    stored = lexical.LexicalModel(names, occurrences, keys[by_key]).counted([counts.astype(np.float64)] * 2, null)
     arrays: dict[str, NDArray[Any]] = {
         "keys": stored.keys,
         "counts": np.append(counts, np.float32(0)),
@@ -174,7 +164,7 @@ def _opened(path: Path, state: object) -> "WordAligner":
         if any(own.max() >= len(own) for own in stems) or jumps.max() > 1:
             raise ValueError
         expected = [counted] * 2, [stem_counts] * 2, totals, null[::-1]
-        counts = LexicalCounts(keys, stem_keys, occurrences, stems, cognates, *expected)
+        counts = lexical.LexicalCounts(keys, stem_keys, occurrences, stems, cognates, *expected)
         return WordAligner(path.parent, counts, words, list(jumps), facts)
     except (KeyError, RuntimeError, TypeError, ValueError):
         raise _damaged(path) from None
@@ -197,7 +187,7 @@ def _damaged(path: Path) -> FormatError:
 class StoredWords:
     """The sorted words of one side, and the numbers of their stems."""
 
-    def __init__(self, text: NDArray[np.uint8], stems: Ids) -> None:
+    def __init__(self, text: NDArray[np.uint8], stems: lexical.Ids) -> None:
         """`text` has one word per line. Raises ValueError if it is not UTF-8."""
         self.names = text.tobytes().decode().split("\n") if len(text) else []
         self._stems = stems
@@ -210,7 +200,7 @@ class StoredWords:
         number = bisect_left(self.names, word)
         if self.names[number : number + 1] == [word]:
             return number, int(self._stems[number])
-        size = stem_size(word)
+        size = lexical.stem_size(word)
         first = bisect_left(self.names, word[:size])  # the words with this stem follow each other
         known = len(word) >= size and first < len(self.names) and self.names[first].startswith(word[:size])
         return -1, int(self._stems[first]) if known else -1
@@ -227,7 +217,7 @@ class _Window(NamedTuple):
     """Pairs whose words have numbers, and what the models need of these words, of both sides."""
 
     pairs: Sequence[ModelPair]
-    words: Sequence[Words]
+    words: Sequence[lexical.Words]
 
 
 class WordAligner:
@@ -240,9 +230,9 @@ class WordAligner:
     def __init__(
         self,
         folder: Path,
-        counts: LexicalCounts,
+        counts: lexical.LexicalCounts,
         words: Sequence[StoredWords],
-        jumps: Sequence[Counts],
+        jumps: Sequence[lexical.Counts],
         facts: Mapping[str, str],
     ) -> None:
         self.folder, self.weights_file = folder, folder / ALIGNER
@@ -298,7 +288,7 @@ class WordAligner:
         found = [list(map(own.find, side)) for own, side in zip(self._words, names, strict=True)]
         numbers, stems = zip(*(np.array(own, np.int32).reshape(-1, 2).T for own in found), strict=True)
         occurrences = [own[ids] for own, ids in zip(self._counts.occurrences, numbers, strict=True)]
-        return _Window(pairs, words_of(names, numbers, occurrences, stems))
+        return _Window(pairs, lexical.words_of(names, numbers, occurrences, stems))
 
     def records(
         self, windows: Iterable[_Window], config: AlignConfig

@@ -9,19 +9,9 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
+from nmtalign.data import corpus_writer as writer
 from nmtalign.data.corpus import CORPUS_FILE, SPLITS, Corpus
 from nmtalign.data.corpus_checks import CorpusChecks
-from nmtalign.data.corpus_writer import (
-    PairSpool,
-    SideSummary,
-    SplitSummary,
-    Summary,
-    Vocabularies,
-    check_replaced,
-    corpus_files,
-    text_names,
-    write_files,
-)
 from nmtalign.data.pipeline import Pairs, blocks_of, process_pool, tokenize_pairs, worker_count
 from nmtalign.data.screening import ALWAYS, NO_TRANSLATION, RawText, Screening, spooled_lines
 from nmtalign.errors import FormatError, InputError, UsageError
@@ -51,7 +41,7 @@ from nmtalign.text.tokenizer import (
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
-_Given = tuple[Tokenizers, Vocabularies]  # what `vocabulary_from` gives
+_Given = tuple[Tokenizers, writer.Vocabularies]  # what `vocabulary_from` gives
 _LONGEST = 4192  # bytes; sentencepiece leaves out longer lines
 _PARTS = re.compile(".{1,1000} |.{1,1000}")  # of such a line
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
@@ -67,7 +57,7 @@ def prepare(
     progress: Callable[[int], None] = lambda pairs: None,
     notify: Callable[[str], None] = lambda step: None,
     force: bool = False,
-) -> Summary:
+) -> writer.Summary:
     """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
 
     Dev and test of a folder with a data set for each split are used if no others are given or set aside.
@@ -94,14 +84,14 @@ def prepare(
         rule = f"there is a {name} text, too; leave out one of the two"
         raise SettingError(rule, **{f"{name}_lines": aside[name]})
     written = [*aside, *(name for name, pair in texts.items() if name != "train" and pair[1] is None)]
-    names = text_names(folder, written, languages, [path for pair in texts.values() for path in pair])
+    names = writer.text_names(folder, written, languages, [path for pair in texts.values() for path in pair])
     checks = CorpusChecks(texts, config, languages, force)
     if not force:
         known = {"source_language": languages[0], "target_language": languages[1]}
         if not checks.by_text:
             known["settings"] = json.dumps(checks.config.identity(), sort_keys=True)
-        check_replaced(folder, known, {*texts, *aside})
-    with corpus_files(folder, force) as work:
+        writer.check_replaced(folder, known, {*texts, *aside})
+    with writer.corpus_files(folder, force) as work:
         parallel = {name: ParallelText(*pair, regions, config.columns) for name, pair in texts.items()}
         return _Preparation(work, languages, parallel, checks, progress, notify).run(given, aside, names)
 
@@ -158,7 +148,9 @@ class _Preparation:
         self.config, self.progress, self.notify = checks.config, progress, notify
         self.workers = worker_count(self.config.workers)
 
-    def run(self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]) -> Summary:
+    def run(
+        self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]
+    ) -> writer.Summary:
         """Writes all files into the work folder.
 
         `aside` are the sizes of the sets that are set aside from the training text, `names` the names of the text files
@@ -175,7 +167,7 @@ class _Preparation:
             raw |= drawn
         # Tokenise them.
         tokenizers, blocks = (given[0], blocks) if given else self._tokenizers(blocks, screening)
-        spools, spacing, read = {"train": PairSpool(self.work, "train")}, Counts(), 0
+        spools, spacing, read = {"train": writer.PairSpool(self.work, "train")}, Counts(), 0
         longest = tokenizers.most_tokens(self.config.max_length)
         for chunk in tokenize_pairs(tokenizers, longest, blocks, self.workers, spacing=True):
             spacing.update(chunk.spacing)
@@ -190,7 +182,7 @@ class _Preparation:
             spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
             tokenizers = dataclasses.replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
-            spools[name], is_filled = PairSpool(self.work, name), False
+            spools[name], is_filled = writer.PairSpool(self.work, name), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
                 spools[name].append(chunk)
                 is_filled = is_filled or any(map(min, chunk.source.lengths, chunk.target.lengths))
@@ -207,15 +199,15 @@ class _Preparation:
                 pairs, dropped = screening.pairs, dict(screening.dropped)
             if name in self.texts and (skipped := self.texts[name].skipped):
                 pairs, dropped[NO_TRANSLATION] = pairs + skipped, skipped
-            source, target = map(SideSummary.of, spool.counts, vocabularies)
-            splits[name] = SplitSummary(pairs, dropped, source, target, spool.size)
+            source, target = map(writer.SideSummary.of, spool.counts, vocabularies)
+            splits[name] = writer.SplitSummary(pairs, dropped, source, target, spool.size)
         sizes = len(vocabularies[0]), len(vocabularies[1])
-        summary = Summary(*self.languages, *sizes, self.config.identity(), splits, names)
+        summary = writer.Summary(*self.languages, *sizes, self.config.identity(), splits, names)
         self.checks.finish(summary, tokenizers, vocabularies)
         summary.notes.extend([*(text.note for text in self.texts.values() if text.note), *self.checks.notes])
         self.notify("writing the corpus")
         paths = {name: text.paths for name, text in raw.items()}
-        write_files(self.work, tokenizers, vocabularies, spools, paths, summary, screening.pairs)
+        writer.write_files(self.work, tokenizers, vocabularies, spools, paths, summary, screening.pairs)
         return summary
 
     def _read(self, name: str) -> Iterator[Pairs]:
@@ -262,7 +254,7 @@ class _Preparation:
         fix = "; raise max_length (0 = no limit)" if screening.dropped["too long"] else ""
         return InputError(f"{name}: none of the {screening.pairs + skipped} pairs is left ({reasons}){fix}")
 
-    def _vocabularies(self, tokenizers: Tokenizers, spool: PairSpool) -> Vocabularies:
+    def _vocabularies(self, tokenizers: Tokenizers, spool: writer.PairSpool) -> writer.Vocabularies:
         """The most frequent words; of pieces `</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
         sizes = pair_of_sizes("shortlist", self.config.shortlist)
         source, target = (

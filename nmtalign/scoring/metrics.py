@@ -10,7 +10,7 @@ import functools
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +18,7 @@ from sacrebleu.metrics import BLEU, CHRF, TER
 
 from nmtalign.data.pipeline import process_pool, worker_count
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import ScoreConfig
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import has_no_spaces, in_unspaced_script, main_language
 from nmtalign.text.tokenizer import MosesWords
@@ -67,6 +68,16 @@ class MetricOptions:
         if MULTI_BLEU in self.metrics and not self.language and self.tokenize != "none":
             rule = "multi-bleu needs the language of the translation, or the tokeniser none for tokenised text"
             raise SettingError(rule, metrics=",".join(self.metrics))
+
+    @classmethod
+    def of(cls, settings: ScoreConfig, language: str) -> Self:
+        """The setting `metrics` is such as "bleu,chrf", "all" (multi-bleu only if the language is known), or ""."""
+        names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else cls.metrics
+        if "all" in names:
+            # Moses finds no words where there are no spaces.
+            usual = settings.tokenize == "none" or (bool(language) and not has_no_spaces(language))
+            names = [name for name in METRICS if name != MULTI_BLEU or usual]
+        return cls(tuple(names), settings.lowercase, settings.tokenize or cls.tokenize, language)
 
 
 def tokenizer_for(language: str, reference: Sequence[str] = ()) -> str:

@@ -17,24 +17,14 @@ from nmtalign.report.document import Document, to_text
 from nmtalign.scoring import records
 from nmtalign.scoring.differences import most_different
 from nmtalign.scoring.known_words import read_words, unknown_rates, without_unknown_words
-from nmtalign.scoring.metrics import (
-    DEFAULT_METRICS,
-    METRICS,
-    MULTI_BLEU,
-    Lines,
-    MetricOptions,
-    Statistics,
-    measure_systems,
-    tokenizer_for,
-)
+from nmtalign.scoring.metrics import METRICS, Lines, MetricOptions, Statistics, measure_systems, tokenizer_for
 from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
-from nmtalign.text.languages import check_lines, has_no_spaces, language_code, not_raw, suffix_language, traces
+from nmtalign.text.languages import check_lines, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import Tokenizers
 
-ALL = "all"  # a name for all metrics
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
 _RESERVED = frozenset((*METRICS, *(name.lower() for name in METRICS.values())))
@@ -138,7 +128,7 @@ def run_scoring(
     if settings.known_words and not folders:
         raise UsageError("--known-words: no model or corpus here; give a model or a prepared corpus with -m")
     language = find_language(settings.target_language, [against[0], *hypotheses.values()], folders[:1])
-    options = metric_options(settings, language)
+    options = MetricOptions.of(settings, language)
     resampling = _resampling(settings, several)
     words = list(map(read_words, folders)) if settings.known_words else []
     references = [_text(one, f"reference {place}") for place, one in enumerate(against, 1)]
@@ -292,16 +282,6 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
             return Tokenizers.load(folder).target_language
     return ""
-
-
-def metric_options(settings: ScoreConfig, language: str) -> MetricOptions:
-    """The metrics of a setting such as "bleu,chrf", "all" (multi-bleu only if the language is known), or ""."""
-    names = [name.strip().lower() for name in settings.metrics.split(",")] if settings.metrics else [*DEFAULT_METRICS]
-    if ALL in names:
-        # Moses finds no words where there are no spaces.
-        usual = settings.tokenize == "none" or (bool(language) and not has_no_spaces(language))
-        names = [name for name in METRICS if name != MULTI_BLEU or usual]
-    return MetricOptions(tuple(names), settings.lowercase, settings.tokenize or MetricOptions.tokenize, language)
 
 
 def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:

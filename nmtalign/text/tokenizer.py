@@ -31,16 +31,8 @@ from typing import Any
 
 import regex
 
+from nmtalign import files
 from nmtalign.errors import FormatError, InputError
-from nmtalign.files import (
-    CONFIG,
-    SOURCE_VOCABULARY,
-    TARGET_VOCABULARY,
-    atomic_path,
-    atomic_text,
-    read_json,
-    read_regular,
-)
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.lines import BLANK, read_lines
 
@@ -243,7 +235,7 @@ class SentencePieces(Subwords):
     def load(cls, path: Path) -> "SentencePieces":
         """Reads a model file. Raises FormatError naming the file."""
         try:
-            return cls(read_regular(path))
+            return cls(files.read_regular(path))
         except OSError as error:
             raise FormatError(f"{path}: cannot read the sentencepiece model: {error.strerror}") from None
         except FormatError as error:
@@ -801,13 +793,13 @@ class Tokenizers:
     def save(self, folder: Path) -> None:
         for name, side in zip(MODEL_FILES, (self.source, self.target), strict=True):
             if isinstance(side, SentencePieces):
-                with atomic_path(folder / name, follow=False) as temporary:
+                with files.atomic_path(folder / name, follow=False) as temporary:
                     temporary.write_bytes(side.model)
         settings: dict[str, object] = {"kind": self.kind}
         settings |= {"source_language": self.source_language, "target_language": self.target_language}
         if isinstance(self.target, MosesWords):
             settings |= {"spacing": self.target.spacing.learned} if self.target.spacing.learned else {}
-        with atomic_text(folder / TOKENIZER_FILE, follow=False) as stream:
+        with files.atomic_text(folder / TOKENIZER_FILE, follow=False) as stream:
             json.dump(settings, stream, ensure_ascii=False, indent=2)
             stream.write("\n")
 
@@ -816,7 +808,7 @@ class Tokenizers:
         """Reads the files of `save`. Raises FormatError naming the file."""
         path = folder / TOKENIZER_FILE
         try:
-            settings = read_json(path)
+            settings = files.read_json(path)
             kind = settings["kind"]
             languages = str(settings["source_language"]), str(settings["target_language"])
             spacing = settings.get("spacing", {})
@@ -907,14 +899,14 @@ class Vocabulary:
 
     def save(self, path: Path) -> None:
         """Writes one word per line; the id is the line number minus one."""
-        with atomic_text(path, follow=False) as stream:
+        with files.atomic_text(path, follow=False) as stream:
             stream.writelines(f"{word}\n" for word in self.words)
 
     @classmethod
     def load(cls, path: Path) -> "Vocabulary":
         """Reads the file of `save`. Raises FormatError naming file and line."""
         try:
-            text = read_regular(path).decode("utf-8")
+            text = files.read_regular(path).decode("utf-8")
         except OSError as error:
             raise FormatError(f"{path}: cannot read the vocabulary: {error.strerror}") from None
         except UnicodeDecodeError as error:
@@ -997,7 +989,7 @@ def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
 
 def load_vocabularies(folder: Path, config: ModelConfig) -> tuple[Vocabulary, Vocabulary]:
     """Reads both vocabularies of a model directory; raises FormatError if their sizes are not those of the model."""
-    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
+    source, target = (Vocabulary.load(folder / name) for name in (files.SOURCE_VOCABULARY, files.TARGET_VOCABULARY))
     if (len(source), len(target)) != (config.source_vocabulary_size, config.target_vocabulary_size):
-        raise FormatError(f"{folder}: the vocabularies do not have the sizes that {CONFIG} records")
+        raise FormatError(f"{folder}: the vocabularies do not have the sizes that {files.CONFIG} records")
     return source, target
