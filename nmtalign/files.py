@@ -81,10 +81,7 @@ def _is_own(name: str) -> bool:
 
 
 def refusal(error: OSError, path: Path | None = None, verb: str = "write") -> ResourceError:
-    """Returns the ResourceError for an error of the operating system in an attempt to `verb` the file `path`.
-
-    If the error names another file, the message names that file.
-    """
+    """Returns the ResourceError for an error in an attempt to `verb` the file `path`, or the file that it names."""
     reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
     if error.filename2 is not None:
         return ResourceError(f"{path or error.filename2}: cannot rename {error.filename} to this name: {reason}")
@@ -228,10 +225,7 @@ def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
 
 
 def lock(stream: IO[bytes] | int) -> bool:
-    """Locks an open file or folder until it is closed; returns False if another process has locked it.
-
-    A system or a disk without locks locks nothing.
-    """
+    """Locks an open file or folder, if the system can, until it is closed; False if another process has locked it."""
     try:
         if fcntl is not None:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)

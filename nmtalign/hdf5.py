@@ -115,10 +115,7 @@ def seal(path: Path) -> None:
 
 
 def check_seal(path: Path, largest: int | None = None) -> None:
-    """Raises ValueError for a file without a seal, and for one whose content does not match it.
-
-    The content of a file of more than `largest` bytes is not compared.
-    """
+    """Raises ValueError for a file without a seal; up to `largest` bytes also if its content does not match."""
     with path.open("rb") as stream:
         match = _SEALED.fullmatch(stream.read(USER_BLOCK))
         if match is None:
@@ -154,10 +151,7 @@ def opened(path: Path) -> h5py.File:
 
 
 def plain_attributes(node: h5py.HLObject) -> dict[str, Any]:
-    """Returns the attributes of a file or a dataset as Python's int, float, bool and str.
-
-    Raises ValueError unless each is one number or one text of fixed length.
-    """
+    """Returns attributes as int, float, bool and str; raises ValueError unless each is one number or one text."""
     count = h5a.get_num_attrs(node.id)
     if count > _MOST_ATTRIBUTES:
         raise ValueError(f"has {count:,} attributes, more than nmtalign writes")

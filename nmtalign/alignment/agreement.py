@@ -158,10 +158,7 @@ def posteriors(
 def word_probabilities(
     batch: CellBatch, tables: tuple[Table, Table], own: Floats | None = None
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Returns t(target word | source word) (B, T, S) and t(target word | NULL) (B, T), then the same of source words.
-
-    `own` is that of `posteriors`.
-    """
+    """Returns t(target word | source word) (B, T, S), t(target word | NULL) (B, T), and the same of source words."""
     found = []
     for table, ids, axis in zip(tables, (batch.source, batch.target), (1, 2), strict=True):
         counts = table.counts[batch.places]
@@ -263,10 +260,7 @@ class AgreeingModels:
         return {**named, "own": self._own, "done": np.array(self.done)}
 
     def restore(self, state: Mapping[str, NDArray[Any]]) -> None:
-        """Continues where the object whose `state` this is had stopped.
-
-        Raises KeyError, ValueError or TypeError for the state of other sentences.
-        """
+        """Continues from a `state`; raises KeyError, ValueError or TypeError for that of other sentences."""
         if any(state[name].shape != own.shape for name, own in self.state().items()):
             raise ValueError("this is the state of other sentences")
         arrays = [state[f"counts.{number}"] for number in range(6)]

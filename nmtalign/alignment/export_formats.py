@@ -38,10 +38,7 @@ def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None
 
 
 def text_lines(file: AlignmentFile, form: TextFormat) -> Iterator[str]:
-    """Yields lines with `\\n`: the links of each sentence, or an object for each entry of n-best lists.
-
-    For pharaoh the weights are not read.
-    """
+    """Yields lines with `\\n`: the links of each sentence, or an object for each entry of n-best lists."""
     if form == "pharaoh":
         return (format_links(pair.links) + "\n" for pair in file.links() if pair.rank == 0)
     return (json_line(record, file.dtype) + "\n" for record in file)

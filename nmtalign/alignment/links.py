@@ -206,10 +206,7 @@ def empty_record(pair: ModelPair) -> AlignmentRecord:
 def make_record(
     pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
 ) -> AlignmentRecord:
-    """Returns the record of a pair whose pieces and `</s>` have these weights, which are merged to words.
-
-    Without a method of links (`config.links` is None) it has no hard links.
-    """
+    """Returns the record of a pair, whose pieces are merged to words; without a method of links it has no links."""
     source, target = pair.source, pair.target
     merged = merge_pieces(weights, source.starts, target.starts)
     log_probs = merge_log_probs(token_log_probs, target.starts)

@@ -58,10 +58,7 @@ Links = Collection[Link]
 
 
 def symmetrize(forward: Links, backward: Links, method: Symmetrization = "grow-diag-final-and") -> list[Link]:
-    """Returns one set of links from those of both directions, sorted by target word, then by source word.
-
-    Raises UsageError for a method that is not one of `HARD_METHODS`.
-    """
+    """Returns one set of links, sorted by target word, then by source word; raises UsageError for a soft method."""
     if method not in HARD_METHODS:
         raise UsageError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
     ahead, back = frozenset(forward), frozenset(backward)

@@ -302,10 +302,7 @@ class WordAligner:
                 yield _record(pair, found[0], config), _record(turned, found[1], config)
 
     def links(self, windows: Iterable[_Window], threads: int) -> Iterator[tuple[list[Link], list[float]]]:
-        """Yields the links of each pair and the probability of each.
-
-        They are those of the records, joined by the method "mean", but no records are made.
-        """
+        """Yields the links that the method "mean" gives each pair, and the probability of each; makes no records."""
         for pair, found in self._posteriors(windows, threads):
             if found is None:
                 yield [], []

@@ -82,10 +82,7 @@ class SplitSide:
             raise FormatError(message) from None
 
     def check(self, name: str, size: int, training: bool) -> None:
-        """Raises ValueError unless all offsets rise, and all ids are in the vocabulary of `size` words.
-
-        No training sentence is empty.
-        """
+        """Raises ValueError unless offsets rise (in training no sentence is empty) and ids are below `size`."""
         texts = () if training else (("text", self.raw_text, self.text_offsets),)
         for part, flat, offsets in (("ids", self.ids, self.offsets), *texts):
             if len(offsets) != len(self.offsets) or not len(offsets) or offsets[0] != 0 or offsets[-1] != len(flat):
@@ -181,10 +178,7 @@ class Corpus:
 
     @classmethod
     def open(cls, folder: Path) -> "Corpus":
-        """Opens the corpus in `folder` (or at the path of its corpus.h5).
-
-        Raises FormatError if there is none, if it is foreign or damaged, or if a file beside it was changed.
-        """
+        """Opens the corpus in a folder, or its corpus.h5; raises FormatError if it is missing, foreign or damaged."""
         path, kind = folder if folder.is_file() else folder / CORPUS_FILE, kind_of(folder)
         if not path.is_file() or kind == "a text file":
             found = f", but {kind}" if kind not in ("", "a folder") else ""

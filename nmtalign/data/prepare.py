@@ -151,11 +151,7 @@ class _Preparation:
     def run(
         self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]
     ) -> writer.Summary:
-        """Writes all files into the work folder.
-
-        `aside` are the sizes of the sets that are set aside from the training text, `names` the names of the text files
-        that the corpus gets, by set.
-        """
+        """Writes all files; `aside` are the sizes of the sets that are drawn, `names` the text files by set."""
         # Read the pairs, and drop those that are no training pairs.
         raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
         screening = Screening(self.config, self.languages)

@@ -114,10 +114,7 @@ class Cleaner:
 
 
 def _usual_scripts(language: str, lines: Iterable[str]) -> frozenset[str]:
-    """The scripts of a language, and "" for letters of all scripts.
-
-    They are those of the text if the language is not in the table, or is written differently here.
-    """
+    """The scripts of a language (of the text, if it is written differently), and "" for letters of all scripts."""
     known = frozenset(script for script, codes in _SCRIPTS.items() if main_language(language) in codes)
     counts = Counter(map(_script_of, bare("".join(lines))))
     del counts[""]
@@ -220,10 +217,7 @@ class Screening:
         return forms[0] in self._excluded[0] or forms[1] in self._excluded[1]
 
     def kept(self, blocks: Iterator[Pairs]) -> Iterator[Pairs]:
-        """Yields of each block the pairs that are kept.
-
-        Pairs with a blank side are dropped; as the settings say, also repeated ones and those that are no translations.
-        """
+        """Yields of each block the pairs that are kept: not blank and, as the settings say, new, and translations."""
         sample = list(itertools.islice(blocks, SAMPLE // CHUNK if self._config.clean else 0))
         cleaner = Cleaner(self._languages, [pair for block in sample for pair in block])
         for block in itertools.chain(sample, blocks):

@@ -18,10 +18,7 @@ KnownWords = tuple[SideWords, SideWords]
 
 
 def read_words(folder: Path) -> KnownWords:
-    """Reads the words of a model folder, a corpus folder or the path of its corpus.h5.
-
-    Raises FormatError where one of the files is missing, damaged, or not as the model was trained with it.
-    """
+    """Reads the words of a model or a corpus; raises FormatError for a file that is missing, damaged or changed."""
     folder = folder.parent if folder.is_file() else folder
     for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
         if not (folder / name).is_file():

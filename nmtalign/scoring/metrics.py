@@ -144,10 +144,7 @@ class Statistics:
         return cls(name, f"{name}|scores:given|mean:sentences|nmtalign:{__version__}", rows, None)
 
     def score(self, subset: NDArray[Any] | None = None) -> Score:
-        """The corpus score of a subset: (N,) bool, or indices (a sentence may occur more than once); None = all.
-
-        Raises InputError if the subset is empty.
-        """
+        """The corpus score of all, or of a subset: a mask, or indices. Raises InputError if it is empty."""
         places = np.arange(len(self.rows)) if subset is None else np.arange(len(self.rows))[subset]
         if not len(places):
             raise InputError("no sentence to score")

@@ -26,11 +26,7 @@ Columns = list[list[doc.Inline]]  # the head of each column and its cells
 def score_document(
     report: Report, title: str, *, figures: Sequence[tuple[str, str]] = (), facts: Mapping[str, str] | None = None
 ) -> doc.Document:
-    """The report as a document.
-
-    `figures` are (caption, SVG) for the page. `facts` are what a reader needs to compute the scores again; they are
-    followed by the versions.
-    """
+    """The report as a document; `figures` are (caption, SVG), `facts` what a reader needs besides the versions."""
     total = report.systems[0].everything.whole.sentences
     blocks: list[doc.Block] = [doc.Paragraph(counted(total, "sentence")), doc.Heading("Scores")]
     blocks += _corpus_scores(report)

@@ -80,10 +80,7 @@ class ScoreResult:
         return to_text(self._document(), width, colour)
 
     def to_html(self, facts: Mapping[str, str] | None = None) -> str:
-        """One page with the same tables, and the figure of scores by length if they were requested.
-
-        `facts` are shown beside the texts and versions. Raises UsageError if the figure needs matplotlib.
-        """
+        """One page with the tables, the figure by length and `facts`; raises UsageError if it needs matplotlib."""
         from nmtalign.report.html_page import to_page
         from nmtalign.scoring.figure import length_svg
 
@@ -196,10 +193,7 @@ def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
 def translation_of(
     source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track
 ) -> Text:
-    """The best translation of each line by a model.
-
-    Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
-    """
+    """The best translation of each line by a model; raises FormatError, UsageError if the settings do not fit it."""
     from nmtalign.translating.translator import Translator, load_models
 
     settings = replace(settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False)

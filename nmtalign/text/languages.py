@@ -262,10 +262,7 @@ def traces(lines: Iterable[str], markup: bool = False) -> Traces:
 
 
 def not_raw(texts: Iterable[tuple[str, Traces]], instead: str = "") -> Iterator[str]:
-    """Warnings that texts, (name, traces), are not raw: one for all texts that have the same traces.
-
-    `instead` is what else to do with such a text.
-    """
+    """One warning for all texts, (name, traces), with the same traces; `instead` is what else to do with a text."""
     groups: dict[tuple[str, ...], dict[str, Traces]] = {}
     for name, found in texts:
         groups.setdefault(tuple(found), {})[name] = found

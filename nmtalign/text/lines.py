@@ -108,10 +108,7 @@ def checked_pairs(pairs: Iterable[tuple[str, str]]) -> Iterator[tuple[str, str]]
 
 @contextlib.contextmanager
 def reading(path: Path) -> Iterator[BinaryIO]:
-    """Opens a file for reading as UTF-8; `-` is standard input.
-
-    Raises InputError if the file cannot be opened or read, or is compressed and damaged.
-    """
+    """Opens a file, or `-` (standard input), to read UTF-8; raises InputError if it cannot be read or is damaged."""
     with contextlib.ExitStack() as opened:
         try:
             raw = io.FileIO(sys.stdin.fileno(), closefd=False) if path == STDIN else io.FileIO(path)
@@ -180,11 +177,7 @@ def read_lines(path: Path) -> Iterator[str]:
 
 
 def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
-    """The lines of two files side by side.
-
-    Raises InputError as `read_lines` does, and if one file has fewer lines; it names the first missing line and both
-    counts.
-    """
+    """The lines of two files side by side; raises InputError as `read_lines` does, and naming a missing line."""
     both = zip_longest(raw_lines(source), raw_lines(target))
     for number, (left, right) in enumerate(both, 1):
         if left is None or right is None:
@@ -195,10 +188,7 @@ def read_pairs(source: Path, target: Path) -> Iterator[tuple[str, str]]:
 
 
 def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Iterator[T]:
-    """The lines, or pairs, after the first `skipped` ones.
-
-    Raises InputError if there are fewer than the `done` ones that the output of an earlier run contains.
-    """
+    """The lines, or pairs, after the first `skipped` ones; raises InputError if there are fewer than `done` ones."""
     count = 0
     for count, line in enumerate(lines, 1):
         if count > skipped:
@@ -211,10 +201,7 @@ def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Itera
 
 
 def raw_lines(path: Path) -> Iterator[bytes]:
-    """The lines of a file with their ends, without a byte order mark.
-
-    Raises InputError if the file is missing or damaged (compressed), or has a line that is longer than `LONGEST_LINE`.
-    """
+    """The lines of a file with their ends, without a byte order mark; raises InputError as `read_lines` does."""
     with reading(path) as stream:
         yield from bounded_lines(stream, path)
 

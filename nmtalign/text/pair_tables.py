@@ -54,10 +54,7 @@ def text_columns(path: Path) -> Mapping[str, str]:
 
 
 def column_pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The texts of two columns, by their names in the file.
-
-    Raises InputError naming the row for a missing text or one that is no line, and for a damaged table.
-    """
+    """The texts of two columns, by their names in the file; raises InputError naming a row that cannot be used."""
     with _errors(path):
         batches = (batch.select(columns).columns for batch in _batches(path, columns))
         rows = chain.from_iterable(zip(*(column.to_pylist() for column in batch), strict=True) for batch in batches)

@@ -90,10 +90,7 @@ class ParallelText:
         return " and ".join(shown(path) for path in (self.source, self.target) if path is not None)
 
     def __iter__(self) -> Iterator[tuple[str, str]]:
-        """The pairs of lines. Raises InputError naming file and line for text that cannot be used.
-
-        Raises UsageError if the one file is plain text, and if it is not clear which columns to take.
-        """
+        """The pairs; raises InputError naming file and line, and UsageError for plain text and unclear columns."""
         if self.target is not None:
             yield from read_pairs(self.source, self.target)
             return
@@ -165,10 +162,7 @@ class ParallelText:
 
 
 def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
-    """The languages that name the two columns of a TSV file or table, in `columns` or in the file; ("", "") if none do.
-
-    Raises UsageError if the file is plain text.
-    """
+    """The languages that name the columns of a TSV file or table, or ("", ""); raises UsageError for plain text."""
     path = split_folders(path).get("train", path)
     head = first_line(path)
     if head and b"\t" not in head and not _XML.match(head):
@@ -180,10 +174,7 @@ def languages_of_columns(path: Path, columns: str) -> tuple[str, str]:
 
 
 def first_line(path: Path) -> bytes:
-    """The first line of a text; nothing of a table and of what can be read only once.
-
-    Raises InputError if there is no such file.
-    """
+    """The first line of a text, nothing of a table or a stream; raises InputError if there is no such file."""
     if is_stream(path) or is_table(path):
         return b""
     with reading(path) as stream:

@@ -201,10 +201,7 @@ _BYTES = {token: b"\xff" if 9 <= byte <= 13 else bytes([byte]) for byte, token i
 
 
 class SentencePieces(Subwords):
-    """Subword pieces of a sentencepiece model, given as the bytes of its file.
-
-    A piece that starts with "▁" starts a word. Detokenised text equals the original except for runs of blanks.
-    """
+    """Subword pieces of a sentencepiece model (the bytes of its file); detokenised text only loses runs of blanks."""
 
     kind = "sentencepiece"
 

@@ -103,10 +103,7 @@ class Curves:
 
 
 def read_curves(path: Path) -> Curves:
-    """The curves of a model directory, or of its train.jsonl.
-
-    Raises FormatError with the file and the line if it is not such a log.
-    """
+    """The curves of a model directory, or of its train.jsonl; raises FormatError with the file and the line."""
     if not path.exists():
         raise FormatError(f"{path}: no such file or folder; {_FIX}")
     curves, line = Curves(path / LOG if path.is_dir() else path), 0
@@ -178,10 +175,7 @@ def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
 
 
 def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:
-    """Writes a .png, .svg or .pdf file; returns notes for the reader, one sentence each.
-
-    Raises UsageError for a name without a known ending, and where matplotlib is missing.
-    """
+    """Writes a .png, .svg or .pdf file; returns notes for the reader. Raises UsageError if matplotlib is missing."""
     with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
         figures.save(curve_figure(curves, names, axis), path)
     return notes
