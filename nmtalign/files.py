@@ -124,8 +124,7 @@ def check_other(path: Path, others: Iterable[Path | None], reason: str = _IS_INP
 def _replaceable(path: Path, follow: bool = True) -> Path:
     """Returns the path to which symbolic links lead, even if it does not exist; without `follow` the path itself.
 
-    Replacing this path preserves the link. Raises ResourceError for a circle of links, and UsageError for a path that
-    exists and is not a file.
+    Raises ResourceError for a circle of links, and UsageError for a path that exists and is not a file.
     """
     final = Path(os.path.realpath(path)) if follow and path.is_symlink() else path
     if follow and final.is_symlink():
@@ -321,8 +320,8 @@ class PartialFile:
 def folder_lock(folder: Path) -> Iterator[None]:
     """Locks a folder for this process and makes it if it does not exist. The lock ends with the process.
 
-    Folders that were made here, or by a process that was killed (NAME.partial), and are empty at the end are removed.
-    Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
+    Folders that were made here, or by a process that was killed (NAME.partial), are removed if they are empty at the
+    end. Raises UsageError if another process has locked the folder, and ResourceError if it cannot be made.
     """
     folders = (folder, *folder.parents)
     made = [path for path in folders if path.suffix == _PARTIAL or not path.exists()]

@@ -37,9 +37,8 @@ def compare_links(
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links, as `nmtalign.api.aer` does.
 
-    A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
-    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. Raises
-    InputError naming file and line, FormatError for a damaged alignment file.
+    Where files count the words between spaces and others tokens (`comparable`), the texts must be raw, or among
+    `others`. Raises InputError naming file and line, FormatError for a damaged alignment file.
     """
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]

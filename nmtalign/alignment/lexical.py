@@ -167,8 +167,7 @@ class LexicalCounts:
 class LexicalModel:
     """The words of a bitext that is learned from; `counted` gives their translation probabilities.
 
-    `names` are the different words of both sides, `occurrences` how often they occur. `keys` are the pairs of words
-    that occur in a sentence pair.
+    `names` are the different words of both sides, and `keys` their pairs that occur in a sentence pair.
     """
 
     def __init__(self, names: Sequence[Sequence[str]], occurrences: Sequence[Counts], keys: Numbers) -> None:

@@ -61,8 +61,7 @@ class AlignmentRecord:
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
         """Returns hard links (source, target), sorted by target word: without arguments the stored ones.
 
-        Otherwise they are read from the weights: "argmax" or "threshold" (see `hard_links`); a threshold without a
-        method means "threshold". Raises ValueError for another method.
+        Otherwise they are read from the weights (`hard_links`); a threshold alone means "threshold". Raises ValueError.
         """
         if method is None and threshold is None:
             return list(self.hard_links)
@@ -136,8 +135,7 @@ def word_starts(word_index: Sequence[int]) -> Starts:
 def merge_pieces(weights: NDArray[Any], source_starts: Starts, target_starts: Starts) -> Matrix:
     """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
-    `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay, and rows that sum to 1 still do. The result
-    shares no memory with `weights`.
+    `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay. The result shares no memory with `weights`.
     """
     if source_starts is not None:
         weights = np.add.reduceat(weights, source_starts, axis=1, dtype=np.float64)

@@ -80,8 +80,7 @@ class Pieces(Tokenizer):
 def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[list[Counter[str]], list[str], Sentences]:
     """Returns one side of a bitext, whose ids number `words`, in pieces.
 
-    These are the spellings of each different piece and how often they occur, the different pieces, and their numbers in
-    the sentences.
+    These are the spellings of each different piece with their counts, the different pieces, and the sentences in them.
     """
     numbers: dict[str, int] = {}
     spellings: list[Counter[str]] = []

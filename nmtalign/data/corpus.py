@@ -98,8 +98,7 @@ class SplitSide:
 class Split:
     """The sentence pairs of one split.
 
-    Of training pairs, `lines` (N,) are the lines of the text, counted from 0, on which they were, in rising order;
-    `text_lines` is the number of lines of that text.
+    Training pairs were on the `lines` (N,) of the text, from 0, in rising order; the text has `text_lines` lines.
     """
 
     name: str

@@ -60,11 +60,11 @@ def prepare(
 ) -> writer.Summary:
     """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
 
-    Dev and test of a folder with a data set for each split are used if no others are given or set aside.
-    A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
-    one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
-    dev and test if they are set aside from the training text, or come from one file. The files are the same for any
-    number of `config.workers`. Memory contains the counts of the different words and 4 bytes per training pair.
+    Dev and test of a folder with a data set for each split are used if no others are given or set aside. Without
+    `force` a corpus in the folder is replaced only by one of the same text and settings, with the same sets and perhaps
+    more. Other files in the folder stay. It also gets the text files of dev and test if they are set aside from the
+    training text, or come from one file. The files are the same for any number of `config.workers`. Memory contains the
+    counts of the different words and 4 bytes per training pair.
 
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
@@ -99,8 +99,7 @@ def prepare(
 def _given_words(config: PrepConfig, output: Path, languages: tuple[str, str]) -> tuple[_Given, PrepConfig]:
     """What `config.vocabulary_from`, a model directory or a prepared corpus, gives, and the settings with its own.
 
-    Raises FormatError if it is missing, foreign or damaged, UsageError if its languages are others, or if the corpus in
-    the folder `output` would replace its files.
+    Raises FormatError if there is none, UsageError if its languages are others or `output` would replace its files.
     """
     folder = Path(config.vocabulary_from)
     if output.resolve() == (folder.parent if folder.is_file() else folder).resolve():

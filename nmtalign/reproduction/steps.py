@@ -147,10 +147,9 @@ class Reproduction:
             _terminate(process)
 
     def run(self) -> None:
-        """Runs every command whose file is missing or was made with other settings.
+        """Runs every command whose file is missing or was made with other settings, unless one that it needs failed.
 
-        What needs the file of a command that fails is left out. Raises Halted after `stop`, and NmtalignError if no
-        model could be trained.
+        Raises Halted after `stop`, and NmtalignError if no model could be trained.
         """
         self._write_settings("corpus")
         for name in ("scores", "figures", "work/models", "work/translations", "work/alignments"):

@@ -263,8 +263,7 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
 def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Path]) -> str:
     """The language of the translations: the one of the settings, the ending of the reference, or a model's.
 
-    `texts` are the reference and the translations, whose endings count only for languages with another tokeniser of
-    BLEU.
+    The endings of the translations (`texts` after the reference) count only for languages with another tokeniser.
     """
     if chosen:
         return language_code(chosen)

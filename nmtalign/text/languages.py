@@ -404,11 +404,7 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
 def check_pairs(
     pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify
 ) -> Iterator[tuple[str, str]]:
-    """Yields the pairs of two texts, and reports if the texts are exchanged, or one of them is in the other language.
-
-    It reads the first pairs before it yields one. Raises UsageError if both the names and the words of the files say
-    that they are exchanged.
-    """
+    """Yields the pairs; warns of texts in a wrong language. UsageError if names and words say they are exchanged."""
     pairs = iter(pairs)
     first = list(islice(pairs, _LINES))
     for fit, lines in zip(fits, zip(*first, strict=True), strict=False):

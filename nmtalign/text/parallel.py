@@ -232,8 +232,7 @@ def _joint(run: re.Match[str]) -> str:
 class TmxReader:
     """Reads the segments of each unit in two languages, each as one line.
 
-    Raises InputError naming file and line for text that is not TMX, for a document type with declarations, and for a
-    unit of more than `LONGEST_LINE` bytes.
+    Raises InputError naming file and line for other text, for a document type with declarations, and for a long unit.
     """
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
@@ -248,8 +247,8 @@ class TmxReader:
     def pairs(self, stream: BinaryIO, head: bytes) -> Iterator[tuple[str, str]]:
         """Yields the units with both languages; `head` was read from the stream before.
 
-        Of several segments the one whose language fits best is taken, see `matched`. Raises InputError if no unit has
-        both languages.
+        Of several segments the one whose language fits best is taken (`matched`). Raises InputError without such a
+        unit.
         """
         self._parser = expat.ParserCreate("UTF-8" if _WIDE.search(head[:200]) else None)
         self._parser.buffer_text = True

@@ -237,8 +237,7 @@ def render_curves(
     """Charts by plotext, and a table with a column per model, in lines of at most `width` columns, ending in `\\n`.
 
     A training is a line of braille dots. A validation is ●, and ◆ if its weights were kept. Several models have
-    different letters: small for training, capital for dev. A chart has at least 34 columns. Without plotext, a line in
-    place of the charts says what to install.
+    different letters: small for training, capital for dev. Without plotext, a line says what to install.
     """
     drawn = panels(curves, axis)
     lines = _charts(drawn, names, width, axis, colour) if drawn else ["nothing reported yet", ""]
