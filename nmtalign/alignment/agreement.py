@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.hmm import FARTHEST, Posteriors, equal_choices, forward_backward, jump_weights
-from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, different
+from nmtalign.alignment.lexical import Counts, Floats, Ids, LexicalModel, Numbers, Table, Tables, different
 from nmtalign.alignment.links import blocks, in_order
 
 LONGEST = 100  # words of a side of a training pair
@@ -53,6 +53,9 @@ class Sentences(NamedTuple):
         return np.where(inside, ids, padding)
 
 
+Sides = tuple[Sentences, Sentences]  # source and target
+
+
 class CellBatch(NamedTuple):
     """Pairs of similar length: ids (B, S) and (B, T), lengths (B,), and the places of the cells (B, T, S).
 
@@ -67,9 +70,7 @@ class CellBatch(NamedTuple):
     places: Ids
 
 
-def make_batches(
-    sides: tuple[Sentences, Sentences], sizes: tuple[int, int], rows: Numbers
-) -> tuple[list[CellBatch], Numbers]:
+def make_batches(sides: Sides, sizes: tuple[int, int], rows: Numbers) -> tuple[list[CellBatch], Numbers]:
     """Returns batches of the pairs `rows`, which have no empty side, and the keys of their different cells, rising.
 
     `sizes` are the numbers of different ids; the key of a cell is source id * target size + target id. The place of a
@@ -136,11 +137,7 @@ def _places(cells: Numbers, keys: Numbers, most: int) -> Ids:
 
 
 def posteriors(
-    batch: CellBatch,
-    tables: tuple[Table, Table],
-    jumps: Sequence[Counts],
-    own: Floats | None = None,
-    count_jumps: bool = True,
+    batch: CellBatch, tables: Tables, jumps: Sequence[Counts], own: Floats | None = None, count_jumps: bool = True
 ) -> tuple[Posteriors, Posteriors]:
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
@@ -150,13 +147,13 @@ def posteriors(
     lengths = batch.source_lengths, batch.target_lengths
     ahead, back = word_probabilities(batch, tables, own)
     return (
-        forward_backward(*ahead, *lengths, jumps[0], count_jumps),
-        forward_backward(*back, *lengths[::-1], jumps[1], count_jumps),
+        forward_backward(*ahead, lengths, jumps[0], count_jumps),
+        forward_backward(*back, lengths[::-1], jumps[1], count_jumps),
     )
 
 
 def word_probabilities(
-    batch: CellBatch, tables: tuple[Table, Table], own: Floats | None = None
+    batch: CellBatch, tables: Tables, own: Floats | None = None
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
     """Returns t(target word | source word) (B, T, S), t(target word | NULL) (B, T), and the same of source words."""
     found = []
@@ -184,11 +181,7 @@ class AgreeingModels:
     """
 
     def __init__(
-        self,
-        names: tuple[Sequence[str], Sequence[str]],
-        sides: tuple[Sentences, Sentences],
-        threads: int = 1,
-        most: int = sys.maxsize,
+        self, names: tuple[Sequence[str], Sequence[str]], sides: Sides, threads: int = 1, most: int = sys.maxsize
     ) -> None:
         self.done, self._threads = 0, threads
         sizes = len(names[0]), len(names[1])
@@ -228,7 +221,7 @@ class AgreeingModels:
             self.jumps = list(map(jump_weights, jumps))
         self.done += 1
 
-    def _expect(self, item: tuple[CellBatch, NDArray[Any]], tables: tuple[Table, Table], agree: bool) -> _Expected:
+    def _expect(self, item: tuple[CellBatch, NDArray[Any]], tables: Tables, agree: bool) -> _Expected:
         """Returns the expected counts of a batch, given what its cells have contributed to the counts in `tables`."""
         batch, own = item
         if agree:
@@ -241,7 +234,7 @@ class AgreeingModels:
         others, other_absent = equal_choices(*back, batch.target_lengths)
         return [links, others.transpose(0, 2, 1)], [absent, other_absent], []
 
-    def tables(self) -> tuple[Table, Table]:
+    def tables(self) -> Tables:
         """Returns the probabilities of both directions: equal ones before the first iteration."""
         if self.done:
             return self.counts.tables(self.model.cells, self.model.words)
@@ -269,7 +262,7 @@ class AgreeingModels:
         self.jumps, self.done = [own.copy() for own in arrays[4:]], int(state["done"])
 
 
-def usable(sides: tuple[Sentences, Sentences]) -> Numbers:
+def usable(sides: Sides) -> Numbers:
     """Returns the numbers of the pairs without an empty side or more than `LONGEST` words."""
     lengths = np.stack([side.lengths() for side in sides])
     return np.flatnonzero((lengths.min(0) > 0) & (lengths.max(0) <= LONGEST))

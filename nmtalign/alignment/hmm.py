@@ -11,6 +11,7 @@ Here i is the last choice that was not NULL; at the beginning it is -1, the plac
 distances are rare, so the weight of each is the mean over distances that are about as long (`jump_weights`).
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -45,28 +46,23 @@ def jump_weights(expected: Counts) -> Counts:
 
 
 def forward_backward(
-    translation: Floats,
-    null: Floats,
-    source_lengths: Numbers,
-    target_lengths: Numbers,
-    jumps: Counts,
-    count_jumps: bool = True,
+    translation: Floats, null: Floats, lengths: Sequence[Numbers], jumps: Counts, count_jumps: bool = True
 ) -> Posteriors:
     """Returns the exact posteriors of a batch.
 
     `translation` (B, T, S) has t(target word | source word), and 0 at padding; `null` (B, T) has t(target word | NULL),
-    more than 0. The lengths (B,) count words. Only learning needs `count_jumps`, which takes most of the time of a pair
-    of hundreds of words.
+    more than 0. `lengths` (B,) count the words of source and target. Only learning needs `count_jumps`, which takes
+    most of the time of a pair of hundreds of words.
     """
     batch, steps, width = translation.shape
     farthest = len(jumps) // 2
     # The places in `jumps` (S + 1, S) of the distances between places; row 0 is before the first word.
     distances = (np.arange(width) - np.arange(-1, width)[:, None]).clip(-farthest, farthest) + farthest
     weights = jumps.astype(translation.dtype)[distances]  # (S + 1, S): row i is the place i - 1
-    inside = np.arange(width) < source_lengths[:, None]
+    inside = np.arange(width) < lengths[0][:, None]
     inverse = 1 / (inside.astype(translation.dtype) @ weights.T)  # (B, S + 1)
     emitted = np.multiply(translation.transpose(1, 0, 2), 1 - NULL_SHARE, order="C")
-    padding = (np.arange(steps) >= target_lengths[:, None]).T
+    padding = (np.arange(steps) >= lengths[1][:, None]).T
     kept = np.multiply(null.T, NULL_SHARE, order="C")[..., None]
     kept[padding] = 1  # a padded step keeps the place
 

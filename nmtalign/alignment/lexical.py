@@ -103,6 +103,9 @@ class Table(NamedTuple):
         return cls(*(np.append(own, end).astype(np.float32) for own, end in ((counts, 0), (totals, 1), (null, 1))))
 
 
+Tables = tuple[Table, Table]  # source to target, and back
+
+
 @dataclass(eq=False)
 class LexicalCounts:
     """What was counted in a bitext, and the translation probabilities in both directions that follow from it.
@@ -131,11 +134,11 @@ class LexicalCounts:
         self._stem_occurrences = [np.maximum(_sums(own[:-1], found[:-1], size), 1) for own, found, _, size in sides]
         self._stem_totals = [_sums(own[:-1], given[:-1], size) for own, _, given, size in sides]
 
-    def tables(self, cells: Cells, words: Sequence[Words]) -> tuple["Table", "Table"]:
+    def tables(self, cells: Cells, words: Sequence[Words]) -> Tables:
         """Returns the probabilities of both directions, for each cell and each of the words of both sides."""
         return self._table(0, cells, words), self._table(1, cells, words)
 
-    def _table(self, direction: int, cells: Cells, words: Sequence[Words]) -> "Table":
+    def _table(self, direction: int, cells: Cells, words: Sequence[Words]) -> Table:
         given, other = words[direction], words[1 - direction]
         ids, others = cells[direction], cells[1 - direction]
         counts, totals = self.counts[direction][cells.places], self.totals[direction][given.numbers]

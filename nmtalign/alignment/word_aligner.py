@@ -40,7 +40,7 @@ from nmtalign.model_directory import map_arrays, save_tensors
 from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.languages import TextFit
 from nmtalign.text.lines import counted
-from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer, Tokenizers, Vocabulary
+from nmtalign.text.tokenizer import EOS, UNK, SpacedWords, TokenCache, Tokenizer, Tokenizers, Vocabularies, Vocabulary
 
 _KIND, _VERSION = "word aligner", "3"
 _LEAST = 1e-3  # a pair of words with a smaller count is not kept, unless the words are cognates
@@ -249,7 +249,7 @@ class WordAligner:
         return TextFit(self.tokenizers, self._vocabularies, side)
 
     @cached_property
-    def _vocabularies(self) -> tuple[Vocabulary, Vocabulary]:
+    def _vocabularies(self) -> Vocabularies:
         source, target = map(_vocabulary, self._words, self._counts.occurrences)
         return source, target
 

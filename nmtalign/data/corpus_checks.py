@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 
 from nmtalign.data.corpus import SIDES
-from nmtalign.data.corpus_writer import Summary, Vocabularies
+from nmtalign.data.corpus_writer import Summary
 from nmtalign.data.screening import main_script
 from nmtalign.errors import InputError, UsageError
 from nmtalign.settings.command_settings import PrepConfig
@@ -26,7 +26,7 @@ from nmtalign.text.languages import (
     unknown_words,
 )
 from nmtalign.text.lines import BLANK, counted, shown
-from nmtalign.text.tokenizer import UNK, Tokenizers, has_rules
+from nmtalign.text.tokenizer import UNK, Tokenizers, Vocabularies, has_rules
 
 _SAMPLE = 1000  # pairs of each set by which its texts are judged
 _MANY_WORDS, _MANY_SENTENCES = 60, 3  # a line with more words, or as many sentences, is probably a paragraph

@@ -29,10 +29,9 @@ from nmtalign.errors import FormatError, UsageError
 from nmtalign.files import atomic_text, check_other, sha256_of, work_folder
 from nmtalign.hdf5 import created, format_of, write_attributes
 from nmtalign.settings.definition import SUMMARY_FILE, stored_texts
-from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabulary, is_word
+from nmtalign.text.tokenizer import MODEL_FILES, TOKENIZER_FILE, UNK_ID, Tokenizers, Vocabularies, Vocabulary, is_word
 from nmtalign.version import __version__
 
-Vocabularies = tuple[Vocabulary, Vocabulary]
 _IDENTITY = ("source_language", "target_language", "settings", "sha256")  # the attributes that a text determines
 _NEW = "new"  # the folder of the finished files, inside that for temporary files
 _BLOCK = 1 << 20  # numbers hashed at a time

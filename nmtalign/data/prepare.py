@@ -32,6 +32,7 @@ from nmtalign.text.tokenizer import (
     Subwords,
     TextBytes,
     Tokenizers,
+    Vocabularies,
     Vocabulary,
     blanks_to_spaces,
     load_vocabularies,
@@ -41,7 +42,7 @@ from nmtalign.text.tokenizer import (
 # in 2 GB. Measured: bpe takes about 6 bytes of memory per byte of text, unigram 21.
 SAMPLE_BYTES = {"bpe": 80_000_000, "unigram": 30_000_000}
 _THREADS = 4  # fixed: unigram sums over threads, and the model must not depend on the machine
-_Given = tuple[Tokenizers, writer.Vocabularies]  # what `vocabulary_from` gives
+_Given = tuple[Tokenizers, Vocabularies]  # what `vocabulary_from` gives
 _LONGEST = 4192  # bytes; sentencepiece leaves out longer lines
 _PARTS = re.compile(".{1,1000} |.{1,1000}")  # of such a line
 _RARE_CHARACTERS = 0.9995  # share of all characters that get a separate piece, if there are very many kinds
@@ -249,7 +250,7 @@ class _Preparation:
         fix = "; raise max_length (0 = no limit)" if screening.dropped["too long"] else ""
         return InputError(f"{name}: none of the {screening.pairs + skipped} pairs is left ({reasons}){fix}")
 
-    def _vocabularies(self, tokenizers: Tokenizers, spool: writer.PairSpool) -> writer.Vocabularies:
+    def _vocabularies(self, tokenizers: Tokenizers, spool: writer.PairSpool) -> Vocabularies:
         """The most frequent words; of pieces `</s>`, `<unk>`, then the model's pieces by rank, or the bytes."""
         sizes = pair_of_sizes("shortlist", self.config.shortlist)
         source, target = (

@@ -23,6 +23,7 @@ from nmtalign.text.tokenizer import (
     TextBytes,
     Tokenizer,
     Tokenizers,
+    Vocabularies,
     Vocabulary,
     bare,
     is_word,
@@ -302,11 +303,7 @@ class TextFit:
     """Compares a text with the side that should read it, and with the other side."""
 
     def __init__(
-        self,
-        tokenizers: Tokenizers,
-        vocabularies: tuple[Vocabulary, Vocabulary],
-        side: int = 0,
-        tokenized: bool = False,
+        self, tokenizers: Tokenizers, vocabularies: Vocabularies, side: int = 0, tokenized: bool = False
     ) -> None:
         """`side` is 0 for a text that should be in the source language, 1 for the target language."""
         self.kind = tokenizers.kind

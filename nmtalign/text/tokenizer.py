@@ -924,6 +924,9 @@ class Vocabulary:
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
 
 
+Vocabularies = tuple[Vocabulary, Vocabulary]  # of source and target
+
+
 def is_word(token: str) -> bool:
     """Whether a token has a letter. Numbers, marks and the bare "▁" before an unknown word are in all languages."""
     return any(map(str.isalpha, token))
@@ -935,7 +938,7 @@ def is_word_or_number(token: str) -> bool:
 
 
 def pair_ids(
-    vocabularies: tuple[Vocabulary, Vocabulary], source: Sequence[str], target: Sequence[str] = (), copy: bool = False
+    vocabularies: Vocabularies, source: Sequence[str], target: Sequence[str] = (), copy: bool = False
 ) -> tuple[list[int], list[int], list[int]]:
     """(source ids, target ids, copied ids) of the tokens of a pair, without `</s>`, as a model reads them.
 
@@ -984,7 +987,7 @@ def _entry(path: Path, number: int, line: str) -> tuple[str, str, float]:
     return fields[0], fields[1], probability
 
 
-def load_vocabularies(folder: Path, config: ModelConfig) -> tuple[Vocabulary, Vocabulary]:
+def load_vocabularies(folder: Path, config: ModelConfig) -> Vocabularies:
     """Reads both vocabularies of a model directory; raises FormatError if their sizes are not those of the model."""
     source, target = (Vocabulary.load(folder / name) for name in (files.SOURCE_VOCABULARY, files.TARGET_VOCABULARY))
     if (len(source), len(target)) != (config.source_vocabulary_size, config.target_vocabulary_size):

@@ -65,7 +65,7 @@ def draw_inputs(
         notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
         return ""
     chosen, across = chain.from_iterable(numbers or [range(1)]), len(files)
-    panels = read_panels(files, chosen, config.rank, links, links=config.hard_links, end=config.end)
+    panels = read_panels(files, chosen, config, links)
     panels = _titled(panels, title, output is not None)
     if output:
         for note in (*draw(panels, output, across if across > 1 else None), f"wrote {output}"):

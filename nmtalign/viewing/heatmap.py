@@ -23,6 +23,7 @@ from nmtalign.alignment.link_files import GoldLinks, LinkFile, check_gold
 from nmtalign.alignment.links import AlignmentRecord, Link, Matrix
 from nmtalign.errors import InputError, UsageError
 from nmtalign.figures import check_figure_name, save, usual_settings
+from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.text_table import cut
 from nmtalign.text.tokenizer import EOS, letters_of
 
@@ -84,18 +85,12 @@ def printable(word: str) -> str:
 
 
 def read_panels(
-    files: Sequence[tuple[str, Path]],
-    numbers: Iterable[int],
-    rank: int = 0,
-    gold: LinkFile | None = None,
-    *,
-    links: bool = False,
-    end: bool = True,
+    files: Sequence[tuple[str, Path]], numbers: Iterable[int], config: ViewConfig, gold: LinkFile | None = None
 ) -> list[Panel]:
     """Reads the alignments of some sentences (by number, from 0) from (name, path) files: for each sentence all files.
 
-    `rank` is the place in n-best lists; `links` and `end` are those of `Panel`. Raises UsageError for a sentence that a
-    file does not have, InputError if the files have different sources, or gold links do not fit.
+    Raises UsageError for a sentence that a file does not have, InputError if the files have different sources, or gold
+    links do not fit.
     """
     panels = []
     with contextlib.ExitStack() as stack:
@@ -105,7 +100,7 @@ def read_panels(
         for number in numbers:
             source = None
             for (name, path), file in zip(files, opened, strict=True):
-                record = _record(file, number, rank)
+                record = _record(file, number, config.rank)
                 if source not in (None, record.source):
                     raise InputError(
                         f"{path}: sentence {number} has another source than in {files[0][1]}; give files of the same "
@@ -115,8 +110,9 @@ def read_panels(
                 if gold is not None:
                     gold.check_inside(number, len(record.source), len(record.target))
                 caption = [name] if len(files) > 1 else []
-                caption += [f"sentence {number}" + (f", rank {rank}" if rank else "")]
-                panels.append(Panel(record, ": ".join(caption), gold.pair(number) if gold else None, links, end))
+                caption += [f"sentence {number}" + (f", rank {config.rank}" if config.rank else "")]
+                links = gold.pair(number) if gold else None
+                panels.append(Panel(record, ": ".join(caption), links, config.hard_links, config.end))
     return panels
 
 

@@ -57,7 +57,7 @@ def padded(pairs: list[tuple[Array, Array, Array]], jumps: Array) -> Posteriors:
     for row, (own, own_null, _) in enumerate(pairs):
         translation[row, : own.shape[0], : own.shape[1]], null[row, : len(own_null)] = own, own_null
     lengths = [np.array([pair[0].shape[axis] for pair in pairs]) for axis in (1, 0)]
-    return forward_backward(translation, null, lengths[0], lengths[1], jumps)
+    return forward_backward(translation, null, lengths, jumps)
 
 
 def test_posteriors_are_those_of_all_alignments_also_in_a_padded_batch() -> None:
@@ -83,7 +83,7 @@ def test_distances_that_are_not_counted_change_nothing_else() -> None:
     translation, null, jumps = random_pair(5, 4, 1)
     lengths = np.array([5]), np.array([4])
     full, quick = (
-        forward_backward(translation[None], null[None], *lengths, jumps, count_jumps) for count_jumps in (True, False)
+        forward_backward(translation[None], null[None], lengths, jumps, count_jumps) for count_jumps in (True, False)
     )
     for ours, theirs in zip(full[:3], quick[:3], strict=True):
         np.testing.assert_array_equal(ours, theirs)
@@ -93,7 +93,7 @@ def test_distances_that_are_not_counted_change_nothing_else() -> None:
 def test_long_pairs_of_unlikely_words_stay_finite() -> None:
     translation, null = np.full((1, 300, 300), 1e-9, np.float32), np.full((1, 300), 1e-9, np.float32)
     lengths = np.array([300])
-    found = forward_backward(translation, null, lengths, lengths, np.ones(2 * FARTHEST + 1))
+    found = forward_backward(translation, null, [lengths] * 2, np.ones(2 * FARTHEST + 1))
     assert bool(np.isfinite(found.log_probs).all())
     np.testing.assert_allclose(found.links.sum(2) + found.null, np.ones((1, 300)), atol=1e-3)
 

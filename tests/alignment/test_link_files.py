@@ -12,6 +12,7 @@ from helpers.records import add
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.link_files import NO_LINKS, GoldLinks, LinkFile, comparable, parse_links, read_links
 from nmtalign.errors import InputError
+from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.viewing.alignment_page import write_page
 from nmtalign.viewing.heatmap import read_panels
 
@@ -101,7 +102,7 @@ def test_gold_links_that_count_other_words_are_refused(tmp_path: Path) -> None:
     for path, wrong in ((by_tokens, False), (by_words, True)):
         expected = pytest.raises(InputError, match="counts the words between spaces") if wrong else nullcontext()
         with expected:
-            read_panels([("", tmp_path / "a.h5")], [3], gold=read_links(path, "gold"))
+            read_panels([("", tmp_path / "a.h5")], [3], ViewConfig(), read_links(path, "gold"))
         with expected:
             write_page([("a", tmp_path / "a.h5")], tmp_path / "page.html", gold=read_links(path, "gold"))
 
