@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
     from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
-    from nmtalign.alignment.evaluation import LinkComparison
     from nmtalign.alignment.export_formats import TextFormat
+    from nmtalign.alignment.link_files import LinkComparison
     from nmtalign.alignment.linking import LinkProgress
     from nmtalign.alignment.links import AlignmentRecord
     from nmtalign.alignment.symmetrization import BackwardOrder, DirectionCounts
@@ -356,7 +356,7 @@ def aer(
     InputError naming file and line, FormatError for a damaged alignment file.
     """
     with _resolved("aer", AerConfig, config, settings) as config:
-        from nmtalign.alignment.evaluation import compare_links
+        from nmtalign.alignment.link_files import compare_links
 
         texts = None if source is None else Path(source), None if target is None else Path(target)
         files = [(name, Path(path)) for name, path in systems]

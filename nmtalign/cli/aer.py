@@ -15,8 +15,7 @@ from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.evaluation import LinkComparison
-    from nmtalign.alignment.link_files import LinkFigures
+    from nmtalign.alignment.link_files import LinkComparison, LinkFigures
 
 _ALIGNMENTS = Path("alignments.h5")
 Row = dict[str, Any]  # numbers and texts by column

@@ -21,8 +21,7 @@ from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.settings.definition import PathPair, SettingError, pair_of_sizes, resolve, select
 from nmtalign.text.languages import language_code
 from nmtalign.text.lines import shown
-from nmtalign.text.pair_tables import split_folders
-from nmtalign.text.parallel import ParallelText
+from nmtalign.text.parallel import ParallelText, split_folders
 from nmtalign.text.tokenizer import (
     EOS,
     UNK,

@@ -7,12 +7,13 @@ indices. Here the same random numbers are drawn in slices. Each slice becomes th
 drawn, and the sums are a matrix product. Statistics are whole numbers, so that their sums are exact in any order.
 """
 
+import dataclasses
 import itertools
 import math
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from nmtalign.scoring.metrics import Lines, Rows, Statistics
 from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import word_count
 from nmtalign.text.lines import finite
+from nmtalign.version import __version__
 
 Mask = NDArray[np.bool_]  # (N,) the sentences of a subset
 Mark = Literal["winner", "tie", ""]
@@ -32,6 +34,7 @@ _DRAWS = 2**21  # sentences drawn at once: 16 MB of indices
 _COINS = 2**22  # coins tossed at once: 32 MB
 _WORD = 32  # numpy makes this number of booleans from one random number, and drops those that a call does not need
 _FEWEST = 2  # sentences that can be tested
+Record = dict[str, Any]
 
 
 def by_length(lines: Lines, ends: Sequence[int]) -> dict[str, Mask]:
@@ -103,6 +106,12 @@ class Section:
     whole: Part
     lengths: tuple[Part, ...] = ()
 
+    def as_dict(self) -> Record:
+        """The section as an object for JSON."""
+        whole = dataclasses.asdict(self.whole)
+        del whole["label"]
+        return {**whole, "by_length": list(map(dataclasses.asdict, self.lengths))}
+
 
 @dataclass(frozen=True)
 class SystemReport:
@@ -124,6 +133,11 @@ class UnknownRates:
 class Report:
     """All figures of all systems; the first one is the baseline that the others are tested against."""
 
+    # `by` is empty for a complete subset; rows of unknown words have no number of sentences.
+    CSV_COLUMNS: ClassVar[Sequence[str]] = (
+        *("system", "subset", "by", "label", "sentences", "metric", "value"),
+        *("mean", "low", "high", "p_bs", "p_ar", "mark", "length_ratio", "signature"),
+    )
     metrics: tuple[str, ...]  # names as printed: BLEU, chrF2, chrF2++, TER, multi-bleu
     signatures: Mapping[str, str]  # by metric
     systems: tuple[SystemReport, ...]
@@ -131,6 +145,45 @@ class Report:
     lengths: str = ""  # the title of the parts by length, such as `by words of the source`
     unknown: UnknownRates | None = None
     differences: tuple[Difference, ...] = ()  # of the first two systems, the most different sentences first
+
+    def as_dict(self) -> Record:
+        """The report as one object for JSON (docs/formats.md): always the same keys, numbers not rounded, no NaN."""
+        drawn = self.resampling and dataclasses.asdict(self.resampling)
+        if drawn:
+            del drawn["intervals"]
+        return {
+            "nmtalign": __version__,
+            "sentences": self.systems[0].everything.whole.sentences,
+            "metrics": self.metrics,
+            "signatures": self.signatures,
+            "resampling": drawn,
+            "titles": {"length": self.lengths} if self.lengths else {},
+            "systems": [
+                {"name": one.name, **one.everything.as_dict(), "no_unk": one.no_unk and one.no_unk.as_dict()}
+                for one in self.systems
+            ],
+            "unknown": self.unknown and dataclasses.asdict(self.unknown),
+            "differences": list(map(dataclasses.asdict, self.differences)),
+        }
+
+    def csv_rows(self) -> Iterator[Record]:
+        """The report as the rows of one table, one number each, under the names of CSV_COLUMNS."""
+        for system in self.systems:
+            for subset, section in (("all", system.everything), ("no-unk", system.no_unk)):
+                parts = [("", section.whole), *(("length", part) for part in section.lengths)] if section else []
+                for by, part in parts:
+                    for name, estimate in part.scores.items():
+                        score = dataclasses.asdict(estimate)
+                        p_values = {f"p_{test}": value for test, value in score.pop("p_values").items()}
+                        common: Record = {"system": system.name, "subset": subset, "by": by, "label": part.label}
+                        common |= {"sentences": part.sentences, "metric": name, "signature": self.signatures[name]}
+                        yield {**common, **score, **p_values, "length_ratio": part.length_ratio}
+        if self.unknown:
+            shares = [("", "source", self.unknown.source), ("", "reference", self.unknown.reference)]
+            shares += [(name, "translation", share) for name, share in self.unknown.systems.items()]
+            for name, label, value in shares:
+                one = {"system": name, "subset": "all", "by": "unknown", "label": label}
+                yield {**one, "metric": "share", "value": value}
 
 
 def make_report(

@@ -12,18 +12,18 @@ from typing import Any
 
 import numpy as np
 
-from nmtalign.errors import InputError, NmtalignError, UsageError
+from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError
+from nmtalign.files import CONFIG, SOURCE_VOCABULARY, TARGET_VOCABULARY
+from nmtalign.model_directory import check_files, read_settings
 from nmtalign.report.document import Document, to_text
-from nmtalign.scoring import records
 from nmtalign.scoring.differences import most_different
-from nmtalign.scoring.known_words import read_words, unknown_rates, without_unknown_words
 from nmtalign.scoring.metrics import METRICS, Lines, MetricOptions, Statistics, measure_systems, tokenizer_for
-from nmtalign.scoring.report import Report, Resampling, Test, by_length, make_report, parse_buckets
+from nmtalign.scoring.report import Mask, Report, Resampling, Test, UnknownRates, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
 from nmtalign.text.languages import check_lines, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
-from nmtalign.text.tokenizer import Tokenizers
+from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
 
 _NUMBER = re.compile(r"\s*[-+]?(\d+(?:\.\d*)?|\.\d+)([eE][-+]?\d+)?\s*", re.ASCII)
 _METRIC = re.compile(r"[^\s|,]+")
@@ -35,6 +35,7 @@ TextOrPath = Path | Lines  # a text file, `-` for stdin; or the lines
 Notify = Callable[[str], None]  # called with one line for the user
 Advance = Callable[[float], None]  # called with the number of lines done since the last call
 Track = Callable[[str, float], contextlib.AbstractContextManager[Advance | None]]  # (what is done, number of lines)
+KnownWords = tuple[tuple[Tokenizer, Vocabulary], tuple[Tokenizer, Vocabulary]]  # of source and target
 
 
 @dataclass(frozen=True)
@@ -65,14 +66,14 @@ class ScoreResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as one object that JSON can hold."""
-        return records.record(self.report)
+        return self.report.as_dict()
 
     def to_csv(self) -> str:
         """Everything as one table of comma-separated values, one figure per row."""
         stream = io.StringIO()
-        writer = csv.DictWriter(stream, records.CSV_COLUMNS, restval="", lineterminator="\n")
+        writer = csv.DictWriter(stream, Report.CSV_COLUMNS, restval="", lineterminator="\n")
         writer.writeheader()
-        writer.writerows(records.csv_rows(self.report))
+        writer.writerows(self.report.csv_rows())
         return stream.getvalue()
 
     def to_text(self, width: int = 0, colour: bool = False) -> str:
@@ -275,6 +276,42 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
         with contextlib.suppress(NmtalignError):  # if the model's words are needed, the same error comes again
             return Tokenizers.load(folder).target_language
     return ""
+
+
+def read_words(folder: Path) -> KnownWords:
+    """Reads the words of a model or a corpus; raises FormatError for a file that is missing, damaged or changed."""
+    folder = folder.parent if folder.is_file() else folder
+    for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
+        if not (folder / name).is_file():
+            raise FormatError(f"{folder}: no vocabularies here (no {name}); give a model or a corpus with -m")
+    if (folder / CONFIG).exists():  # a corpus has none
+        check_files(folder, read_settings(folder))  # refuses a vocabulary that was edited after training
+    source, target = (Vocabulary.load(folder / name) for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY))
+    tokenizers = Tokenizers.load(folder)
+    return (tokenizers.source, source), (tokenizers.target, target)
+
+
+def without_unknown_words(models: Sequence[KnownWords], source: Lines, references: Sequence[Lines]) -> Mask:
+    """(N,) True for the sentences whose words all models know, in the source and in every reference."""
+    known = np.ones(len(source), dtype=np.bool_)
+    for of_source, of_target in models:
+        for (tokenizer, vocabulary), lines in ((of_source, source), *((of_target, lines) for lines in references)):
+            known &= [all(token in vocabulary for token in tokenizer.tokenize(line)) for line in lines]
+    return known
+
+
+def unknown_rates(
+    model: KnownWords, source: Lines, references: Sequence[Lines], systems: Mapping[str, Lines]
+) -> UnknownRates:
+    """The share of the words of the texts (pieces where those are subwords) that the model does not know."""
+
+    def share(side: int, texts: Sequence[Lines]) -> float:
+        tokenizer, vocabulary = model[side]
+        words = [word for lines in texts for line in lines for word in tokenizer.tokenize(line) if is_word(word)]
+        return sum(word not in vocabulary for word in words) / max(1, len(words))
+
+    translations = {name: share(1, [lines]) for name, lines in systems.items()}
+    return UnknownRates(share(0, [source]), share(1, references), translations)
 
 
 def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:

@@ -17,7 +17,7 @@ from typing import Any
 from bench.machine import describe_machine, environment, in_words
 from bench.peers import PeerError, softly
 from bench.report import Table, figure, say, show, write_json
-from nmtalign.alignment.evaluation import compare_links
+from nmtalign.alignment.link_files import compare_links
 from nmtalign.alignment.symmetrization import HARD_METHODS, symmetrize_files
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import AerConfig

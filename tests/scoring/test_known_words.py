@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nmtalign.errors import FormatError
-from nmtalign.scoring.known_words import UnknownRates, read_words, unknown_rates, without_unknown_words
+from nmtalign.scoring.scoring_run import UnknownRates, read_words, unknown_rates, without_unknown_words
 from nmtalign.text.tokenizer import Tokenizers, Vocabulary
 
 SOURCES = ["the cat sleeps", "the wombat sleeps", "the cat", "", "the </s> sleeps"]

@@ -10,7 +10,6 @@ from helpers.pages import PageReader
 from nmtalign.report.document import to_text
 from nmtalign.report.html_page import to_page
 from nmtalign.scoring.differences import Difference, SystemText, split_segments
-from nmtalign.scoring.records import CSV_COLUMNS, csv_rows, record
 from nmtalign.scoring.report import Estimate, Part, Report, Resampling, Section, SystemReport, UnknownRates
 from nmtalign.scoring.score_document import bar, figure, score_document
 
@@ -49,7 +48,7 @@ def full_report() -> Report:
 
 @pytest.mark.parametrize("report", [report_of(SystemReport("one", Section(PLAIN))), full_report()])
 def test_the_object_has_always_the_same_keys(report: Report) -> None:
-    found = json.loads(json.dumps(record(report), allow_nan=False))
+    found = json.loads(json.dumps(report.as_dict(), allow_nan=False))
     keys = "nmtalign sentences metrics signatures resampling titles systems unknown differences"
     assert list(found) == keys.split()
     for system in found["systems"]:
@@ -59,7 +58,7 @@ def test_the_object_has_always_the_same_keys(report: Report) -> None:
 
 
 def test_figures_are_not_rounded_and_what_cannot_be_scored_is_null() -> None:
-    first, second = record(full_report())["systems"]
+    first, second = full_report().as_dict()["systems"]
     nothing = {"mean": None, "low": None, "high": None, "p_values": {}, "mark": ""}
     assert first["scores"]["BLEU"] == {"value": 12.345678901} | nothing
     figures = {"value": 15.0, "mean": 15.1, "low": 14.0, "high": 16.25}
@@ -68,7 +67,7 @@ def test_figures_are_not_rounded_and_what_cannot_be_scored_is_null() -> None:
         ("all", 80.0),
         (">10", None),
     ]
-    assert record(full_report())["unknown"]["systems"] == {"one": 0.5, "two": 0.0}
+    assert full_report().as_dict()["unknown"]["systems"] == {"one": 0.5, "two": 0.0}
 
 
 def keys_of(value: object) -> set[str]:
@@ -83,14 +82,14 @@ def keys_of(value: object) -> set[str]:
 
 def test_every_key_and_column_is_described() -> None:
     described = (Path(__file__).parents[2] / "nmtalign" / "docs" / "formats.md").read_text(encoding="utf-8")
-    missing = [key for key in keys_of(record(full_report())) if f'"{key}"' not in described]
-    missing += [column for column in CSV_COLUMNS if f"`{column}`" not in described]
+    missing = [key for key in keys_of(full_report().as_dict()) if f'"{key}"' not in described]
+    missing += [column for column in Report.CSV_COLUMNS if f"`{column}`" not in described]
     assert missing == []
 
 
 def test_rows_hold_a_figure_each_under_known_names() -> None:
-    rows = list(csv_rows(full_report()))
-    assert all(row.keys() <= set(CSV_COLUMNS) for row in rows)
+    rows = list(full_report().csv_rows())
+    assert all(row.keys() <= set(Report.CSV_COLUMNS) for row in rows)
     chosen = [row for row in rows if row["system"] == "two" and row["by"] == "" and row["subset"] == "all"]
     assert [(row["metric"], row["value"], row["p_bs"], row["p_ar"], row["mark"]) for row in chosen] == [
         ("BLEU", 15.0, 0.012, 0.5, "winner"),

@@ -11,8 +11,7 @@ from helpers.commands import run as nmtalign
 
 from nmtalign import prepare
 from nmtalign.errors import InputError, UsageError
-from nmtalign.text.pair_tables import split_folders
-from nmtalign.text.parallel import ParallelText, languages_of_columns
+from nmtalign.text.parallel import ParallelText, languages_of_columns, split_folders
 
 pyarrow = pytest.importorskip("pyarrow")
 parquet = pytest.importorskip("pyarrow.parquet")
