@@ -110,7 +110,12 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
 
     def __init__(self, path: Path | str) -> None:
         self.path = Path(path)
-        self._check_path()
+        if not self.path.exists():
+            raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
+        if not (self.path.is_file() and h5py.is_hdf5(self.path)):
+            kind = kind_of(self.path) or "no regular file"
+            why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
+            raise FormatError(f"{self.path}: not an alignment file ({why})")
         with self._damage():
             check_seal(self.path, _SEAL_AT_ONCE)
             self._file = opened(self.path)
@@ -184,12 +189,10 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         with self._damage():
             check_seal(self.path)
             cells, size = len(self._datasets["weights"]), self.path.stat().st_size
-            words = {side: self._last(f"{side}/word_offsets") for side in SIDES}
             return {
                 "pairs": self._length,
                 "sentences": self.sentence_count(),
-                "source_words": words["source"],
-                "target_words": words["target"],
+                **{f"{side}_words": self._last(f"{side}/word_offsets") for side in SIDES},
                 "links": len(self._datasets["links"]),
                 "cells": cells,
                 "weights": self.dtype,
@@ -202,14 +205,6 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         if self._closed:
             raise UsageError(f"{self.path}: this AlignmentFile is closed; read it before, inside the `with`")
         return damage(self.path, "alignment file", "write it again")
-
-    def _check_path(self) -> None:
-        if not self.path.exists():
-            raise FormatError(f"{self.path}: no such file; write it with `nmtalign align -o {self.path}`")
-        if not (self.path.is_file() and h5py.is_hdf5(self.path)):
-            kind = kind_of(self.path) or "no regular file"
-            why = "not HDF5, or cut off" if kind == "a binary file" else f"it is {kind}"
-            raise FormatError(f"{self.path}: not an alignment file ({why})")
 
     def _check_format(self) -> None:
         if self.attributes.get("format") != FORMAT:

@@ -6,15 +6,14 @@ over a relative clause, pronouns before the verb, one word for two and two for o
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import count
 from random import Random
 from typing import TypeVar
 
 from nmtalign.sample import dictionary as words
 from nmtalign.sample.dictionary import PAST, PRESENT, THIRD_PLURAL, THIRD_SINGULAR, Adjective, Agreement, Noun, Verb
 
-LONGEST = 80
-"""Largest number of tokens on either side, the full stop included."""
-
+LONGEST = 80  # the largest number of tokens on either side, the full stop included
 T = TypeVar("T")
 Places = tuple[int, ...]  # positions of English words
 _ELIDED = {"le": "l'", "la": "l'", "de": "d'", "que": "qu'", "ne": "n'", "je": "j'", "me": "m'"}
@@ -36,10 +35,8 @@ class Example:
 def generate(seed: int, stream: str = "train") -> Iterator[Example]:
     """Yield sentence pairs without end, some of them more than once; seed and stream determine them."""
     draft = Draft(f"nmtalign sample {stream} {seed}")
-    number = 0
-    while True:
+    for number in count():
         yield _sentence(draft, number)
-        number += 1
 
 
 def _sentence(draft: "Draft", number: int) -> Example:

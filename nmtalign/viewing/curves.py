@@ -169,9 +169,8 @@ def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
     for each, name in zip(curves, names, strict=True):
         if found := [point.signature for point in each.validations if point.signature]:
             models.setdefault(found[-1], []).append(name)
-    several = len(models) > 1
-    parts = ((f", of {', '.join(named)}" if several else "", signature) for signature, named in models.items())
-    return [f"dev BLEU, greedy{of}: {signature}" for of, signature in parts]
+    of = ", of {}" if len(models) > 1 else ""
+    return [f"dev BLEU, greedy{of.format(', '.join(named))}: {signature}" for signature, named in models.items()]
 
 
 def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:

@@ -126,9 +126,6 @@ def _record(file: AlignmentFile, number: int, rank: int) -> AlignmentRecord:
     return entries[rank]
 
 
-# Picture files
-
-
 def draw(panels: Sequence[Panel], path: Path, across: int | None = None) -> list[str]:
     """Draws one or several alignments (a grid `across` panels wide) into a picture file, atomically.
 
@@ -215,9 +212,6 @@ def _draw_marks(axes: Any, panel: Panel, points: float) -> None:
             axes.add_patch(
                 Circle((i, j), 0.25, fill=False, edgecolor=_GOLD, linewidth=0.09 * points, linestyle=(0, (1.7, 1)))
             )
-
-
-# The terminal
 
 
 def render_text(panels: Sequence[Panel], width: int, colour: bool = False) -> str:
