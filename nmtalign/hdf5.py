@@ -38,10 +38,7 @@ _DAMAGE = (OSError, LookupError, ValueError, RuntimeError, TypeError, AttributeE
 
 @contextlib.contextmanager
 def damage(path: Path, what: str, fix: str) -> Iterator[None]:
-    """Raises FormatError for every error that a damaged file causes; `what` names the kind of file.
-
-    A refusal by the system, such as missing permission to read, is no damage: it raises ResourceError.
-    """
+    """Raises FormatError for every error that a damaged file (`what`) causes, ResourceError if it cannot be read."""
     try:
         yield
     except _DAMAGE as error:
@@ -87,10 +84,7 @@ class _Disk(io.FileIO):
 
 @contextlib.contextmanager
 def created(path: Path) -> Iterator[h5py.File]:
-    """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if the disk refuses its data.
-
-    Its layout can be read by every HDF5 tool since version 1.8.
-    """
+    """Yields a new HDF5 file (of version 1.8), sealed at the end; raises OSError if the disk refuses its data."""
     with _Disk(path, "w+") as disk:
         try:
             with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:

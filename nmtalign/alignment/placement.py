@@ -109,10 +109,7 @@ def _scores(first: int, outer: TagSpan, weights: NDArray[np.float32]) -> NDArray
 
 
 def best_range(gains: NDArray[np.float64]) -> tuple[float, int, int]:
-    """Returns the largest sum of contiguous numbers, the place of the first of them and the one behind the last.
-
-    Of equal sums the one with the fewest numbers counts. Without numbers the sum is -inf.
-    """
+    """Returns the largest sum of contiguous numbers (-inf without any), and the shortest such range: start, stop."""
     if not len(gains):
         return -np.inf, 0, 0
     sums = np.concatenate(([0.0], np.cumsum(gains)))

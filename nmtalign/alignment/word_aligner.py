@@ -78,10 +78,7 @@ class Pieces(Tokenizer):
 
 
 def in_pieces(words: Sequence[str], side: Sentences, pieces: Pieces) -> tuple[list[Counter[str]], list[str], Sentences]:
-    """Returns one side of a bitext, whose ids number `words`, in pieces.
-
-    These are the spellings of each different piece with their counts, the different pieces, and the sentences in them.
-    """
+    """Returns one side of a bitext in pieces: their spellings with counts, the different pieces, and the sentences."""
     numbers: dict[str, int] = {}
     spellings: list[Counter[str]] = []
     parts = []
@@ -132,10 +129,7 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
 
 
 def load_aligner(folder: Path) -> "WordAligner":
-    """Opens the aligner of a folder; raises FormatError if its file is foreign or damaged.
-
-    The file is mapped into memory. The last ones stay open for the next call, unless the file was replaced.
-    """
+    """Opens the aligner of a folder, and keeps the last ones open; raises FormatError if its file is damaged."""
     path = folder / ALIGNER
     facts = path.stat() if path.is_file() else None
     return _opened(path, facts and (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))

@@ -96,10 +96,7 @@ class SplitSide:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The sentence pairs of one split.
-
-    Training pairs were on the `lines` (N,) of the text, from 0, in rising order; the text has `text_lines` lines.
-    """
+    """The pairs of one split; those of training were on the `lines` (N,) of a text of `text_lines` lines, from 0."""
 
     name: str
     source: SplitSide

@@ -194,10 +194,7 @@ class Summary:
 def text_names(
     folder: Path, sets: Iterable[str], languages: tuple[str, str], inputs: Sequence[Path | None]
 ) -> dict[str, tuple[str, str]]:
-    """The names of the text files of sets in the folder of a corpus, such as dev.en and dev.fr.
-
-    Raises UsageError for a file of the folder that would be replaced if it is an input, or a text of no corpus there.
-    """
+    """The names of the text files of a corpus, by set; UsageError if one would replace an input, or another text."""
     usable = languages[0] != languages[1] and all(re.fullmatch(r"[\w-]{1,20}", one) for one in languages)
     first, second = languages if usable else SIDES
     names, ours = {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}, stored_texts(folder)

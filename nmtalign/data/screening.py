@@ -80,10 +80,7 @@ _LETTERS = _BareLetters()
 
 
 def bare(line: str) -> str:
-    """A line without case, digits, punctuation and blanks: two lines with the same letters are near-duplicates.
-
-    Composed and decomposed letters (NFC and NFD) are the same.
-    """
+    """A line without case, digits, marks and blanks, in NFC: lines with the same letters are near-duplicates."""
     return unicodedata.normalize("NFC", line.casefold()).translate(_LETTERS)
 
 

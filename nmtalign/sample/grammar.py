@@ -185,10 +185,7 @@ def _noun_phrase(
     determiner: str = "",
     denied: bool = False,
 ) -> Agreement:
-    """Write a noun phrase; `depth` is the number of phrases and clauses that may nest behind the noun.
-
-    `denied`: it is the object of `pas`.
-    """
+    """Write a noun phrase; `depth` phrases and clauses may nest behind the noun. `denied`: the object of `pas`."""
     is_mass = noun.kind in ("food", "abstract")
     plural = not is_mass and determiner in ("", "the") and draft.chance(0.3)
     nominal = Nominal(noun) if is_mass else _decorated(draft, noun, plural, 0.42 if depth else 0.25)

@@ -328,10 +328,7 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:
-    """Warnings on translations that seem to be in another language than the reference.
-
-    A translation shares most of its words with the reference, and hardly any with the source.
-    """
+    """Warnings on translations with more words of the source than of the reference, or names of another language."""
     for system in systems:
         words = [word for line in system.lines[:_JUDGED] for word in line.lower().split()]
         to_reference, to_source = (_shared(words, text) for text in (reference, source))

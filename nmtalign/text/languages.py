@@ -74,10 +74,7 @@ SENTENCE_ENDS = f".!?…{WIDE_ENDS}"
 
 
 def language_code(name: str) -> str:
-    """The code of a language: `de` for `German`, `deu`, `ger`, `de_DE` and `de-AT`.
-
-    A code that is not in the table stays as it is. Raises UsageError for what cannot be the code of a language.
-    """
+    """The code of a language: `de` for `German`, `deu`, `de_DE`; others stay. UsageError for what can be no code."""
     match = _WELL_FORMED.fullmatch(name.strip())
     if not match:
         raise UsageError(f"{name!r} is not a language; give a code such as en, de or zh")
@@ -360,10 +357,7 @@ class TextFit:
 def check_lines(
     lines: Iterable[T], text_of: Callable[[T], str], name: str, fit: TextFit, notify: Notify
 ) -> Iterator[T]:
-    """Yields the lines, and warns once if their text is in the other language, not raw, or has many unknown words.
-
-    The text is judged as soon as enough words are known, a short one at its end.
-    """
+    """Yields the lines; warns once, after enough words, if they are in the other language, not raw, or unknown."""
     lines = iter(lines)
     for line in lines:
         yield line

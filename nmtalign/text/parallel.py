@@ -217,10 +217,7 @@ def _named(name: str, names: Sequence[str], wanted: str) -> int:
 
 
 def one_line(segment: str) -> str:
-    """The text of a segment as one line. Line breaks, tabs of codes and the blanks around them become one space.
-
-    So do placeholders that would join two words. Other codes leave nothing.
-    """
+    """The text of a segment as one line: line breaks, tabs, and placeholders between words, become one space."""
     return _RUN.sub(_joint, _BR.sub("\n", segment)).strip(" \t")
 
 
@@ -240,10 +237,7 @@ def _joint(run: re.Match[str]) -> str:
 
 
 class TmxReader:
-    """Reads the segments of each unit in two languages, each as one line.
-
-    Raises InputError naming file and line for other text, for a document type with declarations, and for a long unit.
-    """
+    """Reads the segments of each unit in two languages, each as one line; raises InputError naming file and line."""
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
         self._path, self._wanted = path, languages
@@ -382,10 +376,7 @@ def split_folders(folder: Path) -> dict[str, Path]:
 
 
 def text_columns(path: Path) -> Mapping[str, str]:
-    """The columns with text: their names for the user, and their names in the file.
-
-    If there is a column `translation` of pairs, they are its texts. Raises InputError for a table without text.
-    """
+    """The columns with text (those of `translation`, if there is one): the names for the user, and in the file."""
     with _errors(path):
         schema = next(_batches(path)).schema
     texts = [column.name for column in schema if str(column.type) in _TEXT]
