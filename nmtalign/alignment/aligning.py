@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
 from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
-from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
+from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
@@ -229,7 +229,7 @@ class AlignmentRun:
         options |= {"shard": str(self._shard)} if self._shard else {}
         threshold = (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
         if method in SOFT_METHODS:
-            threshold = least_weight(method, config.threshold)
+            threshold = config.threshold or THRESHOLDS[method]
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
             aligner = isinstance(self._models, WordAligner)

@@ -110,7 +110,7 @@ def soft_links(
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """
-    least = least_weight(method, threshold)
+    least = threshold or THRESHOLDS[method]
     if method == "mean":
         return mean_links(forward[:-1, :-1], backward[:-1, :-1], least)
     likely = posterior(forward, backward)
@@ -123,11 +123,6 @@ def mean_links(
     """Returns what `soft_links` does with the method "mean", of matrices without `</s>`."""
     likely = (forward + backward) / 2
     return links_where(likely >= least), likely
-
-
-def least_weight(method: Symmetrization, threshold: float) -> float:
-    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method."""
-    return threshold or THRESHOLDS.get(method, 0.0)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
