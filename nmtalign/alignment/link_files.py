@@ -181,7 +181,7 @@ def is_hdf5(path: Path) -> bool:
 
 
 def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:
-    """Returns the links of a line in Pharaoh's format, which counts from `base`; raises InputError with `where`."""
+    """Returns the links of a line in Pharaoh's format, which counts from `base`; an InputError begins with `where`."""
     sure, possible = set(), set()
     for part in SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)

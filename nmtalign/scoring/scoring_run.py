@@ -194,7 +194,7 @@ def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
 def translation_of(
     source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track
 ) -> Text:
-    """The best translation of each line by a model; raises FormatError, UsageError if the settings do not fit it."""
+    """The best translation of each line by a model; raises UsageError if the settings do not fit it."""
     from nmtalign.translating.translator import Translator, load_models
 
     settings = replace(settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False)

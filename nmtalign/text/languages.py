@@ -74,7 +74,7 @@ SENTENCE_ENDS = f".!?…{WIDE_ENDS}"
 
 
 def language_code(name: str) -> str:
-    """The code of a language: `de` for `German`, `deu`, `de_DE`; others stay. UsageError for what can be no code."""
+    """The code of a language: `de` for `German`, `deu`, `de_DE`; others stay. UsageError for what is no code."""
     match = _WELL_FORMED.fullmatch(name.strip())
     if not match:
         raise UsageError(f"{name!r} is not a language; give a code such as en, de or zh")
@@ -357,7 +357,7 @@ class TextFit:
 def check_lines(
     lines: Iterable[T], text_of: Callable[[T], str], name: str, fit: TextFit, notify: Notify
 ) -> Iterator[T]:
-    """Yields the lines; warns once, after enough words, if they are in the other language, not raw, or unknown."""
+    """Yields the lines; warns once if they are in the other language, not raw, or have many unknown words."""
     lines = iter(lines)
     for line in lines:
         yield line

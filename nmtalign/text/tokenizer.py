@@ -916,7 +916,7 @@ class Vocabulary:
 
     @classmethod
     def shortlist(cls, counts: Iterable[tuple[str, int]], size: int, min_count: int = 1) -> "Vocabulary":
-        """The special words and the `size` - 2 most frequent other ones, of equal frequency by code points."""
+        """The special words, and the `size` - 2 most frequent others with `min_count`; equal ones by code points."""
         ranked = ((-count, word) for word, count in counts if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
 
