@@ -484,9 +484,7 @@ class AlignmentWriter:
             name: np.concatenate([values[name] for _, values in self._waiting]).astype(self._types[name])
             for name in self._waiting[0][1]
         }
-        self._append(
-            b"".join([struct.pack("<Q", len(sizes)), sizes.tobytes(), *(v.tobytes() for v in values.values())])
-        )
+        self._append(b"".join([struct.pack("<Q", len(sizes)), sizes.data, *(own.data for own in values.values())]))
         self._committed = self.sentences
         self._waiting, self._cells = [], 0
 

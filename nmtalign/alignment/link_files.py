@@ -297,9 +297,7 @@ def _in_tokens(files: Sequence[LinkFile], texts: FilePair, lines: Mapping[Path, 
         tokenize = MosesWords(suffix_language(path)).tokenize
         sides.append([counting.SplitLine.of(line, tokenize(line)) for line in lines[path]])
     pairs = list(zip(*sides, strict=True))
-    counted = [
-        counting.counts_words((file.pair(place).possible, pair) for place, pair in enumerate(pairs)) for file in files
-    ]
+    counted = [counting.counts_words((file.pair(k).possible, pair) for k, pair in enumerate(pairs)) for file in files]
     if False not in counted:
         return None
     found = [_converted(file, pairs, bool(words)) for file, words in zip(files, counted, strict=True)]

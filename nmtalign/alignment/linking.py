@@ -24,7 +24,7 @@ from nmtalign import files
 from nmtalign.alignment import agreement
 from nmtalign.alignment.aligning import window_size, windows
 from nmtalign.alignment.lexical import Cells, Table
-from nmtalign.alignment.links import SIDES, format_scored
+from nmtalign.alignment.links import SIDES, Lines, format_scored
 from nmtalign.alignment.word_aligner import Pieces, in_pieces, load_aligner, save_aligner
 from nmtalign.data.pipeline import worker_count
 from nmtalign.errors import FormatError, InputError, ResourceError, UsageError
@@ -81,9 +81,7 @@ class BitextSide:
         return attached < _MOST_ATTACHED * free
 
 
-def read_sides(
-    pairs: Iterable[tuple[str, str]], tell: Callable[[], object] = lambda: None
-) -> tuple[BitextSide, BitextSide]:
+def read_sides(pairs: Iterable[Lines], tell: Callable[[], object] = lambda: None) -> tuple[BitextSide, BitextSide]:
     """Returns both sides of the pairs that have words on both sides, and not too many."""
     split, sides = SpacedWords().tokenize, (BitextSide(), BitextSide())
     for number, (source, target) in enumerate(pairs, 1):
@@ -96,7 +94,7 @@ def read_sides(
     return sides
 
 
-def count_cells(pairs: Iterable[tuple[str, str]], tell: Callable[[], object]) -> tuple[int, int]:
+def count_cells(pairs: Iterable[Lines], tell: Callable[[], object]) -> tuple[int, int]:
     """Returns the number of the pairs, and about how many cells those have that can be learned from."""
     number = cells = 0
     for number, lines in enumerate(pairs, 1):
@@ -165,9 +163,8 @@ class LinkRun:
             hashes = [files.sha256_of(path) for path in self._texts]
         except OSError as error:
             raise InputError(f"{error.filename}: cannot read: {error.strerror}; give an existing text file") from None
-        settings = {
-            name: getattr(self.config, name) for name in select(LinkConfig, lambda one: one.affects != "machine")
-        }
+        kept = select(LinkConfig, lambda one: one.affects != "machine")
+        settings = {name: getattr(self.config, name) for name in kept}
         if not (self.folder / _RECORD).exists():
             # A process that was killed may have left some files before the record was complete.
             own = (path.name == _WORK or path.match(files.INCOMPLETE) for path in self.folder.glob("*"))

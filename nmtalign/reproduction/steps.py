@@ -208,9 +208,8 @@ class Reproduction:
             yield align
             made = f"scores/{model.experiment.name}.aer.json"
             yield Step(f"nmtalign aer {align.makes} {self.shown(gold[0])} --format json > {made}", made, [align], gold)
-        for model in sorted(attentive, key=lambda model: model.experiment.name != experiments.FLAGSHIP)[
-            : bool(self.lines)
-        ]:
+        attentive.sort(key=lambda model: model.experiment.name != experiments.FLAGSHIP)
+        for model in attentive[:1] if self.lines else ():
             align = self._align(model, source, f"work/translations/{model.name}.{name}.known.txt", "figure3")
             yield align
             for line in self.lines:

@@ -354,14 +354,12 @@ class TextFit:
         return f"{own} of its words are frequent in {self.own.language}, {other} in {self.other.language}"
 
 
-def check_lines(
-    lines: Iterable[T], text_of: Callable[[T], str], name: str, fit: TextFit, notify: Notify
-) -> Iterator[T]:
+def check_lines(lines: Iterable[T], text: Callable[[T], str], name: str, fit: TextFit, notify: Notify) -> Iterator[T]:
     """Yields the lines; warns once if they are in the other language, not raw, or have many unknown words."""
     lines = iter(lines)
     for line in lines:
         yield line
-        fit.add(text_of(line))
+        fit.add(text(line))
         if fit.full:
             break
     _report([name], [fit], notify)

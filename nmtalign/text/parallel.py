@@ -46,12 +46,10 @@ _STANDALONE = frozenset(("it", "ph", "ut", "x"))  # codes that may stand for a w
 # No text of XML contains these characters, so they can represent the codes of a segment until it is complete.
 _PLACEHOLDER, _FORMATTING = "\0", "\1"
 _SHORT = 200  # characters; a longer code is no line break
-_NAMES = (
-    r"(?:w:)?(?:lbr?|br|cr|lf|crlf|nl|hr|tab|line-?break|new-?line|p|par|div|li|ul|ol|d[ltd]|table|t[rdh]|h[1-6])\b"
-)
+_NAME = r"(?:w:)?(?:lbr?|br|cr|lf|crlf|nl|hr|tab|line-?break|new-?line|p|par|div|li|ul|ol|d[ltd]|table|t[rdh]|h[1-6])\b"
 # Line breaks and tabs in the names of elements, in their types, and in the codes of HTML, RTF, Word and software.
 _BREAK = re.compile(
-    rf"(?:[\s⏎↵¶]|(?:x-)?(?:html-)?{_NAMES}|[<\[{{]/?{_NAMES}[^<>\[\]{{}}]*[>\]}}]"
+    rf"(?:[\s⏎↵¶]|(?:x-)?(?:html-)?{_NAME}|[<\[{{]/?{_NAME}[^<>\[\]{{}}]*[>\]}}]"
     r"|\{?\\(?:line|tab|par|[nrt])\b\}?|\^[plnt]\b|&(?:#0*(?:9|10|13|32|160)|#x0*(?:9|a|d|20|a0)|nbsp);)+",
     re.IGNORECASE,
 )

@@ -27,7 +27,7 @@ from dataclasses import dataclass
 from functools import cached_property, lru_cache, partial
 from itertools import accumulate, chain, groupby, islice, pairwise
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import regex
 
@@ -229,7 +229,7 @@ class SentencePieces(Subwords):
         return SentencePieces, (self.model,)
 
     @classmethod
-    def load(cls, path: Path) -> "SentencePieces":
+    def load(cls, path: Path) -> Self:
         """Reads a model file. Raises FormatError naming the file."""
         try:
             return cls(files.read_regular(path))
@@ -763,15 +763,13 @@ class Tokenizers:
     target_language: str = ""
 
     @classmethod
-    def moses(
-        cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None
-    ) -> "Tokenizers":
+    def moses(cls, source_language: str, target_language: str, spacing: Mapping[str, str] | None = None) -> Self:
         """Moses words of two languages; `spacing` was learned from the target text (see MosesWords)."""
         target = MosesWords(target_language, spacing)
         return cls(MosesWords(source_language), target, source_language, target_language)
 
     @classmethod
-    def spaced(cls, source_language: str = "", target_language: str = "") -> "Tokenizers":
+    def spaced(cls, source_language: str = "", target_language: str = "") -> Self:
         return cls(SpacedWords(), SpacedWords(), source_language, target_language)
 
     def most_tokens(self, max_length: int) -> int:
@@ -801,7 +799,7 @@ class Tokenizers:
             stream.write("\n")
 
     @classmethod
-    def load(cls, folder: Path) -> "Tokenizers":
+    def load(cls, folder: Path) -> Self:
         """Reads the files of `save`. Raises FormatError naming the file."""
         path = folder / TOKENIZER_FILE
         try:
@@ -900,7 +898,7 @@ class Vocabulary:
             stream.writelines(f"{word}\n" for word in self.words)
 
     @classmethod
-    def load(cls, path: Path) -> "Vocabulary":
+    def load(cls, path: Path) -> Self:
         """Reads the file of `save`. Raises FormatError naming file and line."""
         try:
             text = files.read_regular(path).decode("utf-8")
@@ -915,7 +913,7 @@ class Vocabulary:
             raise FormatError(f"{path}: {error}") from None
 
     @classmethod
-    def shortlist(cls, counts: Iterable[tuple[str, int]], size: int, min_count: int = 1) -> "Vocabulary":
+    def shortlist(cls, counts: Iterable[tuple[str, int]], size: int, min_count: int = 1) -> Self:
         """The special words, and the `size` - 2 most frequent others with `min_count`; equal ones by code points."""
         ranked = ((-count, word) for word, count in counts if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
