@@ -159,10 +159,7 @@ def find_weights(folder: Path) -> Path:
 
 
 def describe_model(folder: Path) -> dict[str, Any]:
-    """The description of a model directory for `nmtalign info`; reads all files and verifies their checksums.
-
-    For a damaged file of tensors the key "damaged" describes the damage. Any other damage raises FormatError.
-    """
+    """The description for `nmtalign info`, with all checksums verified; a damaged file of tensors has "damaged"."""
     settings = read_settings(folder)
     check_files(folder, settings)
     files = {path.name: _describe_tensors(path) for path in sorted(folder.glob("*.safetensors"))}
@@ -497,10 +494,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def check_tensors(path: Path) -> tuple[dict[str, str], int]:
-    """Verifies the checksum of a file; returns its metadata and the number of values of its tensors, without scales.
-
-    Raises FormatError, which describes the damage.
-    """
+    """Verifies the checksum of a file; returns its metadata and the number of values of its tensors, without scales."""
     arrays, metadata = map_arrays(path)
     scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
     return metadata, sum(array.size for name, array in arrays.items() if name not in scales)

@@ -21,11 +21,7 @@ _SHOWN = {
     **dict.fromkeys((0x7F, *range(0x80, 0xA0), *range(0xD800, 0xE000), 0xFFFE, 0xFFFF), 0xFFFD),
 }
 # In plain text also characters that break a line or change its direction.
-_ON_ONE_LINE = {
-    **dict.fromkeys((0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD),
-    9: 32,
-    10: 32,
-}
+_ON_ONE_LINE = dict.fromkeys((0x2028, 0x2029, *range(0x202A, 0x202F), *range(0x2066, 0x206A)), 0xFFFD) | {9: 32, 10: 32}
 
 # right, wrong, odd: words of a translation.
 Style = Literal["", "code", "name", "muted", "right", "wrong", "odd"]
