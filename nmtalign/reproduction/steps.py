@@ -1,4 +1,4 @@
-"""The shell commands of a reproduction: what they are, and how they run one after the other and resume.
+"""What a reproduction trains and compares, its shell commands, and how they run one after the other and resume.
 
 All commands run in the folder of the report. `settings/` has an nmtalign.toml for each model, `work/` has corpus,
 models and translations, `scores/` and `figures/` belong to the report.
@@ -16,9 +16,9 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import compress
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,10 @@ from nmtalign.data.batches import eligible
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import atomic_text, make_folder, read_json
-from nmtalign.reproduction import experiments
 from nmtalign.settings.command_settings import ReproduceConfig
 from nmtalign.settings.definition import FILE_NAME, SECTIONS, FilePair, Workspace, select, toml, written
-from nmtalign.settings.presets import preset
-from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.settings.presets import SYSTEMS, preset
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import reading
 
 NMTALIGN = [sys.executable, "-P", "-m", "nmtalign"]
@@ -41,6 +40,109 @@ _DONE = "work/done.json"  # the key of each output
 # The only settings of [train] that apply.
 _MACHINE = select(TrainingConfig, lambda one: one.affects == "machine" or one.loading)
 _DRAWN = range(10, 21)  # words of the sentences of Figure 3, as in the article
+Settings = Mapping[str, Any]
+FLAGSHIP = "RNNsearch-50"
+
+
+@dataclass(frozen=True)
+class EqualBudget:
+    """How much training every model gets: target words or hours."""
+
+    unit: str
+    amount: float
+
+    def __str__(self) -> str:
+        return f"{self.amount:,.10g} {'target words' if self.unit == 'words' else self.unit}"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Settings that override the preset of every model, and the budget unless the user gives one."""
+
+    what: str
+    settings: Settings
+    budget: EqualBudget
+
+
+def _quick(sizes: str, warmup: int) -> Settings:
+    """The sizes of a preset and a faster training.
+
+    The cells and the order of the decoder's operations are the article's. The optimiser is not: within a few hours,
+    Adadelta from the article's small initial weights hardly begins to learn. Batches are half as large, which gives
+    twice the updates.
+    """
+    integers = select(ModelConfig, lambda one: one.base is int)
+    values = {name: value for name, value in preset(sizes).items() if name in integers}
+    training = {
+        "initialisation": "lecun",
+        "optimizer": "adamw",
+        "learning_rate": 2e-3,
+        "epsilon": 1e-8,
+        "schedule": "linear",
+        "warmup": warmup,
+        "loss_normalization": "tokens",
+        "batch_size": 40,
+    }
+    return {**values, "output_rank": values["embedding"], **training}
+
+
+SCALES: Mapping[str, Scale] = {
+    "tiny": Scale(
+        "sizes of the preset tiny, trained with AdamW: minutes on a laptop",
+        _quick("tiny", warmup=100),
+        EqualBudget("words", 3_000_000),
+    ),
+    "small": Scale(
+        "sizes of the preset small, trained with AdamW: hours on a laptop",
+        _quick("small", warmup=200),
+        EqualBudget("words", 10_000_000),
+    ),
+    "paper": Scale("the paper's own sizes and training", {}, EqualBudget("hours", 110)),
+}
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A model: its preset, and the settings that differ from the preset."""
+
+    name: str  # in every table, and of its files
+    preset: str
+    changed: Settings = field(default_factory=dict)
+
+    @property
+    def attends(self) -> bool:
+        """Whether the model has attention, and therefore alignments."""
+        return {**preset(self.preset), **self.changed}.get("attention") != "none"
+
+
+# The first one is the baseline of the tests of significance.
+PAPER_MODELS = [Experiment(name, name.lower()) for name in ("RNNencdec-50", "RNNencdec-30", "RNNsearch-30", FLAGSHIP)]
+# The training settings of a scale suit RNNsearch; a Transformer needs a longer warm-up.
+_SYSTEMS = [
+    Experiment(name, FLAGSHIP.lower(), {**changed, **({"warmup": 800} if name == "transformer" else {})})
+    for name, changed in SYSTEMS.items()
+]
+
+
+def chosen_experiments(models: str, systems: str) -> Sequence[Experiment]:
+    """Returns the experiments of two lists of comma-separated names (or all, none), in the order of the report.
+
+    An empty list of models means all of them, or none if there are systems. Raises UsageError for a wrong choice.
+    """
+    around = _chosen("systems", systems, _SYSTEMS)
+    found = [*_chosen("models", models or ("none" if around else "all"), PAPER_MODELS), *around]
+    if not found:
+        raise UsageError("--models none trains nothing; choose systems with --systems, too")
+    return found
+
+
+def _chosen(option: str, names: str, known: Iterable[Experiment]) -> list[Experiment]:
+    by_name = {experiment.name: experiment for experiment in known}
+    wanted = {"all": [*by_name], "none": [], "": []}.get(names, [name.strip() for name in names.split(",")])
+    for name in wanted:
+        if name not in by_name:
+            raise UsageError(f"--{option} {name}: unknown; give all, none, or some of {','.join(by_name)}")
+    return [experiment for name, experiment in by_name.items() if name in wanted]
 
 
 class Halted(Exception):  # noqa: N818
@@ -61,7 +163,7 @@ class Step:
 class Model:
     """A model of one seed, and the steps that train it and translate the test sets with it."""
 
-    experiment: experiments.Experiment
+    experiment: Experiment
     seed: int
     name: str  # of its folder and of its files
     folder: str
@@ -84,12 +186,12 @@ class Reproduction:
         silent: bool = False,
     ) -> None:
         self.workspace, self.settings, self.folder = workspace, settings, folder
-        self.experiments = experiments.chosen_experiments(settings.models, settings.systems)
-        self.scale = experiments.SCALES[settings.scale]
+        self.experiments = chosen_experiments(settings.models, settings.systems)
+        self.scale = SCALES[settings.scale]
         amounts = {"words": settings.words, "hours": settings.hours}
-        chosen = (experiments.EqualBudget(unit, amount) for unit, amount in amounts.items() if amount)
+        chosen = (EqualBudget(unit, amount) for unit, amount in amounts.items() if amount)
         self.budget = next(chosen, self.scale.budget)
-        self.is_of_paper = any(experiment in experiments.PAPER_MODELS for experiment in self.experiments)
+        self.is_of_paper = any(experiment in PAPER_MODELS for experiment in self.experiments)
         self.seeds = [FIRST_SEED + number for number in range(settings.seeds)]
         self.tests = self._find_tests()
         pairs = *workspace.pairs.values(), *self.tests.values()
@@ -173,7 +275,7 @@ class Reproduction:
         evaluation = [step for step in self._evaluation(models) if self._do(step)]
         self.steps = [*first, *(step for model in models for step in model.steps), *evaluation]
 
-    def _model(self, experiment: experiments.Experiment, seed: int, prepare: Step) -> Model:
+    def _model(self, experiment: Experiment, seed: int, prepare: Step) -> Model:
         name = f"{experiment.name}.seed-{seed}"
         model = Model(experiment, seed, name, f"work/models/{name}", [])
         command = f"nmtalign train --config settings/{experiment.name}.toml -o {model.folder} --seed {seed}"
@@ -208,7 +310,7 @@ class Reproduction:
             yield align
             made = f"scores/{model.experiment.name}.aer.json"
             yield Step(f"nmtalign aer {align.makes} {self.shown(gold[0])} --format json > {made}", made, [align], gold)
-        attentive.sort(key=lambda model: model.experiment.name != experiments.FLAGSHIP)
+        attentive.sort(key=lambda model: model.experiment.name != FLAGSHIP)
         for model in attentive[:1] if self.lines else ():
             align = self._align(model, source, f"work/translations/{model.name}.{name}.known.txt", "figure3")
             yield align
@@ -237,7 +339,7 @@ class Reproduction:
         """A path relative to the folder of the report, quoted for a shell."""
         return shlex.quote(_relative(path, self.folder))
 
-    def _write_settings(self, name: str, **changes: experiments.Settings) -> None:
+    def _write_settings(self, name: str, **changes: Settings) -> None:
         """Writes settings/NAME.toml: the texts and the sections of the user's nmtalign.toml, with changes."""
         folder, workspace = self.folder / "settings", self.workspace
         texts: dict[str, Any] = {
@@ -248,7 +350,7 @@ class Reproduction:
             texts["gold"] = _relative(workspace.gold, folder)
         top = {"source_language": workspace.source_language, "target_language": workspace.target_language}
         data = workspace.data if self._is_prepared else self.folder / _CORPUS
-        sections: dict[str, experiments.Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
+        sections: dict[str, Settings] = {"": {**top, "data": _relative(data, folder)}, "corpus": texts}
         for section in ("prep", "translate", "score", "align", "train"):
             values: dict[str, Any] = {
                 key: _relative(Path(value), folder) if value and SECTIONS[section][key].is_path else value
@@ -261,7 +363,7 @@ class Reproduction:
                 rows = [f"{key} = {toml(value)}\n" for key, value in settings.items() if value is not None]
                 stream.write((f"\n[{section}]\n" if section and rows else "") + "".join(rows))
 
-    def _training(self, experiment: experiments.Experiment, corpus: Corpus) -> experiments.Settings:
+    def _training(self, experiment: Experiment, corpus: Corpus) -> Settings:
         """The settings of [train] of an experiment, with its budget and 20 validations within it."""
         of_user = self.workspace.sections.get("train", {})
         values = {

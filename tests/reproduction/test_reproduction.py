@@ -14,7 +14,7 @@ from helpers.pages import PageReader
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError, NmtalignError, UsageError
 from nmtalign.files import folder_lock
-from nmtalign.reproduction import experiments, steps
+from nmtalign.reproduction import steps
 from nmtalign.reproduction.reproduction_report import PAPER, write_report
 from nmtalign.reproduction.steps import Halted, Reproduction
 from nmtalign.sample.sample_corpus import write_sample
@@ -32,10 +32,10 @@ SEARCH = "[translate]\nmax_length_ratio = 1.0\nbeam = 1\n[score]\nbootstrap = 20
 @pytest.fixture(scope="module", autouse=True)
 def smallest():
     """Models of a few units, and commands that start fast."""
-    tiny = experiments.SCALES["tiny"]
+    tiny = steps.SCALES["tiny"]
     small = dataclasses.replace(tiny, settings={**tiny.settings, **SMALLEST, "threads": 1, "device": "cpu"})
     with pytest.MonkeyPatch.context() as patch:
-        patch.setitem(experiments.SCALES, "tiny", small)
+        patch.setitem(steps.SCALES, "tiny", small)
         patch.setattr(steps, "NMTALIGN", command_line.command())
         yield
 
@@ -192,8 +192,8 @@ def test_its_commands_are_those_of_this_program_whatever_lies_in_the_folder(tmp_
 
 
 def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace, monkeypatch):
-    bad = experiments.Experiment("bad", "rnnsearch-50", {"attention": "sorcery"})
-    monkeypatch.setattr(experiments, "chosen_experiments", lambda models, systems: [bad, *experiments.PAPER_MODELS[:1]])
+    bad = steps.Experiment("bad", "rnnsearch-50", {"attention": "sorcery"})
+    monkeypatch.setattr(steps, "chosen_experiments", lambda models, systems: [bad, *steps.PAPER_MODELS[:1]])
     messages = []
     reproduction = make(workspace, messages.append)
     reproduction.run()
@@ -203,13 +203,13 @@ def test_a_command_that_fails_is_in_the_report_and_the_others_continue(workspace
     assert rows_of(text, "| missing file |")[0][0] == "work/models/bad.seed-1234/best.safetensors"
     assert rows_of(text, "| model | BLEU |")[0][0] == "RNNencdec-50"
     assert "bad" not in text.rsplit("```sh", 1)[1]
-    monkeypatch.setattr(experiments, "chosen_experiments", lambda models, systems: [bad])
+    monkeypatch.setattr(steps, "chosen_experiments", lambda models, systems: [bad])
     with pytest.raises(NmtalignError, match=r"no model could be trained: .*sorcery"):
         make(workspace).run()
 
 
 def test_all_models_of_the_paper_are_trained_alike(workspace):
-    for scale in experiments.SCALES:
+    for scale in steps.SCALES:
         reproduction = make(workspace, models="", scale=scale, words=None, hours=1.0)
         values = [reproduction._training(one, None) for one in reproduction.experiments]
         assert len({json.dumps({**one, "preset": ""}) for one in values}) == 1
