@@ -142,7 +142,6 @@ def posteriors(
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
     `own` (B, T, S) is the part of the counts that each pair itself has contributed, which is left out for this pair.
-    `count_jumps` is that of `forward_backward`.
     """
     lengths = batch.source_lengths, batch.target_lengths
     ahead, back = word_probabilities(batch, tables, own)

@@ -568,8 +568,7 @@ def method_of(attributes: Mapping[str, Any]) -> str | None:
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises UsageError naming the first setting that differs between this run and the one that began `path`.
 
-    Objects, also as JSON text, are compared by key. The places of the texts, and options of the machine such as
-    threads, may differ.
+    Objects, also as JSON text, are compared by key. Places of texts, and options of the machine, may differ.
     """
     before, after = ({name: "" if value is None else value for name, value in _flat(one)} for one in (begun, now))
     for name in {**after, **before}:

@@ -109,8 +109,7 @@ def hard_links(weights: NDArray[Any], method: LinkMethod = "argmax", threshold: 
 def argmax_links(weights: NDArray[Any]) -> list[Link]:
     """Returns a link from each target word to the source word with the largest weight, none (NULL) if that is `</s>`.
 
-    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last. Of equal weights the first counts. A row of zeros,
-    as in an empty pair, gives no link.
+    `weights` (Ty+1, Tx+1) have `</s>` last. Of equal weights the first counts. A row of zeros gives no link.
     """
     words = weights[:-1]
     best = words.argmax(axis=1)

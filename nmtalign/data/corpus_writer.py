@@ -64,8 +64,7 @@ class PairSpool:
     ) -> dict[str, str]:
         """Writes the groups of both sides, and returns the hashes of their content.
 
-        `texts` are the files of the raw text of dev and test, none for training pairs. Of these, `text_lines` is the
-        number of lines of the text.
+        `texts` are the raw text files of dev and test. Training pairs have none; their text has `text_lines` lines.
         """
         # The number of a word without an id on either side; a word of both sides has the same number on both.
         first = {word: number for number, word in enumerate(self.counts[0])}
@@ -174,8 +173,7 @@ class SplitSummary:
 class Summary:
     """The result of prep in numbers; `splits` has train, and optionally dev and test.
 
-    `texts` are the names of the text files beside the corpus, (source, target) of each set. `notes` are lines for the
-    user: what was chosen, and likely mistakes in the texts.
+    `texts` are the names of the text files beside the corpus, (source, target) of each set; `notes` are for the user.
     """
 
     source_language: str

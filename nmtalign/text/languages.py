@@ -203,8 +203,7 @@ def in_unspaced_script(text: str) -> bool:
 def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether a text has no spaces between words.
 
-    At least half of its letters belong to scripts that are written without them, and most lines are one word, or its
-    words are longer than those of a segmented text, which have about two letters, or four in Thai and Khmer.
+    Most letters are of scripts without them, and most lines are one word, or words are longer than in segmented text.
     """
     lines = [line for line in lines if not line.isspace()]
     text, words = "".join(lines), [len(line.split()) for line in lines]

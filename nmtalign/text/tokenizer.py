@@ -174,9 +174,8 @@ class Subwords(Tokenizer):
 class TextBytes(Subwords):
     """The bytes of the text in UTF-8, each in a visible form (`BYTE_TOKENS`); no word of any text is unknown.
 
-    The text is not tokenised. Each word between blanks starts with "▁". Detokenised text equals the original except for
-    runs of blanks. Bytes that are not UTF-8, and those of ASCII blanks except the space, which no text gives, become
-    U+FFFD.
+    Each word between blanks starts with "▁". Detokenised text equals the original except for runs of blanks. Bytes that
+    are not UTF-8, and those of ASCII blanks except the space, which no text gives, become U+FFFD.
     """
 
     kind = "bytes"
