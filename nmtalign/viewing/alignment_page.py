@@ -45,6 +45,7 @@ _PART = re.compile(r"(\d{1,15})(?:-(\d{1,15}))?", re.ASCII)
 _SHOWN = ("direction", "made_by", "reading", "links", "model_hash", "nmtalign_version")
 
 Entry = tuple[int, AlignmentRecord]  # number of the file, and one of its records
+Named = Sequence[tuple[str, AlignmentFile]]
 
 
 @dataclass
@@ -72,10 +73,10 @@ def write_page(
     """
     summary = PageSummary()
     with contextlib.ExitStack() as stack:
-        opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
+        opened = [(name, stack.enter_context(AlignmentFile(path))) for name, path in files]
         if gold is not None:
-            check_gold(gold, opened[0])
-        data = _data(opened, [name for name, _ in files], numbers, limit, gold, summary)
+            check_gold(gold, opened[0][1])
+        data = _data(opened, numbers, limit, gold, summary)
         title = title or f"Alignments: {', '.join(path.name for _, path in files)}"
         with atomic_text(output) as stream:
             for piece in page(title, part("alignments.html"), ["alignments.js"], data):
@@ -85,15 +86,10 @@ def write_page(
 
 
 def _data(
-    files: Sequence[AlignmentFile],
-    names: Sequence[str],
-    numbers: Sequence[range],
-    limit: int,
-    gold: LinkFile | None,
-    summary: PageSummary,
+    files: Named, numbers: Sequence[range], limit: int, gold: LinkFile | None, summary: PageSummary
 ) -> Iterator[tuple[str, str]]:
     """Yields the data of the page, and counts in the summary."""
-    found, totals = sentences(files, numbers), [LinkFigures() for _ in files]  # with gold links
+    found, totals = sentences([file for _, file in files], numbers), [LinkFigures() for _ in files]  # with gold links
     block: list[Entry] = []
     for entries in islice(found, limit) if limit else found:
         summary.sentences += 1
@@ -109,7 +105,7 @@ def _data(
     yield from _packed_block(block, gold)
     summary.complete = next(found, None) is None
     models = []
-    for name, file, figures in zip(names, files, totals, strict=True):
+    for (name, file), figures in zip(files, totals, strict=True):
         facts = {**file.attributes, "links": method_of(file.attributes) or ""}
         shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
         models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
