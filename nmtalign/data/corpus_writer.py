@@ -38,12 +38,16 @@ _BLOCK = 1 << 20  # numbers hashed at a time
 
 
 class PairSpool:
-    """The tokenised pairs of a split in a temporary file, and the number of occurrences of each word in memory."""
+    """The tokenised pairs of a split in a temporary file, and the number of occurrences of each word in memory.
 
-    def __init__(self, folder: Path, name: str) -> None:
+    `texts` are the raw text files of dev and test; training pairs have none.
+    """
+
+    def __init__(self, folder: Path, name: str, texts: Sequence[Path] = ()) -> None:
+        self.texts = texts
         self._paths, self._lines = [folder / f"{name}.{side}.pairs" for side in SIDES], folder / f"{name}.lines"
         self.counts: tuple[Counter[str], Counter[str]] = Counter(), Counter()  # of each side, by first use
-        self.size = 0  # pairs
+        self.size = self.text_lines = 0  # pairs; lines of the text of which they are, for training pairs
 
     def append(self, chunk: Chunk, lines: Sequence[int] = ()) -> None:
         """Adds the kept pairs of a block; `lines` are the line numbers of all training pairs of the block, from 0."""
@@ -59,32 +63,22 @@ class PairSpool:
                 stream.write(np.array([lines[kept] for kept in chunk.kept], np.int32).data)
         self.size += len(chunk.kept)
 
-    def store(
-        self, group: h5py.Group, vocabularies: Vocabularies, texts: Sequence[Path], text_lines: int
-    ) -> dict[str, str]:
-        """Writes the groups of both sides, and returns the hashes of their content.
-
-        `texts` are the raw text files of dev and test. Training pairs have none; their text has `text_lines` lines.
-        """
+    def store(self, group: h5py.Group, vocabularies: Vocabularies) -> dict[str, str]:
+        """Writes the groups of both sides, and returns the hashes of their content."""
         # The number of a word without an id on either side; a word of both sides has the same number on both.
         first = {word: number for number, word in enumerate(self.counts[0])}
         second = {word: first.get(word, len(first) + place) for place, word in enumerate(self.counts[1])}
         for number, numbers in enumerate((first, second)):
-            lines = texts[number].read_bytes().split(b"\n")[:-1] if texts else None
-            self._store_side(group.create_group(SIDES[number]), number, vocabularies, numbers, lines)
-        if not texts:
+            self._store_side(group.create_group(SIDES[number]), number, vocabularies, numbers)
+        if not self.texts:
             group["line"] = np.fromfile(self._lines, np.int32)
-            group["line"].attrs["total"] = text_lines
+            group["line"].attrs["total"] = self.text_lines
         return content_hashes(group["source"]) | content_hashes(group["target"])
 
     def _store_side(
-        self,
-        group: h5py.Group,
-        number: int,
-        vocabularies: Vocabularies,
-        numbers: Mapping[str, int],
-        lines: Sequence[bytes] | None,
+        self, group: h5py.Group, number: int, vocabularies: Vocabularies, numbers: Mapping[str, int]
     ) -> None:
+        lines = self.texts[number].read_bytes().split(b"\n")[:-1] if self.texts else None
         words, others, counts = vocabularies[number], vocabularies[1 - number], self.counts[number]
         unknown_tokens = sum(count for word, count in counts.items() if word not in words)
         sizes = {"ids": counts.total(), "offsets": self.size + 1}
@@ -207,15 +201,9 @@ def text_names(
 
 
 def write_files(
-    work: Path,
-    tokenizers: Tokenizers,
-    vocabularies: Vocabularies,
-    spools: Mapping[str, PairSpool],
-    texts: Mapping[str, Sequence[Path]],
-    summary: Summary,
-    text_lines: int,
+    work: Path, tokenizers: Tokenizers, vocabularies: Vocabularies, spools: Mapping[str, PairSpool], summary: Summary
 ) -> None:
-    """Writes all files of the corpus into the work folder; `texts` are the raw text files of dev and test."""
+    """Writes all files of the corpus into the work folder."""
     new = work / _NEW
     tokenizers.save(new)
     for file, vocabulary in zip(VOCABULARY_FILES, vocabularies, strict=True):
@@ -224,12 +212,12 @@ def write_files(
         text = json.dumps(summary.as_dict(), ensure_ascii=False, indent=2)
         stream.write(text.encode(errors="backslashreplace").decode() + "\n")  # a file name may have any bytes
     for name, files in summary.texts.items():
-        for path, file in zip(texts[name], files, strict=True):
+        for path, file in zip(spools[name].texts, files, strict=True):
             shutil.copyfile(path, new / file)
     content: dict[str, str] = {}
     with created(new / CORPUS_FILE) as corpus:
         for name, spool in spools.items():
-            content |= spool.store(corpus.create_group(name), vocabularies, texts.get(name, ()), text_lines)
+            content |= spool.store(corpus.create_group(name), vocabularies)
         hashes = {file: sha256_of(new / file) for file in (*VOCABULARY_FILES, *tokenizers.files())}
         attributes: dict[str, Any] = {
             "format": FORMAT,

@@ -177,7 +177,7 @@ class _Preparation:
             spaced = MosesWords(self.languages[1], tokenizers.target.spacing.learn(spacing))
             tokenizers = dataclasses.replace(tokenizers, target=spaced)
         for name in (name for name in SPLITS if name in raw):
-            spools[name], is_filled = writer.PairSpool(self.work, name), False
+            spools[name], is_filled = writer.PairSpool(self.work, name, raw[name].paths), False
             for chunk in tokenize_pairs(tokenizers, None, blocks_of(raw[name]), self.workers):
                 spools[name].append(chunk)
                 is_filled = is_filled or any(map(min, chunk.source.lengths, chunk.target.lengths))
@@ -201,8 +201,8 @@ class _Preparation:
         self.checks.finish(summary, tokenizers, vocabularies)
         summary.notes.extend([*(text.note for text in self.texts.values() if text.note), *self.checks.notes])
         self.notify("writing the corpus")
-        paths = {name: text.paths for name, text in raw.items()}
-        writer.write_files(self.work, tokenizers, vocabularies, spools, paths, summary, screening.pairs)
+        spools["train"].text_lines = screening.pairs
+        writer.write_files(self.work, tokenizers, vocabularies, spools, summary)
         return summary
 
     def _read(self, name: str) -> Iterator[Pairs]:
