@@ -78,16 +78,13 @@ class PairSpool:
     def _store_side(
         self, group: h5py.Group, number: int, vocabularies: Vocabularies, numbers: Mapping[str, int]
     ) -> None:
-        lines = self.texts[number].read_bytes().split(b"\n")[:-1] if self.texts else None
         words, others, counts = vocabularies[number], vocabularies[1 - number], self.counts[number]
         unknown_tokens = sum(count for word, count in counts.items() if word not in words)
         sizes = {"ids": counts.total(), "offsets": self.size + 1}
-        if lines is not None:
-            sizes |= {"text": sum(map(len, lines)), "text_offsets": self.size + 1}
-        sizes |= {"unknown": unknown_tokens, "unknown_at": unknown_tokens}
-        types = {"ids": "u2" if len(words) <= 1 << 16 else "u4", "text": "u1", "unknown": "u4"}
+        sizes |= dict.fromkeys(("unknown", "unknown_at"), unknown_tokens)
+        types = {"ids": "u2" if len(words) <= 1 << 16 else "u4", "unknown": "u4"}
         datasets = {name: group.create_dataset(name, (size,), types.get(name, "i8")) for name, size in sizes.items()}
-        ends = {name: int("offsets" in name) for name in sizes}  # the first offset is 0
+        ends = {name: int(name == "offsets") for name in sizes}  # the first offset is 0
 
         def write(name: str, part: Array) -> None:
             begin, ends[name] = ends[name], ends[name] + len(part)
@@ -111,9 +108,10 @@ class PairSpool:
                 write("unknown_at", unknown + ends["ids"])
                 write("offsets", np.cumsum(lengths, dtype=np.int64) + ends["ids"])
                 write("ids", of_text)
-        if lines is not None:
-            write("text_offsets", np.cumsum([len(line) for line in lines], dtype=np.int64))
-            write("text", np.frombuffer(b"".join(lines), np.uint8))
+        if self.texts:
+            lines = self.texts[number].read_bytes().split(b"\n")[:-1]
+            group["text"] = np.frombuffer(b"".join(lines), np.uint8)
+            group["text_offsets"] = np.cumsum([0, *map(len, lines)], dtype=np.int64)
 
 
 def content_hashes(side: h5py.Group) -> dict[str, str]:
