@@ -26,7 +26,10 @@ _POSITIONS = 2048  # rows of the table of positions; no sentence can be longer o
 
 
 def write_ctranslate2(loaded: LoadedModel, metadata: Mapping[str, str], folder: Path, weights: StoredWeights) -> None:
-    """Writes a model for ctranslate2.Translator; raises UsageError without CTranslate2, or for no Transformer."""
+    """Writes a model for ctranslate2.Translator: weights, vocabularies, tokenisers, and docs/ctranslate2.md as a note.
+
+    Raises UsageError if CTranslate2 is not installed and for a model that is no Transformer.
+    """
     config = loaded.model.config
     if config.architecture != "transformer":
         raise UsageError(

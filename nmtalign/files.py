@@ -159,7 +159,8 @@ def make_folder(folder: Path) -> None:
 def keep_mode(descriptor: int, path: Path) -> None:
     """Gives an open file the owner, the group and the mode of the file that it will replace, if there is one.
 
-    What the system does not allow is skipped. If the group cannot be kept, the new one gets the permissions of others.
+    Changes that the system does not allow are skipped. If the group cannot be kept, the new group gets only the
+    permissions of others.
     """
     if fcntl is None or not path.is_file():
         return
@@ -211,7 +212,8 @@ def atomic_path(path: Path, keep: Path | None = None, follow: bool = True) -> It
 def atomic_text(path: Path, follow: bool = True) -> Iterator[TextIO]:
     """Yields a UTF-8 text stream that becomes `path` if the block ends without an error; only `\\n` ends a line.
 
-    FILE.gz is compressed, without a time and a name; the usual level of gzip takes a fifth of the highest one's time.
+    A file whose name ends in .gz is compressed, without a time and a name; gzip's usual level takes a fifth of the
+    highest one's time. `follow` is that of `atomic_path`.
     """
     with atomic_path(path, follow=follow) as temporary:
         number = stream_number(path) if follow else None
@@ -274,6 +276,7 @@ class PartialFile:
             self._stream = stream
 
     def is_empty(self) -> bool:
+        """Returns whether FILE.partial has no content."""
         return os.fstat(self.stream.fileno()).st_size == 0
 
     def write(self, data: bytes) -> None:

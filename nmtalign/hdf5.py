@@ -84,7 +84,10 @@ class _Disk(io.FileIO):
 
 @contextlib.contextmanager
 def created(path: Path) -> Iterator[h5py.File]:
-    """Yields a new file for HDF5 1.8 and later, sealed at the end; raises OSError if the disk refuses its data."""
+    """Yields a new HDF5 file, which is sealed at the end, for one process; raises OSError if the disk refuses its data.
+
+    Its layout can be read by every HDF5 tool since version 1.8.
+    """
     with _Disk(path, "w+") as disk:
         try:
             with h5py.File(disk, "w", libver=("earliest", "v110"), userblock_size=USER_BLOCK) as file:

@@ -111,6 +111,7 @@ def _pytorch_problems(torch: Any, facts: Mapping[str, Any]) -> Iterator[dict[str
 
 
 def instructions(root: Path = Path("/")) -> str:
+    """The instructions that the system reports."""
     facts = cpu_facts(root)
     flags = {flag for name in ("flags", "Features") for flag in facts.get(name, "").split()}
     return ", ".join(name for name, names in _INSTRUCTIONS.items() if flags & names)

@@ -142,6 +142,7 @@ def posteriors(
     """Returns the posteriors of both models of a batch: p(target | source), then p(source | target).
 
     `own` (B, T, S) is the part of the counts that each pair itself has contributed, which is left out for this pair.
+    `count_jumps` is that of `forward_backward`.
     """
     lengths = batch.source_lengths, batch.target_lengths
     ahead, back = word_probabilities(batch, tables, own)
@@ -154,7 +155,10 @@ def posteriors(
 def word_probabilities(
     batch: CellBatch, tables: Tables, own: Floats | None = None
 ) -> tuple[tuple[Floats, Floats], tuple[Floats, Floats]]:
-    """Returns t(target word | source word) (B, T, S), t(target word | NULL) (B, T), and the same of source words."""
+    """Returns t(target word | source word) (B, T, S) and t(target word | NULL) (B, T), then the same of source words.
+
+    `own` is that of `posteriors`.
+    """
     found = []
     for table, ids, axis in zip(tables, (batch.source, batch.target), (1, 2), strict=True):
         counts = table.counts[batch.places]

@@ -47,7 +47,10 @@ def windows(
 
 
 def load_models(folders: Sequence[Path], config: AlignConfig) -> Models:
-    """Loads the models of `align`, or a word aligner; raises UsageError for a word aligner beside another model."""
+    """Loads the models of `align` on the device of the settings, or the word aligner of `nmtalign link`.
+
+    Raises FormatError for a damaged model directory, UsageError for a word aligner beside another model.
+    """
     if len(folders) > 2:
         raise UsageError("-m is given more than twice: give one model, or a forward and a backward one")
     aligners = [folder for folder in folders if is_aligner(folder)]

@@ -156,6 +156,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
         return self.records(0, self._length)
 
     def records(self, start: int, stop: int) -> Iterator[AlignmentRecord]:
+        """Yields the records of a range."""
         with self._damage():
             for first, page in self._pages(start, stop):
                 yield from self._read(first, page)
@@ -181,6 +182,7 @@ class AlignmentFile(contextlib.AbstractContextManager["AlignmentFile"]):
             return int(np.count_nonzero(self._datasets["rank"][:] == 0))
 
     def close(self) -> None:
+        """Closes the file, which cannot be read afterwards."""
         self._file.close()
         self._closed = True
 
@@ -290,17 +292,19 @@ _Block = tuple[Array, Mapping[str, Array]]
 class AlignmentWriter:
     """Writes records: `with AlignmentWriter(path, {"model_hash": ...}) as writer: writer.add(record)`.
 
-    The file is called FILE.h5.partial until the block ends. After an error in the block, or a kill, FILE.h5 has not
-    changed, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`). Without `resume` the next run
-    renames it to FILE.h5.partial.old until its own file is complete, and `notify` is told.
+    The file is called FILE.h5.partial until the block ends. If an error is raised in the block, or the process is
+    killed, FILE.h5 does not change, and FILE.h5.partial has all sentences but the last few (at most `COMMIT`).
 
-    With `resume` the writer continues it, or takes a complete FILE.h5, to which nothing can be added. After
-    `__enter__`, `records` and `sentences` (an n-best list is one) count what exists, and the caller continues with the
-    next one. The result is byte for byte that of an uninterrupted run. UsageError names the difference if the file was
-    begun with other `attributes` or `dtype`, so the attributes should include all that the records depend on. `at_most`
-    resumes after at most this number of sentences, and does not use a complete file that has more.
+    With `resume` the writer continues that file. A complete FILE.h5 does not change, and nothing can be added to it.
+    After `__enter__`, `records` counts the records that exist and `sentences` their sentences (an n-best list is one
+    sentence); the caller continues with the next one. The result is byte for byte that of an uninterrupted run.
+    UsageError names the difference if the file was begun with other `attributes` or `dtype`; so the attributes should
+    include all that the records depend on (hash of the model, options, SHA-256 of the texts). `at_most` resumes
+    after at most this number of sentences, and does not use a complete file that has more. Without `resume` an existing
+    FILE.h5.partial is renamed to FILE.h5.partial.old until the new file is complete, and `notify` is told.
 
-    `dtype` float16 stores a weight to within 0.00025, float32 exactly. Raises ResourceError if the disk refuses.
+    `dtype` float16 stores a weight to within 0.00025, float32 exactly. `left()` reports what remains after an
+    interruption. Raises ResourceError if the disk refuses.
     """
 
     def __init__(
@@ -568,7 +572,8 @@ def method_of(attributes: Mapping[str, Any]) -> str | None:
 def check_same(path: Path, begun: Mapping[str, Any], now: Mapping[str, Any]) -> None:
     """Raises UsageError naming the first setting that differs between this run and the one that began `path`.
 
-    Objects, also as JSON text, are compared by key. Places of texts, and options of the machine, may differ.
+    Objects, also as JSON text, are compared by key. The places of the texts, and options of the machine such as
+    threads, may differ.
     """
     before, after = ({name: "" if value is None else value for name, value in _flat(one)} for one in (begun, now))
     for name in {**after, **before}:

@@ -24,7 +24,10 @@ TextFormat = Literal["pharaoh", "json"]
 
 
 def export_alignments(path: Path, output: Path | TextIO, form: TextFormat | None = None) -> None:
-    """Writes `text_lines` to a stream or, atomically, to a file; raises UsageError for another format, or the input."""
+    """Writes the lines of `text_lines` to a stream or, atomically, to a file; .gz compresses it.
+
+    Raises FormatError for a damaged alignment file, UsageError for an unknown format and if the output is the input.
+    """
     if form not in (None, *get_args(TextFormat)):
         raise UsageError(f"{path}: format = {form!r}: give {', '.join(get_args(TextFormat))}, or none")
     if isinstance(output, Path):

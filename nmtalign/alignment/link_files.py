@@ -181,7 +181,11 @@ def is_hdf5(path: Path) -> bool:
 
 
 def parse_links(text: str, where: str, base: int = 0, role: Role = "links") -> GoldLinks:
-    """Returns the links of a line in Pharaoh's format, which counts from `base`; an InputError begins with `where`."""
+    """Returns the links of a line in Pharaoh's format, counted from 0, while those of the line count from `base`.
+
+    The line may have scores (`AlignmentRecord.scored_links`). Raises InputError that starts with `where` (file and
+    line).
+    """
     sure, possible = set(), set()
     for part in SCORES.sub("", text).split():
         match = _LINK.fullmatch(part)
@@ -363,8 +367,9 @@ def compare_links(
 ) -> LinkComparison:
     """Compares files of links, (name, path) each, with gold links, as `nmtalign.api.aer` does.
 
-    Where files count the words between spaces and others tokens (`comparable`), the texts must be raw, or among
-    `others`. Raises InputError naming file and line, FormatError for a damaged alignment file.
+    A file is text in Pharaoh's or NAACL's format, plain or compressed, `-` for stdin, or an alignment file. Where files
+    count the words between spaces and others tokens (`comparable`), the texts must be raw, or among `others`. Raises
+    InputError naming file and line, FormatError for a damaged alignment file.
     """
     answers = read_links(gold, "gold", config.gold_base, config.reverse_gold)
     files = [read_links(path, "links", config.links_base, config.reverse_links) for _, path in links]

@@ -61,7 +61,8 @@ class AlignmentRecord:
     def links(self, method: LinkMethod | None = None, threshold: float | None = None) -> list[Link]:
         """Returns hard links (source, target), sorted by target word: without arguments the stored ones.
 
-        Otherwise they are read from the weights (`hard_links`); a threshold alone means "threshold". Raises ValueError.
+        Otherwise they are read from the weights: "argmax" or "threshold" (see `hard_links`); a threshold without a
+        method means "threshold". Raises ValueError for another method.
         """
         if method is None and threshold is None:
             return list(self.hard_links)
@@ -109,7 +110,8 @@ def hard_links(weights: NDArray[Any], method: LinkMethod = "argmax", threshold: 
 def argmax_links(weights: NDArray[Any]) -> list[Link]:
     """Returns a link from each target word to the source word with the largest weight, none (NULL) if that is `</s>`.
 
-    `weights` (Ty+1, Tx+1) have `</s>` last. Of equal weights the first counts. A row of zeros gives no link.
+    `weights` (Ty+1, Tx+1) has the row and the column of `</s>` last. Of equal weights the first counts. A row of zeros,
+    as in an empty pair, gives no link.
     """
     words = weights[:-1]
     best = words.argmax(axis=1)
@@ -134,7 +136,8 @@ def word_starts(word_index: Sequence[int]) -> Starts:
 def merge_pieces(weights: NDArray[Any], source_starts: Starts, target_starts: Starts) -> Matrix:
     """Merges weights between pieces to words: sums over the pieces of a source word, means over those of a target word.
 
-    `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay. The result shares no memory with `weights`.
+    `weights` (pieces+1, pieces+1). The row and the column of `</s>` stay, and rows that sum to 1 still do. The result
+    shares no memory with `weights`.
     """
     if source_starts is not None:
         weights = np.add.reduceat(weights, source_starts, axis=1, dtype=np.float64)
@@ -203,7 +206,10 @@ def empty_record(pair: ModelPair) -> AlignmentRecord:
 def make_record(
     pair: ModelPair, weights: Matrix, token_log_probs: NDArray[np.float32], log_prob: float, config: AlignConfig
 ) -> AlignmentRecord:
-    """Returns the record of a pair, whose pieces are merged to words; without a method of links it has no links."""
+    """Returns the record of a pair whose pieces and `</s>` have these weights, which are merged to words.
+
+    Without a method of links (`config.links` is None) it has no hard links.
+    """
     source, target = pair.source, pair.target
     merged = merge_pieces(weights, source.starts, target.starts)
     log_probs = merge_log_probs(token_log_probs, target.starts)

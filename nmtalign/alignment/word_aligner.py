@@ -129,7 +129,10 @@ def save_aligner(folder: Path, learned: AgreeingModels, languages: tuple[str, st
 
 
 def load_aligner(folder: Path) -> "WordAligner":
-    """Opens the aligner of a folder, and keeps the last ones open; raises FormatError if its file is damaged."""
+    """Opens the aligner of a folder; raises FormatError if its file is foreign or damaged.
+
+    The file is mapped into memory. The last ones stay open for the next call, unless the file was replaced.
+    """
     path = folder / ALIGNER
     facts = path.stat() if path.is_file() else None
     return _opened(path, facts and (facts.st_dev, facts.st_ino, facts.st_size, facts.st_mtime_ns))
@@ -240,6 +243,7 @@ class WordAligner:
         return sha256_of(self.weights_file)
 
     def text_fit(self, side: int = 0, tokenized: bool = False) -> TextFit:
+        """Compares a text that should be in the source language (side 0) or the target language with both."""
         return TextFit(self.tokenizers, self._vocabularies, side)
 
     @cached_property

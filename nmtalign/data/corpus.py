@@ -90,7 +90,11 @@ class SplitSide:
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The pairs of one split; those of training were on the `lines` (N,) of a text of `text_lines` lines, from 0."""
+    """The sentence pairs of one split.
+
+    Of training pairs, `lines` (N,) are the lines of the text, counted from 0, on which they were, in rising order;
+    `text_lines` is the number of lines of that text.
+    """
 
     name: str
     source: SplitSide

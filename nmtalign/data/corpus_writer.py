@@ -165,7 +165,8 @@ class SplitSummary:
 class Summary:
     """The result of prep in numbers; `splits` has train, and optionally dev and test.
 
-    `texts` are the names of the text files beside the corpus, (source, target) of each set; `notes` are for the user.
+    `texts` are the names of the text files beside the corpus, (source, target) of each set. `notes` are lines for the
+    user: what was chosen, and likely mistakes in the texts.
     """
 
     source_language: str
@@ -178,13 +179,17 @@ class Summary:
     notes: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
+        """All values as plain values for JSON."""
         return {name: value for name, value in dataclasses.asdict(self).items() if value or name != "texts"}
 
 
 def text_names(
     folder: Path, sets: Iterable[str], languages: tuple[str, str], inputs: Sequence[Path | None]
 ) -> dict[str, tuple[str, str]]:
-    """The names of the text files of a corpus, by set; UsageError if one would replace an input, or another text."""
+    """The names of the text files of sets in the folder of a corpus, such as dev.en and dev.fr.
+
+    Raises UsageError for a file of the folder that would be replaced if it is an input, or a text of no corpus there.
+    """
     usable = languages[0] != languages[1] and all(re.fullmatch(r"[\w-]{1,20}", one) for one in languages)
     first, second = languages if usable else SIDES
     names, ours = {name: (f"{name}.{first}", f"{name}.{second}") for name in sets}, stored_texts(folder)

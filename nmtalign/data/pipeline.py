@@ -43,7 +43,8 @@ def blocks_of(items: Iterable[Item]) -> Iterator[list[Item]]:
 class Side(NamedTuple):
     """One side of a chunk: its different tokens, joined by spaces, and the text as their numbers.
 
-    Thus the worker processes handle every token, and the main process only the different ones.
+    Thus the worker processes handle every token, and the main process only the different ones. One string and two
+    arrays are quick to send between processes.
     """
 
     types: str
@@ -80,7 +81,8 @@ def worker_count(asked: int) -> int:
 def tokenize_chunk(tokenizers: Tokenizers, longest: int | None, pairs: Pairs, step: int = 0) -> Chunk:
     """Tokenises pairs and drops those with an empty side or one of more than `longest` tokens (0 = no limit).
 
-    None keeps every pair. The positions of spaces are counted in every `step`-th target line that is kept (0 = none).
+    If `longest` is None, every pair is kept. The positions of spaces are counted in every `step`-th target line that is
+    kept (0 = none).
     """
     sources = [tokenizers.source.tokenize(source) for source, _ in pairs]
     targets = [tokenizers.target.tokenize(target) for _, target in pairs]

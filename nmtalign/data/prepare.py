@@ -60,11 +60,11 @@ def prepare(
 ) -> writer.Summary:
     """Prepares a corpus, as `nmtalign.api.prepare` does; a text is two files, or one of both languages: (path, None).
 
-    Dev and test of a folder with a data set for each split are used if no others are given or set aside. Without
-    `force` a corpus in the folder is replaced only by one of the same text and settings, with the same sets and perhaps
-    more. Other files in the folder stay. It also gets the text files of dev and test if they are set aside from the
-    training text, or come from one file. The files are the same for any number of `config.workers`. Memory contains the
-    counts of the different words and 4 bytes per training pair.
+    Dev and test of a folder with a data set for each split are used if no others are given or set aside.
+    A corpus of the same text and settings in the folder is replaced when the new one is complete. Another corpus, or
+    one with more sets, is replaced only with `force`. Other files in the folder stay. It also gets the text files of
+    dev and test if they are set aside from the training text, or come from one file. The files are the same for any
+    number of `config.workers`. Memory contains the counts of the different words and 4 bytes per training pair.
 
     Raises InputError for text that cannot be used or of which no pair is left, UsageError for subword sizes that the
     text cannot give and for a corpus that would be lost, ResourceError if the folder cannot be written.
@@ -150,7 +150,11 @@ class _Preparation:
     def run(
         self, given: _Given | None, aside: Mapping[str, int], names: Mapping[str, tuple[str, str]]
     ) -> writer.Summary:
-        """Writes all files; `aside` are the sizes of the sets that are drawn, `names` the text files by set."""
+        """Writes all files into the work folder.
+
+        `aside` are the sizes of the sets that are set aside from the training text, `names` the names of the text files
+        that the corpus gets, by set.
+        """
         # Read the pairs, and drop those that are no training pairs.
         raw = {name: RawText(self.work, name).write(self._read(name)) for name in SPLITS[1:] if name in self.texts}
         screening = Screening(self.config, self.languages)

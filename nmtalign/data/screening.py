@@ -177,6 +177,7 @@ class SeenTexts:
         self._runs: list[npt.NDArray[np.uint64]] = []
 
     def first_time(self, texts: Sequence[str]) -> list[bool]:
+        """Whether each text occurs for the first time."""
         raw = b"".join(hashlib.blake2b(text.encode(), digest_size=8).digest() for text in texts)
         hashes, first = np.unique(np.frombuffer(raw, dtype=np.uint64), return_index=True)
         new = np.ones(len(hashes), dtype=bool)

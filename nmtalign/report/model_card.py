@@ -21,7 +21,10 @@ _HEADER = (
 
 
 def model_card(folder: Path, facts: Mapping[str, Any]) -> str:
-    """The card in Markdown, with the header of Hugging Face's Hub; `facts` are those of `describe_model`."""
+    """The card in Markdown, with the header in YAML that Hugging Face's Hub reads; raises FormatError.
+
+    `facts` are those of `describe_model`.
+    """
     settings = read_settings(folder)
     languages = [settings["source_language"], settings["target_language"]]
     log = read_curves(folder) if (folder / LOG).is_file() else Curves(folder)

@@ -68,7 +68,8 @@ def _quick(sizes: str, warmup: int) -> Settings:
     """The sizes of a preset and a faster training.
 
     The cells and the order of the decoder's operations are the article's. The optimiser is not: within a few hours,
-    Adadelta from small weights hardly begins to learn. Batches are half as large, for twice the updates.
+    Adadelta from the article's small initial weights hardly begins to learn. Batches are half as large, which gives
+    twice the updates.
     """
     integers = select(ModelConfig, lambda one: one.base is int)
     values = {name: value for name, value in preset(sizes).items() if name in integers}

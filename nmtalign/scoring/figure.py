@@ -18,7 +18,10 @@ _MOST_BANDS = 6  # intervals of more lines would hide each other
 
 
 def draw_by_length(report: Report, path: Path) -> list[str]:
-    """Writes the figure to a .png, .svg or .pdf file; returns notes. Raises UsageError if matplotlib is missing."""
+    """Writes the figure of a report with lengths to a .png, .svg or .pdf file; returns notes for the user.
+
+    Raises UsageError for a name without a known ending, and if matplotlib is missing.
+    """
     names = (system.name for system in report.systems)
     with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
         figures.save(length_figure(report), path)

@@ -196,7 +196,8 @@ def measure_systems(
     """For each system its statistics by every metric of `options`, in the order of METRICS.
 
     `processes` 0 means one per core, if there is enough to do. `advance` is called with the number of sentences counted
-    since the last call. Raises InputError if the line counts differ or are 0, ResourceError if a process was killed.
+    since the last call. Raises InputError if there is nothing to score or the line counts differ, ResourceError if a
+    process was killed.
     """
     options = options or MetricOptions()
     if not systems or not references or not references[0] or not all(systems):

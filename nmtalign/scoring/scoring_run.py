@@ -194,7 +194,10 @@ def _check_no_source(settings: ScoreConfig, translates: bool) -> None:
 def translation_of(
     source: Text, folder: Path, settings: TranslateConfig | None, notify: Notify, progress: Track
 ) -> Text:
-    """The best translation of each line by a model; raises UsageError if the settings do not fit it."""
+    """The best translation of each line by a model.
+
+    Raises FormatError for a damaged model, UsageError if the settings do not fit the model.
+    """
     from nmtalign.translating.translator import Translator, load_models
 
     settings = replace(settings or TranslateConfig(), n_best=1, sample=False, alignment="none", word_scores=False)
@@ -264,7 +267,8 @@ def _numbers(path: Path, aligned: Text) -> list[float]:
 def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Path]) -> str:
     """The language of the translations: the one of the settings, the ending of the reference, or a model's.
 
-    The endings of the translations (`texts` after the reference) count only for languages with another tokeniser.
+    `texts` are the reference and the translations, whose endings count only for languages with another tokeniser of
+    BLEU.
     """
     if chosen:
         return language_code(chosen)
@@ -279,7 +283,10 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
 
 
 def read_words(folder: Path) -> KnownWords:
-    """Reads the words of a model or a corpus; raises FormatError for a file that is missing, damaged or changed."""
+    """Reads the words of a model folder, a corpus folder or the path of its corpus.h5.
+
+    Raises FormatError where one of the files is missing, damaged, or not as the model was trained with it.
+    """
     folder = folder.parent if folder.is_file() else folder
     for name in (SOURCE_VOCABULARY, TARGET_VOCABULARY, TOKENIZER_FILE):
         if not (folder / name).is_file():
@@ -328,7 +335,10 @@ def _resampling(settings: ScoreConfig, several: bool) -> Resampling | None:
 
 
 def _language_notes(systems: Iterable[Text], reference: Text, source: Text | None) -> Iterator[str]:
-    """Warnings on translations with more words of the source than of the reference, or names of another language."""
+    """Warnings on translations that seem to be in another language than the reference.
+
+    A translation shares most of its words with the reference, and hardly any with the source.
+    """
     for system in systems:
         words = [word for line in system.lines[:_JUDGED] for word in line.lower().split()]
         to_reference, to_source = (_shared(words, text) for text in (reference, source))

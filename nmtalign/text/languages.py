@@ -74,7 +74,10 @@ SENTENCE_ENDS = f".!?…{WIDE_ENDS}"
 
 
 def language_code(name: str) -> str:
-    """The code of a language: `de` for `German`, `deu`, `de_DE`; others stay. UsageError for what is no code."""
+    """The code of a language: `de` for `German`, `deu`, `ger`, `de_DE` and `de-AT`.
+
+    A code that is not in the table stays as it is. Raises UsageError for what cannot be the code of a language.
+    """
     match = _WELL_FORMED.fullmatch(name.strip())
     if not match:
         raise UsageError(f"{name!r} is not a language; give a code such as en, de or zh")
@@ -203,7 +206,8 @@ def in_unspaced_script(text: str) -> bool:
 def is_unspaced(lines: Iterable[str]) -> bool:
     """Whether a text has no spaces between words.
 
-    Most letters are of scripts without them, and most lines are one word, or words are longer than in segmented text.
+    At least half of its letters belong to scripts that are written without them, and most lines are one word, or its
+    words are longer than those of a segmented text, which have about two letters, or four in Thai and Khmer.
     """
     lines = [line for line in lines if not line.isspace()]
     text, words = "".join(lines), [len(line.split()) for line in lines]
@@ -259,7 +263,10 @@ def traces(lines: Iterable[str], markup: bool = False) -> Traces:
 
 
 def not_raw(texts: Iterable[tuple[str, Traces]], instead: str = "") -> Iterator[str]:
-    """One warning for all texts, (name, traces), with the same traces; `instead` is what else to do with a text."""
+    """Warnings that texts, (name, traces), are not raw: one for all texts that have the same traces.
+
+    `instead` is what else to do with such a text.
+    """
     groups: dict[tuple[str, ...], dict[str, Traces]] = {}
     for name, found in texts:
         groups.setdefault(tuple(found), {})[name] = found
@@ -320,6 +327,7 @@ class TextFit:
         self.words = 0
 
     def add(self, line: str) -> None:
+        """Counts a line of the text."""
         self.words += word_count(line) if self.kind == SentencePieces.kind else len(line.split())
         self._lines.append(line)
         self.own.add(line)
@@ -392,7 +400,11 @@ def check_spaces(names: tuple[Path, Path], pairs: Sequence[tuple[str, str]], not
 def check_pairs(
     pairs: Iterable[tuple[str, str]], names: tuple[Path, Path], fits: Sequence[TextFit], notify: Notify
 ) -> Iterator[tuple[str, str]]:
-    """Yields the pairs; warns of texts in a wrong language. UsageError if names and words say they are exchanged."""
+    """Yields the pairs of two texts, and reports if the texts are exchanged, or one of them is in the other language.
+
+    It reads the first pairs before it yields one. Raises UsageError if both the names and the words of the files say
+    that they are exchanged.
+    """
     pairs = iter(pairs)
     first = list(islice(pairs, _LINES))
     for fit, lines in zip(fits, zip(*first, strict=True), strict=False):

@@ -130,8 +130,9 @@ def bounded_lines(stream: BinaryIO, path: Path, head: bytes = b"") -> Iterator[b
     """The raw lines of a stream, without a byte order mark.
 
     `path` is its name for messages, `head` its first line if this has been read. Raises InputError naming file and line
-    for a line of more than `LONGEST_LINE` bytes, of which it reads no more, and for UTF-16 without a byte order mark:
-    letters of many scripts would be valid UTF-8.
+    for a line of more than `LONGEST_LINE` bytes, without reading all of it: a small compressed file may contain a line
+    that does not fit into memory. UTF-16 without a byte order mark is refused, too: letters of many scripts would be
+    valid UTF-8.
     """
     number = 1
     while raw := head or stream.readline(LONGEST_LINE + 1):
@@ -228,8 +229,9 @@ def is_converted(head: bytes) -> bool:
 def converted(raw: BinaryIO, name: str) -> io.RawIOBase:
     """The bytes of an open file, decompressed and as UTF-8; `name` is the name of the file in messages.
 
-    Raises InputError for a file that is no text, such as an archive, and while it is read for damaged compressed data.
-    A byte order mark of UTF-8 stays. UTF-16 that is not valid becomes bytes that are not valid UTF-8.
+    Raises InputError for a file that is no text, such as an archive. Reading raises InputError for compressed data that
+    are damaged or end too early. A byte order mark of UTF-8 stays. UTF-16 that is not valid becomes bytes that are not
+    valid UTF-8.
     """
     stream, head = _with_head(raw)
     for magic, compression in _COMPRESSIONS.items():

@@ -117,7 +117,10 @@ def converted_note(name: str) -> str:
 
 
 def check_alike(first: str, second: str, pairs: Iterable[tuple[Links, Links]]) -> None:
-    """Raises InputError if one of two files counts words and the other tokens; both link much of a text equally."""
+    """Raises InputError if of the two files with these links one counts words between spaces and the other tokens.
+
+    The texts are not known, so both must link the same text, and much of it equally.
+    """
     seen = list(islice(pairs, SAMPLE))
     for few, many, both in ((first, second, seen), (second, first, [pair[::-1] for pair in seen])):
         if _is_shorter(both):

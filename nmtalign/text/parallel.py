@@ -215,7 +215,10 @@ def _named(name: str, names: Sequence[str], wanted: str) -> int:
 
 
 def one_line(segment: str) -> str:
-    """The text of a segment as one line: line breaks, tabs, and placeholders between words, become one space."""
+    """The text of a segment as one line. Line breaks, tabs of codes and the blanks around them become one space.
+
+    So do placeholders that would join two words. Other codes leave nothing.
+    """
     return _RUN.sub(_joint, _BR.sub("\n", segment)).strip(" \t")
 
 
@@ -235,7 +238,11 @@ def _joint(run: re.Match[str]) -> str:
 
 
 class TmxReader:
-    """Reads the segments of each unit in two languages, each as one line; raises InputError naming file and line."""
+    """Reads the segments of each unit in two languages, each as one line.
+
+    Raises InputError naming file and line for text that is not TMX, for a document type with declarations, and for a
+    unit of more than `LONGEST_LINE` bytes.
+    """
 
     def __init__(self, path: Path, languages: tuple[str, str]) -> None:
         self._path, self._wanted = path, languages
@@ -374,7 +381,10 @@ def split_folders(folder: Path) -> dict[str, Path]:
 
 
 def text_columns(path: Path) -> Mapping[str, str]:
-    """The columns with text (those of `translation`, if there is one): the names for the user, and in the file."""
+    """The columns with text: their names for the user, and their names in the file.
+
+    If there is a column `translation` of pairs, they are its texts. Raises InputError for a table without text.
+    """
     with _errors(path):
         schema = next(_batches(path)).schema
     texts = [column.name for column in schema if str(column.type) in _TEXT]
@@ -385,7 +395,10 @@ def text_columns(path: Path) -> Mapping[str, str]:
 
 
 def column_pairs(path: Path, columns: tuple[str, str]) -> Iterator[tuple[str, str]]:
-    """The texts of two columns, by their names in the file; raises InputError naming a row that cannot be used."""
+    """The texts of two columns, by their names in the file.
+
+    Raises InputError naming the row for a missing text or one that is no line, and for a damaged table.
+    """
     with _errors(path):
         batches = (batch.select(columns).columns for batch in _batches(path, columns))
         rows = chain.from_iterable(zip(*(column.to_pylist() for column in batch), strict=True) for batch in batches)

@@ -159,6 +159,7 @@ class Subwords(Tokenizer):
         return self.unspaced or token.startswith(WORD_START)
 
     def word_index(self, tokens: Sequence[str]) -> list[int]:
+        """The words are numbered from 0."""
         starts = (position == 0 or self.starts_word(token) for position, token in enumerate(tokens))
         return [number - 1 for number in accumulate(starts)]
 
@@ -174,13 +175,15 @@ class Subwords(Tokenizer):
 class TextBytes(Subwords):
     """The bytes of the text in UTF-8, each in a visible form (`BYTE_TOKENS`); no word of any text is unknown.
 
-    Each word between blanks starts with "▁". Detokenised text equals the original except for runs of blanks. Bytes that
-    are not UTF-8, and those of ASCII blanks except the space, which no text gives, become U+FFFD.
+    The text is not tokenised. Each word between blanks starts with "▁". Detokenised text equals the original except for
+    runs of blanks. Bytes that are not UTF-8, and those of ASCII blanks except the space, which no text gives, become
+    U+FFFD.
     """
 
     kind = "bytes"
 
     def pieces(self) -> Sequence[str]:
+        """The tokens of all bytes, in the order of the bytes."""
         return BYTE_TOKENS
 
     def tokenize(self, line: str) -> list[str]:
@@ -200,7 +203,10 @@ _BYTES = {token: b"\xff" if 9 <= byte <= 13 else bytes([byte]) for byte, token i
 
 
 class SentencePieces(Subwords):
-    """Subword pieces of a sentencepiece model (the bytes of its file); detokenised text only loses runs of blanks."""
+    """Subword pieces of a sentencepiece model, given as the bytes of its file.
+
+    A piece that starts with "▁" starts a word. Detokenised text equals the original except for runs of blanks.
+    """
 
     kind = "sentencepiece"
 
@@ -913,7 +919,10 @@ class Vocabulary:
 
     @classmethod
     def shortlist(cls, counts: Iterable[tuple[str, int]], size: int, min_count: int = 1) -> Self:
-        """The special words, and the `size` - 2 most frequent others with `min_count`; equal ones by code points."""
+        """The special words and the `size` - 2 most frequent words with at least `min_count` occurrences.
+
+        Words of equal frequency are in the order of their code points.
+        """
         ranked = ((-count, word) for word, count in counts if count >= min_count and word not in _SPECIALS)
         return cls([*_SPECIALS, *(word for _, word in heapq.nsmallest(size - 2, ranked))])
 

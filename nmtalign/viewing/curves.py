@@ -174,7 +174,10 @@ def _signatures(curves: Sequence[Curves], names: Sequence[str]) -> list[str]:
 
 
 def draw_curves(curves: Sequence[Curves], names: Sequence[str], path: Path, axis: Axis = "updates") -> list[str]:
-    """Writes a .png, .svg or .pdf file; returns notes for the reader. Raises UsageError if matplotlib is missing."""
+    """Writes a .png, .svg or .pdf file; returns notes for the reader, one sentence each.
+
+    Raises UsageError for a name without a known ending, and where matplotlib is missing.
+    """
     with figures.usual_settings(names, figures.check_figure_name(path)) as notes:
         figures.save(curve_figure(curves, names, axis), path)
     return notes
@@ -236,7 +239,8 @@ def render_curves(
     """Charts by plotext, and a table with a column per model, in lines of at most `width` columns, ending in `\\n`.
 
     A training is a line of braille dots. A validation is ●, and ◆ if its weights were kept. Several models have
-    different letters: small for training, capital for dev. Without plotext, a line says what to install.
+    different letters: small for training, capital for dev. A chart has at least 34 columns. Without plotext, a line in
+    place of the charts says what to install.
     """
     drawn = panels(curves, axis)
     lines = _charts(drawn, names, width, axis, colour) if drawn else ["nothing reported yet", ""]

@@ -28,7 +28,10 @@ def draw_inputs(
     colour: bool = False,
     notify: Callable[[str], None] = lambda message: None,
 ) -> str:
-    """Draws alignment files, or models, as `api.view` does; returns the text for the terminal, "" with an output."""
+    """Draws (name, path) of alignment files, or of model directories and their logs; arguments as those of `api.view`.
+
+    Returns the text for the terminal, "" if an output is written.
+    """
     if output and (output.suffix.lower().removeprefix(".") not in ("html", *FORMATS) or output.is_dir()):
         raise UsageError(f"{output}: give the name of a file that ends in .html, .png, .svg or .pdf")
     models = {path.is_dir() or path.suffix == Path(LOG).suffix for _, path in files}
