@@ -31,9 +31,15 @@ SPLITS = ("train", "dev", "test")
 SIDES = ("source", "target")
 _FILES = frozenset((*VOCABULARY_FILES, TOKENIZER_FILE, *MODEL_FILES))
 _TEXT_ATTRIBUTES = ("nmtalign_version", "source_language", "target_language", "settings", "sha256", "content_sha256")
-_TYPES: dict[str, tuple[npt.DTypeLike, ...]]
-_TYPES = {"ids": (np.uint16, np.uint32), "text": (np.uint8,), "line": (np.int32,), "unknown": (np.uint32,)}
-_TYPES |= dict.fromkeys(("offsets", "text_offsets", "unknown_at"), (np.int64,))
+_TYPES: Mapping[str, tuple[npt.DTypeLike, ...]] = {
+    "ids": (np.uint16, np.uint32),
+    "offsets": (np.int64,),
+    "text": (np.uint8,),
+    "text_offsets": (np.int64,),
+    "line": (np.int32,),
+    "unknown": (np.uint32,),
+    "unknown_at": (np.int64,),
+}
 
 Array = npt.NDArray[Any]
 
