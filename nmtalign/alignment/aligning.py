@@ -120,8 +120,8 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
                 transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
                 reading = "shifted" if transformers else "current"
             config = replace(config, reading=reading)
-    if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
-        return replace(config, links="argmax")
+    if config.symmetrize in SOFT_METHODS:  # whose links are those above their threshold
+        return replace(config, links="threshold")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
 
 
