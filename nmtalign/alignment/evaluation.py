@@ -1,7 +1,7 @@
 """Files of links compared with gold links."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nmtalign.alignment.link_files import REVERSE, GoldLinks, LinkFigures, LinkFile, comparable, count_links, read_links
@@ -24,7 +24,7 @@ class LinkComparison:
     """The evaluation of each file, and notes on likely mistakes in how the files are read."""
 
     systems: Sequence[LinkEvaluation]
-    gold: Sequence[GoldLinks]
+    gold: Sequence[GoldLinks] = field(repr=False)
     notes: Sequence[str]
 
 

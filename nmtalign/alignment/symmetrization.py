@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TextIO, get_args
+from typing import Any, Literal, TextIO, cast, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -57,7 +57,7 @@ _by_target = itemgetter(1, 0)  # the order of links
 Links = Collection[Link]
 
 
-def symmetrize(forward: Links, backward: Links, method: Symmetrization = "grow-diag-final-and") -> list[Link]:
+def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "grow-diag-final-and") -> list[Link]:
     """Returns one set of links from those of both directions, sorted by target word, then by source word.
 
     Raises UsageError for a method that is not one of `HARD_METHODS`.
@@ -186,7 +186,8 @@ def join(
     if method in SOFT_METHODS:
         links, likely = soft_links(weights, turned, method, threshold)
     else:
-        links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
+        turned_links = [(i, j) for j, i in backward.hard_links]
+        links, likely = symmetrize(forward.hard_links, turned_links, cast(HardSymmetrization, method)), joined
     scores = tuple(float(likely[j, i]) for i, j in links)
     return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links), link_scores=scores)
 
