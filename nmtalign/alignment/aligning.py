@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
+from nmtalign.alignment.links import AlignmentRecord, Lines, in_order
 from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
@@ -236,9 +236,7 @@ class AlignmentRun:
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
-        threshold = (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
-        if method in SOFT_METHODS:
-            threshold = least_weight(method, config.threshold)
+        threshold = least_weight(method, config.threshold) if config.links == "threshold" else 0.0
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
             aligner = isinstance(self._models, WordAligner)

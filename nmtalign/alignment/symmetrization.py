@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.link_files import is_hdf5, parse_links
-from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Link, Matrix, format_links, links_where
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
@@ -128,9 +128,9 @@ def mean_links(
     return links_where(likely >= least), likely
 
 
-def least_weight(method: Symmetrization, threshold: float) -> float:
-    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method."""
-    return threshold or THRESHOLDS.get(method, 0.0)
+def least_weight(method: Symmetrization | None, threshold: float) -> float:
+    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method (None = one direction)."""
+    return threshold or THRESHOLDS.get(method or "", THRESHOLD)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
