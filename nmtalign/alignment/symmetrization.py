@@ -31,7 +31,7 @@ from dataclasses import dataclass, replace
 from itertools import chain, islice
 from operator import itemgetter
 from pathlib import Path
-from typing import Any, Literal, TextIO, cast, get_args
+from typing import Any, Literal, TextIO, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -183,11 +183,10 @@ def join(
         return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T
     joined = combined(weights, turned, "geometric" if method == "agreement" else "arithmetic")
-    if method in SOFT_METHODS:
+    if method == "mean" or method == "agreement":
         links, likely = soft_links(weights, turned, method, threshold)
     else:
-        turned_links = [(i, j) for j, i in backward.hard_links]
-        links, likely = symmetrize(forward.hard_links, turned_links, cast(HardSymmetrization, method)), joined
+        links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined
     scores = tuple(float(likely[j, i]) for i, j in links)
     return replace(forward, weights=np.ascontiguousarray(joined), hard_links=tuple(links), link_scores=scores)
 

@@ -77,19 +77,17 @@ learning_rate=lr,learn-rate beam=b,beam-size,num-beams n_best=n,nbest,nbest-size
 batch_size=b,bs,batch,mini-batch,max-tokens epochs=e,epoch,max-epoch,max-epochs,num-epochs,after-epochs
 max_updates=steps,max-steps,train-steps,max-update,updates,after-batches max_time=time,timeout,max-hours
 patience=early-stop,early-stopping,max-num-checkpoint-not-improved
-validate_every=valid-freq,valid-steps,eval-steps,checkpoint-interval,validation-freq
-checkpoint_every=save-freq,save-interval optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm
-hidden=rnn-size,hidden-size,dim-rnn embedding=emb-size,embedding-size,word-vec-size,dim-emb
-length_penalty=lenpen,length-norm,normalize,alpha,beam-alpha seed=random-seed,seeds precision=fp16,bf16
-device=gpu,gpus,cuda,cpu threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,validpref
-test=testpref shortlist=vocab-size,dim-vocabs,src-vocab-size,tgt-vocab-size subwords=subword,bpe,bpe-codes,sentencepiece
-tokenize=tok,tokenizer source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l
-reference=ref model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite
-lowercase=lc symmetrize=sym,heuristic,c significance=paired-bs,paired-ar
-accumulate=accum-count,optimizer-delay,update-interval,update-freq guided_weight=guided-alignment-weight
-batch_unit=batch-type alignment=report-align lexicon=phrase-table,restrict-lexicon tensorboard=tensorboard-log-dir
-max_length=src-seq-length,tgt-seq-length attention=global-attention loss_normalization=cost-type sample=output-sampling
-format=output-type,with-score input_format=json-input ensemble=ensemble-mode metric=valid-metrics
+validate_every=valid-freq,valid-steps,eval-steps,checkpoint-interval checkpoint_every=save-freq,save-interval
+optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm hidden=rnn-size,hidden-size,dim-rnn
+embedding=emb-size,embedding-size,word-vec-size,dim-emb length_penalty=lenpen,length-norm,normalize,alpha,beam-alpha
+seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu threads=jobs,j,num-threads,cpu-threads,workers
+dev=valid,validation,valid-sets,validpref test=testpref shortlist=vocab-size,dim-vocabs,src-vocab-size,tgt-vocab-size
+subwords=subword,bpe,bpe-codes,sentencepiece tokenize=tok,tokenizer source_language=src-lang,source-lang
+target_language=tgt-lang,trg-lang,target-lang,l reference=ref model=m,models,checkpoint output=o,out,save-model,save-dir
+source=src target=tgt,trg force=f,overwrite lowercase=lc symmetrize=sym,heuristic,c significance=paired-bs,paired-ar
+accumulate=optimizer-delay,update-interval,update-freq guided_weight=guided-alignment-weight alignment=report-align
+lexicon=phrase-table,restrict-lexicon tensorboard=tensorboard-log-dir max_length=src-seq-length,tgt-seq-length
+loss_normalization=cost-type sample=output-sampling format=output-type,with-score input_format=json-input
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {

@@ -59,8 +59,7 @@ def _layers(
     if preset != (meant := own.get("preset", preset)) and not arguments["quiet"]:
         tuned = select(TrainingConfig, lambda one: one.affects == "result")
         for name in (name for name in own if name in tuned and not any(name in values for _, values in later)):
-            setting = written(origin, name, own[name])
-            common.say(f"warning: {setting} is for the preset {meant}; {preset} gets it, too, unless --set replaces it")
+            common.say(f"warning: {written(origin, name, own[name])} is for {meant}, not {preset}; --set replaces it")
     return training_layers(preset, layers, arguments["data"] or workspace.data)
 
 

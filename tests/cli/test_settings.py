@@ -192,7 +192,7 @@ def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> N
         return run(Path(), "train", "missing", *words).stderr.splitlines()[:-1]
 
     (warning,) = warnings("--preset", "rnnsearch-50")
-    assert "nmtalign.toml: [train] learning_rate = 0.006 is for the preset tiny; rnnsearch-50 gets it, too" in warning
+    assert "nmtalign.toml: [train] learning_rate = 0.006 is for tiny, not rnnsearch-50; --set replaces it" in warning
     others = (), ("--preset", "tiny"), ("--preset", "small", "--set", "learning_rate=1"), ("--preset", "small", "-q")
     assert not any(warnings(*words) for words in others)
 
