@@ -224,7 +224,7 @@ def current_options(
         else:
             result += new or [argument]
     if changes:
-        say(f"options of version 0.2, which are to be written as: {shlex.join(changes)}")
+        say(f"from the next release on, write: {shlex.join(changes)}")
     return [*result, *backward]
 
 

@@ -45,7 +45,7 @@ def test_commands_work_with_a_note(capsys, old, new):
 def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path, capsys, old, new):
     monkeypatch.chdir(tmp_path)
     shown = call(*old.split(), "--show-settings")
-    assert capsys.readouterr().err == f"nmtalign: options of version 0.2, which are to be written as: {new}\n"
+    assert capsys.readouterr().err == f"nmtalign: from the next release on, write: {new}\n"
     assert shown.count("# --set\n") == new.count("--set")
 
 
