@@ -9,6 +9,7 @@ import pkgutil
 import re
 import subprocess
 import sys
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
@@ -120,7 +121,16 @@ def test_guide_and_formats(tmp_path, environment):
     """
     assert len(blocks("python", FORMATS)) >= 5
     run_shell([before, *blocks("sh", GUIDE)], tmp_path, environment)
-    run_python(blocks("python", FORMATS), tmp_path, environment)
+    run_python([*blocks("python", GUIDE), *blocks("python", FORMATS)], tmp_path, environment)
+
+
+def test_the_keys_of_the_log_of_a_training_are_explained():
+    from nmtalign.training import events
+
+    recorded = [kind for kind in vars(events).values() if isinstance(kind, type) and getattr(kind, "recorded", False)]
+    keys = {field.name for kind in recorded for field in fields(kind)}
+    assert {"loss", "in_a_row", "diverged"} < keys
+    assert keys <= {*re.findall(r"`(\w+)`", FORMATS.read_text(encoding="utf-8"))}
 
 
 @pytest.mark.parametrize(("page", "time"), [(GUIDE, "2h"), (TUTORIAL, "")])

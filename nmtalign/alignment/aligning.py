@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from nmtalign.alignment.alignment_file import AlignmentWriter
-from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Lines, in_order
-from nmtalign.alignment.symmetrization import SOFT_METHODS, THRESHOLDS, join
+from nmtalign.alignment.links import AlignmentRecord, Lines, in_order
+from nmtalign.alignment.symmetrization import SOFT_METHODS, join, least_weight
 from nmtalign.alignment.word_aligner import WordAligner, load_aligner
 from nmtalign.errors import NmtalignError, UsageError, with_more
 from nmtalign.files import is_aligner, sha256_of
@@ -120,8 +120,8 @@ def without_auto(config: AlignConfig, models: Models) -> AlignConfig:
                 transformers = all(loaded.model.config.architecture == "transformer" for loaded in models)
                 reading = "shifted" if transformers else "current"
             config = replace(config, reading=reading)
-    if config.symmetrize in SOFT_METHODS:  # which ignore the methods of links
-        return replace(config, links="argmax")
+    if config.symmetrize in SOFT_METHODS:  # whose links are those above their threshold
+        return replace(config, links="threshold")
     return replace(config, links=config.links or ("threshold" if config.threshold > 0 else "argmax"))
 
 
@@ -230,9 +230,7 @@ class AlignmentRun:
         stored = {name: getattr(config, name) for name in select(AlignConfig, lambda one: one.affects == "result")}
         options = {**stored, "weights_of": forward.weights_file.name}
         options |= {"shard": str(self._shard)} if self._shard else {}
-        threshold = (config.threshold or THRESHOLD) if config.links == "threshold" else 0.0
-        if method in SOFT_METHODS:
-            threshold = config.threshold or THRESHOLDS[method]
+        threshold = least_weight(method, config.threshold) if config.links == "threshold" else 0.0
         made_by, weights = "forced decoding", f"{config.reading} weights of the model"
         if method is not None:
             aligner = isinstance(self._models, WordAligner)

@@ -10,7 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from operator import add
 from pathlib import Path
 from typing import Literal
@@ -354,7 +354,7 @@ class LinkComparison:
     """The evaluation of each file, and notes on likely mistakes in how the files are read."""
 
     systems: Sequence[LinkEvaluation]
-    gold: Sequence[GoldLinks]
+    gold: Sequence[GoldLinks] = field(repr=False)
     notes: Sequence[str]
 
 

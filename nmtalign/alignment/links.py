@@ -77,7 +77,8 @@ class AlignmentRecord:
     def scored_links(self) -> str:
         """Returns the line of `pharaoh`, a tab, and the probability of each: "0-0 2-1\\t0.9800 0.7143".
 
-        One model gives a link the probability of its attention weight. Without links the line is a tab.
+        The probability of a link is its weight with one model, and in every record that was read from a file, which
+        does not store those of two directions. Without links the line is a tab.
         """
         scores = self.link_scores
         if scores is None:

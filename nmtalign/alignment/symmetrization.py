@@ -37,7 +37,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from nmtalign.alignment.link_files import is_hdf5, parse_links
-from nmtalign.alignment.links import AlignmentRecord, Link, Matrix, format_links, links_where
+from nmtalign.alignment.links import THRESHOLD, AlignmentRecord, Link, Matrix, format_links, links_where
 from nmtalign.errors import InputError, UsageError
 from nmtalign.files import atomic_text, check_other
 from nmtalign.settings.command_settings import HardSymmetrization, SoftSymmetrization, Symmetrization
@@ -57,8 +57,11 @@ _by_target = itemgetter(1, 0)  # the order of links
 Links = Collection[Link]
 
 
-def symmetrize(forward: Links, backward: Links, method: Symmetrization = "grow-diag-final-and") -> list[Link]:
-    """Returns one set of links, sorted by target word, then by source word; raises UsageError for a soft method."""
+def symmetrize(forward: Links, backward: Links, method: HardSymmetrization = "grow-diag-final-and") -> list[Link]:
+    """Returns one set of links from those of both directions, sorted by target word, then by source word.
+
+    Raises UsageError for a method that is not one of `HARD_METHODS`.
+    """
     if method not in HARD_METHODS:
         raise UsageError(f"links are symmetrized by {', '.join(HARD_METHODS)}, not by {method!r}")
     ahead, back = frozenset(forward), frozenset(backward)
@@ -110,7 +113,7 @@ def soft_links(
     - "agreement": `posterior` is at least the threshold. At 0.5 this is minimum Bayes risk for the number of errors,
       where a wrong link and a missing link count alike; 0.6 had the lowest error rate for plain and guided models.
     """
-    least = threshold or THRESHOLDS[method]
+    least = least_weight(method, threshold)
     if method == "mean":
         return mean_links(forward[:-1, :-1], backward[:-1, :-1], least)
     likely = posterior(forward, backward)
@@ -123,6 +126,11 @@ def mean_links(
     """Returns what `soft_links` does with the method "mean", of matrices without `</s>`."""
     likely = (forward + backward) / 2
     return links_where(likely >= least), likely
+
+
+def least_weight(method: Symmetrization | None, threshold: float) -> float:
+    """Returns the smallest weight of a link: the threshold, or if it is 0 that of the method (None = one direction)."""
+    return threshold or THRESHOLDS.get(method or "", THRESHOLD)
 
 
 def posterior(forward: NDArray[Any], backward: NDArray[Any]) -> Matrix:
@@ -175,7 +183,7 @@ def join(
         return replace(forward, link_scores=())
     weights, turned = forward.weights, backward.weights.T
     joined = combined(weights, turned, "geometric" if method == "agreement" else "arithmetic")
-    if method in SOFT_METHODS:
+    if method == "mean" or method == "agreement":
         links, likely = soft_links(weights, turned, method, threshold)
     else:
         links, likely = symmetrize(forward.hard_links, [(i, j) for j, i in backward.hard_links], method), joined

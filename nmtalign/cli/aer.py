@@ -15,10 +15,9 @@ from nmtalign.settings.command_settings import AerConfig
 from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.link_files import LinkComparison, LinkFigures
+    from nmtalign.alignment.link_files import LinkComparison
 
 _ALIGNMENTS = Path("alignments.h5")
-Row = dict[str, Any]  # numbers and texts by column
 
 Files = Annotated[
     list[Path] | None,
@@ -27,7 +26,9 @@ Files = Annotated[
     ),
 ]
 Gold = Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")]
-Source = Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")]
+Source = Annotated[
+    Path | None, own_option("Raw source text, where LINKS count its words and GOLD tokens.", "FILE", "--source -s")
+]
 Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
 
 
@@ -73,24 +74,25 @@ def aer(
     {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found)
 
 
-def _row(figures: "LinkFigures") -> Row:
-    return vars(figures) | figures.rates()
+def _rows(found: "LinkComparison") -> list[dict[str, Any]]:
+    """The numbers and texts of each system, by column."""
+    return [
+        {"name": one.name, **vars(one.figures), **one.figures.rates(), "signature": one.signature}
+        for one in found.systems
+    ]
 
 
 def _print_json(found: "LinkComparison") -> None:
     """Prints one object per system."""
-    for system in found.systems:
-        record = {"name": system.name, **_row(system.figures), "signature": system.signature}
-        sys.stdout.write(common.json_text(record) + "\n")
+    sys.stdout.writelines(f"{common.json_text(row)}\n" for row in _rows(found))
 
 
 def _print_csv(found: "LinkComparison") -> None:
     """Prints one line per system."""
-    columns = ["name", *_row(found.systems[0].figures), "signature"]
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
+    rows = _rows(found)
+    writer = csv.DictWriter(sys.stdout, [*rows[0]], lineterminator="\n")
     writer.writeheader()
-    for system in found.systems:
-        writer.writerow({"name": system.name, **_row(system.figures), "signature": system.signature})
+    writer.writerows(rows)
 
 
 def _print_text(found: "LinkComparison") -> None:
@@ -99,7 +101,6 @@ def _print_text(found: "LinkComparison") -> None:
     columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    rows = [{"name": one.name, **_row(one.figures)} for one in found.systems]
-    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
+    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in _rows(found)]
     common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

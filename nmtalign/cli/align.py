@@ -16,7 +16,7 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import counted
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
+    from nmtalign.alignment.aligning import AlignmentRun
     from nmtalign.alignment.links import AlignmentRecord
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
@@ -94,8 +94,9 @@ def align(
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":
             loading.close()
             common.signals.detail = run.left
-            hidden = quiet or not common.shows_live() or (pharaoh and sys.stdout.isatty())
-            total = None if hidden or shard else max(0, (common.lines_of(source) or 0) - run.summary.done_before)
+            hidden = quiet or (pharaoh and sys.stdout.isatty())
+            counts = common.shows_live() and not (hidden or shard)  # a log does without a total
+            total = max(0, (common.lines_of(source) or 0) - run.summary.done_before) if counts else None
             printing = pharaoh
             with common.advancing(hidden, "aligning", total, "pairs") as advance:
                 for record in run:
@@ -113,7 +114,14 @@ def align(
             models, source, target, output,
             resume=resume, shard=shard, watch=watch, notify=common.say, config=chosen.settings,
         )  # fmt: skip
-    _report(summary, output, quiet)
+    tell, done = common.notifier(quiet), summary.done_before
+    after = f" after the {done:,} that were there" if done else ""
+    if done and not summary.pairs:
+        tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
+    else:
+        tell(f"{counted(summary.pairs, 'pair')}{after}, {counted(summary.links, 'link')}")
+        if output:
+            tell(f"wrote {output}")
 
 
 def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
@@ -127,15 +135,3 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
         common.outputs["output"] = output
-
-
-def _report(summary: "AlignmentSummary", output: Path | None, quiet: bool) -> None:
-    tell, done = common.notifier(quiet), summary.done_before
-    if done and not summary.pairs:
-        tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
-        return
-    after = f" after the {done:,} that were there" if done else ""
-    done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")
-    tell(f"{done_now}{after}, {links}")
-    if output:
-        tell(f"wrote {output}")

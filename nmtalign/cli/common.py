@@ -31,6 +31,7 @@ from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
 T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
+FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
@@ -172,29 +173,24 @@ def figure(value: object) -> str:
 
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
-    return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
+    return next((seconds for seconds in (FIRST_REPORT, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))
 
 
 @contextlib.contextmanager
 def advancing(quiet: bool, doing: str, total: float | None, unit: str = "lines") -> Iterator[Callable[[float], None]]:
-    """Shows how much of the work is done, as a bar on a terminal, else as lines of a log.
+    """Shows how much of the work is done by a `live_line`.
 
-    Yields a function that gets each number of lines that were finished; any thread may call it. Without a total the
-    terminal shows a clock instead of a bar.
+    Yields a function that gets each number of lines that were finished; any thread may call it.
     """
-    began, done, due, lock = time.monotonic(), 0.0, next_report(0.0), threading.Lock()
-    of, in_log = f" of {total:,.0f}" if total else "", not (quiet or shows_live())
+    began, done, lock = time.monotonic(), 0.0, threading.Lock()
+    of = f" of {total:,.0f}" if total else ""
     with live_line(doing, quiet, total) as update:
 
         def advance(count: float) -> None:
-            nonlocal done, due
+            nonlocal done
             with lock:
                 done, passed = min(total or math.inf, done + count), time.monotonic() - began
-                text = f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s"
-                update(text, done)
-                if in_log and passed >= due:
-                    due = next_report(passed)
-                    say(text)
+                update(f"{doing}: {done:,.0f}{of} {unit}, {done / max(1e-3, passed):,.0f}/s", done)
 
         yield advance
 
@@ -212,23 +208,29 @@ def lines_of(path: Path) -> int | None:
 
 @contextlib.contextmanager
 def live_line(text: str, hidden: bool, total: float | None = None) -> Iterator[Callable[..., None]]:
-    """Shows `text` on stderr if it is a terminal, with a bar if there is a total of work, else with a clock.
+    """Shows `text` on stderr: on a terminal with a bar if there is a total of work, else with a clock.
 
-    Yields a function that changes the text and how much of the work is done. What the command writes to stdout
-    meanwhile goes there.
+    Yields a function that changes the text and how much of the work is done. A log gets the texts of some of its calls
+    (`next_report`). What the command writes to stdout meanwhile goes there.
     """
     if hidden or not shows_live():
-        yield lambda text, done=None: None
+        began, due = time.monotonic(), FIRST_REPORT
+
+        def log(text: str, done: float | None = None) -> None:
+            nonlocal due
+            if (passed := time.monotonic() - began) >= due:
+                due = next_report(passed)
+                say(text)
+
+        yield (lambda text, done=None: None) if hidden else log
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn, TimeRemainingColumn
 
     description, share = TextColumn("{task.description}", markup=False), TextColumn("{task.percentage:.0f}%")
-    columns = (
-        (description, BarColumn(), share, TimeRemainingColumn())
-        if total
-        else (SpinnerColumn(), description, TimeElapsedColumn())
-    )
+    bar = description, BarColumn(), share, TimeRemainingColumn()
+    spinner = SpinnerColumn(), description, TimeElapsedColumn()
+    columns = bar if total else spinner
     with Progress(*columns, console=Console(stderr=True), transient=True, redirect_stdout=False) as display:
         task = display.add_task(text, total=total)
         yield lambda text, done=None: display.update(task, description=text, completed=done)

@@ -73,18 +73,21 @@ _GONE: Mapping[str, str] = {
 # Settings, options and arguments of nmtalign, and what OpenNMT-py, Marian, fairseq, Sockeye, JoeyNMT, sacreBLEU and
 # fast_align call them.
 _OTHER_PROGRAMS = """
-learning_rate=lr,learn-rate beam=b,beam-size,num-beams n_best=n,nbest batch_size=b,bs,batch,mini-batch,max-tokens
-epochs=e,epoch,max-epoch,max-epochs,num-epochs,after-epochs
+learning_rate=lr,learn-rate beam=b,beam-size,num-beams n_best=n,nbest,nbest-size
+batch_size=b,bs,batch,mini-batch,max-tokens epochs=e,epoch,max-epoch,max-epochs,num-epochs,after-epochs
 max_updates=steps,max-steps,train-steps,max-update,updates,after-batches max_time=time,timeout,max-hours
-patience=early-stop,early-stopping validate_every=valid-freq,valid-steps,eval-steps
-checkpoint_every=save-freq,save-interval optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm
-hidden=rnn-size,hidden-size,dim-rnn embedding=emb-size,embedding-size,word-vec-size,dim-emb
-length_penalty=lenpen,length-norm,normalize,alpha seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu
-threads=jobs,j,num-threads,cpu-threads,workers dev=valid,validation,valid-sets,validpref test=testpref
-shortlist=vocab-size,dim-vocabs subwords=subword,bpe,bpe-codes,sentencepiece tokenize=tok,tokenizer
-source_language=src-lang,source-lang target_language=tgt-lang,trg-lang,target-lang,l reference=ref
-model=m,models,checkpoint output=o,out,save-model,save-dir source=src target=tgt,trg force=f,overwrite lowercase=lc
-symmetrize=sym,heuristic,c significance=paired-bs,paired-ar
+patience=early-stop,early-stopping,max-num-checkpoint-not-improved
+validate_every=valid-freq,valid-steps,eval-steps,checkpoint-interval checkpoint_every=save-freq,save-interval
+optimizer=optim,opt clip_norm=clip,clip-gradient,max-grad-norm hidden=rnn-size,hidden-size,dim-rnn
+embedding=emb-size,embedding-size,word-vec-size,dim-emb length_penalty=lenpen,length-norm,normalize,alpha,beam-alpha
+seed=random-seed,seeds precision=fp16,bf16 device=gpu,gpus,cuda,cpu threads=jobs,j,num-threads,cpu-threads,workers
+dev=valid,validation,valid-sets,validpref test=testpref shortlist=vocab-size,dim-vocabs,src-vocab-size,tgt-vocab-size
+subwords=subword,bpe,bpe-codes,sentencepiece tokenize=tok,tokenizer source_language=src-lang,source-lang
+target_language=tgt-lang,trg-lang,target-lang,l reference=ref model=m,models,checkpoint output=o,out,save-model,save-dir
+source=src target=tgt,trg force=f,overwrite lowercase=lc symmetrize=sym,heuristic,c significance=paired-bs,paired-ar
+accumulate=optimizer-delay,update-interval,update-freq guided_weight=guided-alignment-weight alignment=report-align
+lexicon=phrase-table,restrict-lexicon tensorboard=tensorboard-log-dir max_length=src-seq-length,tgt-seq-length
+loss_normalization=cost-type sample=output-sampling format=output-type,with-score input_format=json-input
 """
 # What other programs take as options, and nmtalign as arguments or in another way.
 _INSTEAD: Mapping[str, str] = {
@@ -92,8 +95,9 @@ _INSTEAD: Mapping[str, str] = {
     **dict.fromkeys(("tgt", "trg", "target"), "give the translation as the second argument"),
     **dict.fromkeys(("input", "i"), "give the text as an argument"),
     **dict.fromkeys(("train-sets", "trainpref"), "give the two training texts as arguments"),
-    **dict.fromkeys(("resume", "continue"), "the same command resumes an interrupted run"),
+    **dict.fromkeys(("resume", "continue", "train-from", "load-model"), "the same command resumes an interrupted run"),
     **dict.fromkeys(("verbose", "v"), "progress is shown unless --quiet is given"),
+    **dict.fromkeys(("world-size", "gpu-ranks", "num-gpus"), "torchrun starts one process per GPU"),
     "data": "give the folder of the corpus as an argument",
     "hyp": "give the translation as an argument",
     "help-all": "--help lists the options, --show-settings the settings that --set changes",
@@ -201,7 +205,8 @@ def current_options(
     for argument in rest:
         flag, equals, value = argument.partition("=")
         name = flag.removeprefix("--").replace("-", "_")
-        switch = next((one for one in known.values() if one.base is bool and flag in one.options), None)
+        plain = flag.replace("_", "-")
+        switch = next((one for one in known.values() if one.base is bool and plain in one.options), None)
         replaced = _OPTIONS.get(f"{command} {flag}", "")
         new = []
         if not flag.startswith("--") or flag in options:
@@ -210,7 +215,7 @@ def current_options(
             value = value if equals or "{}" not in replaced else next(rest, "")
             new = [word.replace("{}", value) for word in replaced.split()]
         elif switch:
-            new = [SET, f"{switch.name}={'true' if flag == switch.options[0] else 'false'}"]
+            new = [SET, f"{switch.name}={'true' if plain == switch.options[0] else 'false'}"]
         elif name in known:
             new = [SET, f"{name}={value if equals else next(rest, '')}"]
         changes += new
@@ -219,7 +224,7 @@ def current_options(
         else:
             result += new or [argument]
     if changes:
-        say(f"options of version 0.2, which are to be written as: {shlex.join(changes)}")
+        say(f"from the next release on, write: {shlex.join(changes)}")
     return [*result, *backward]
 
 

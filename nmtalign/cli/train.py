@@ -25,7 +25,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Layer, Workspace, resolve
+from nmtalign.settings.definition import Layer, Workspace, resolve, select, written
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
@@ -55,6 +55,11 @@ def _layers(
 ) -> tuple[Layer, ...]:
     from nmtalign.training.budget import training_layers
 
+    (origin, own), *later = layers
+    if preset != (meant := own.get("preset", preset)) and not arguments["quiet"]:
+        tuned = select(TrainingConfig, lambda one: one.affects == "result")
+        for name in (name for name in own if name in tuned and not any(name in values for _, values in later)):
+            common.say(f"warning: {written(origin, name, own[name])} is for {meant}, not {preset}; --set replaces it")
     return training_layers(preset, layers, arguments["data"] or workspace.data)
 
 

@@ -108,4 +108,5 @@ def translate(
             progress=progress,
             guard=common.signals.whole,
         )
-    common.notifier(quiet)(str(run))
+    if not quiet:
+        common.say(str(run))

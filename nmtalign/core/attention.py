@@ -35,7 +35,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class Memory:
-    """What the decoder reads of B encoded sentences.
+    """The inputs of the decoder from B encoded sentences.
 
     `values` are summed up to contexts: the annotations (B, Tx, 2n), or, folded for search, the products (B, Tx, 3n +
     2l) of each annotation with the weights of the cell and of the readout. Without attention they are the fixed
@@ -43,7 +43,7 @@ class Memory:
     """
 
     values: Tensor
-    keys: Tensor | None  # (B, Tx, n') U_a annotations (equation 6); (B, Tx, n) for other scores; None without attention
+    keys: Tensor | None  # (B, Tx, n') U_a annotations (appendix A.1.2); (B, Tx, n) for other scores; None without any
     padding: Tensor | None  # (B, Tx), True = padding; None if there is none
     initial: Tensor  # (B, n), the first decoder state; (B, L S) of a stack of layers
     fertilities: Tensor | None = None  # (B, Tx), of the source words; None without coverage

@@ -142,10 +142,10 @@ class AttendingLayer(NamedTuple):
 def look_generate_update(
     layer: AttendingLayer, memory: Memory, before: DecoderState, inputs: Tensor
 ) -> tuple[DecoderState, StepOutput]:
-    """The order of the released code: the state of the new word is written before the next word is looked for.
+    """The order of the released code: y_i depends on s_{i-1}, y_{i-1} and c_i; then s_i = f(s_{i-1}, y_i, c_i).
 
-    A step updates the state with the previous word and the previous context, then attends; the word is generated from
-    that state and the new context. The first step has no update, because there is no previous word.
+    The update comes first in the next step: a step updates the state with the previous word and the previous context,
+    then attends. The first step has no update, because there is no previous word.
     """
     hidden = layer.update(inputs, before.context, before.hidden) if before.steps else before.hidden
     context, weights, coverage = layer.look(memory, hidden, before)

@@ -363,8 +363,8 @@ CHUNK_CELLS = 1 << 20  # float32 numbers that are processed together, because th
 class Readout(Initialised):
     """maxout(U_o s + V_o e(y_prev) + C_o context), then logits over K words, through `output_rank` if it is not 0.
 
-    There is no V_o if the readout does not depend on the previous word. The readouts "direct" and "attentional" have no
-    maxout layer: the softmax receives the decoder's output itself.
+    This is appendix A.2.2, which has no `output_rank`. There is no V_o if the readout does not depend on the previous
+    word. The readouts "direct" and "attentional" have no maxout layer: the softmax gets the decoder's output itself.
     """
 
     roles: ClassVar[Mapping[str, Role]] = {

@@ -199,7 +199,9 @@ class Reproduction:
         for path in filter(None, [*self._texts, workspace.gold]):
             if not path.exists():
                 raise InputError(f"{path}: no such file or folder; {workspace.file or workspace.data} names it")
-        self.lines = self._lines_to_draw()
+        with reading(next(iter(self.tests.values()))[0]) as stream:
+            fitting = [place for place, line in enumerate(stream) if len(line.split()) in _DRAWN]
+        self.lines = sorted(random.Random(FIRST_SEED).sample(fitting, min(4, len(fitting))))  # of Figure 3, from 0
         self.steps: list[Step] = []  # of the last run, without those that failed
         self.failures: dict[str, str] = {}  # by the file that is missing: the reason, "" if its command was not run
         self._notify, self._silent = notify, silent or settings.jobs > 1
@@ -235,12 +237,6 @@ class Reproduction:
                 f'{name} = ["{name}.en", "{name}.fr"]'
             )
         return tests
-
-    def _lines_to_draw(self) -> Sequence[int]:
-        """The lines of the first test set that Figure 3 shows, counted from 0."""
-        with reading(next(iter(self.tests.values()))[0]) as stream:
-            fitting = [place for place, line in enumerate(stream) if len(line.split()) in _DRAWN]
-        return sorted(random.Random(FIRST_SEED).sample(fitting, min(4, len(fitting))))
 
     def stop(self, reason: str) -> None:
         """Ends the running commands, which save their work; a signal handler may call it."""

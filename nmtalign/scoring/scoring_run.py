@@ -6,7 +6,7 @@ import io
 import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -51,9 +51,9 @@ class ScoreResult:
     """The figures of all systems; `report` contains them by system, subset and metric; `systems` are their texts."""
 
     report: Report
-    systems: Mapping[str, Text]
-    references: Sequence[Text]
-    source: Text | None = None
+    systems: Mapping[str, Text] = field(repr=False)
+    references: Sequence[Text] = field(repr=False)
+    source: Text | None = field(default=None, repr=False)
 
     def value(self, metric: str = "BLEU", system: str | None = None) -> float | None:
         """The corpus score of a system (None = the first one) by a metric, named as in `report.metrics`."""

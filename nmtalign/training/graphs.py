@@ -146,7 +146,9 @@ class GraphedLoss:
             self._share_gradients()
             self._generator.set_state(drawn)
             replay()
-            distance = _distance(self._results(), expected)
+            pairs = zip(self._results(), expected, strict=True)
+            distances = [(one - other).norm() / other.norm().clamp_min(LEAST) for one, other in pairs]
+            distance = max(float(one.nan_to_num()) for one in distances)
             problem = "" if distance <= TOLERANCE else f"a graph's results differ by {distance:.1e}"
         except RuntimeError as error:
             problem = str(error).strip().partition("\n")[0] or type(error).__name__
@@ -194,9 +196,3 @@ class GraphedLoss:
     def _remove_gradients(self) -> None:
         for parameter in self._parameters:
             parameter.grad = None
-
-
-def _distance(found: Sequence[Tensor], expected: Sequence[Tensor]) -> float:
-    """The largest relative distance of a pair of tensors; 0 if there is nothing finite to compare."""
-    pairs = zip(found, expected, strict=True)
-    return max(float(((one - other).norm() / other.norm().clamp_min(LEAST)).nan_to_num()) for one, other in pairs)

@@ -226,7 +226,7 @@ def _draw_panel(axes: Any, title: str, traces: Sequence[CurveTrace]) -> None:
             style["marker"] = "." if sum(map(math.isfinite, trace.y)) == 1 else None
         axes.plot(trace.x, trace.y, **style)
         if trace.best:
-            ring = {"marker": "o", "markersize": 10, "fillstyle": "none", "markeredgewidth": 1.1}
+            ring = {"marker": "o", "markersize": 10, "fillstyle": "none", "markeredgewidth": 1.1, "clip_on": False}
             axes.plot(*([value] for value in trace.best), color=style["color"], linestyle="none", zorder=4, **ring)
     axes.set_xlim(left=0)
     if traces and not any(trace.dev for trace in traces):

@@ -59,6 +59,7 @@ def test_each_method_joins_both_directions(run: Run, models: tuple[Path, Path]) 
             assert [record.links() for record in file] == expected
             assert file.attributes["direction"] == "en-fr"
             assert file.attributes["symmetrization"] == method
+            assert file.attributes["links_method"] == ("argmax" if method in HARD_METHODS else "threshold")
             assert len(file.attributes["model_hash"].split("+")) == 2
             geometric = method == "agreement"
             assert ("geometric" if geometric else "arithmetic") in file.attributes["weights_are"]

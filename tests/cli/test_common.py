@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 from nmtalign.cli import common
-from nmtalign.cli.common import advancing, lines_of, name_files
+from nmtalign.cli.common import advancing, lines_of, live_line, name_files
 from nmtalign.errors import UsageError
 
 
@@ -129,6 +129,12 @@ def test_progress_of_lines_in_a_log_comes_after_10_s_and_30_s_and_then_every_min
             now[0] += 1
             advance(1)
     expected = [f"nmtalign: translating: {seconds} of 160 lines, 1/s" for seconds in (10, 30, 60, 120)]
+    assert capsys.readouterr().err.splitlines() == ([] if quiet else expected)
+    with live_line("opening the texts", quiet) as show:
+        for second in range(1, 41):
+            now[0] += 1
+            show(f"learning: {second}%")
+    expected = ["nmtalign: learning: 10%", "nmtalign: learning: 30%"]
     assert capsys.readouterr().err.splitlines() == ([] if quiet else expected)
 
 

@@ -37,6 +37,7 @@ def test_commands_work_with_a_note(capsys, old, new):
         ("prep --joint --vocabulary bpe --max-length 7", "--set joint=true --set max_length=7"),
         ("translate --weights float32", "--set alignment_type=float32"),
         ("align a b --backward x --forward=y", "--model x --model y"),
+        ("translate --replace_unk --tokenized", "--set replace_unk=true"),
         ("score --cased --data x", "--set lowercase=false --model x"),
         ("serve --beam 5 --whole-lines", "--set beam=5 --set split_sentences=false"),
     ],
@@ -44,7 +45,7 @@ def test_commands_work_with_a_note(capsys, old, new):
 def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path, capsys, old, new):
     monkeypatch.chdir(tmp_path)
     shown = call(*old.split(), "--show-settings")
-    assert capsys.readouterr().err == f"nmtalign: options of version 0.2, which are to be written as: {new}\n"
+    assert capsys.readouterr().err == f"nmtalign: from the next release on, write: {new}\n"
     assert shown.count("# --set\n") == new.count("--set")
 
 
@@ -56,6 +57,8 @@ def test_options_work_with_a_note_that_names_the_new_ones(monkeypatch, tmp_path,
         ("serve --which=last", "-m MODEL/last.safetensors"),
         ("translate --prefix-file a", '"prefix": '),
         ("score --by-place", "it was removed after version 0.2; leave it out"),
+        ("train --optimizer-delay 4", "nmtalign calls it --set accumulate="),
+        ("translate --report_align", "nmtalign calls it --alignment"),
         ("reproduce --threads 2", "set it in section [train] of nmtalign.toml"),
         ("score-pairs -m a", "give nmtalign translate SOURCE --target TARGET"),
         ("explain -s text", "the live page translates any sentence: leave out -s"),

@@ -185,6 +185,18 @@ def test_a_warning_names_a_setting_of_the_command_line_that_has_no_effect(words:
     assert not warnings(*others)
 
 
+def test_a_warning_names_settings_of_the_file_that_are_for_its_own_preset() -> None:
+    Path("nmtalign.toml").write_text('[train]\npreset = "tiny"\nlearning_rate = 0.006\nepochs = 4\n')
+
+    def warnings(*words: str) -> list[str]:
+        return run(Path(), "train", "missing", *words).stderr.splitlines()[:-1]
+
+    (warning,) = warnings("--preset", "rnnsearch-50")
+    assert "nmtalign.toml: [train] learning_rate = 0.006 is for tiny, not rnnsearch-50; --set replaces it" in warning
+    others = (), ("--preset", "tiny"), ("--preset", "small", "--set", "learning_rate=1"), ("--preset", "small", "-q")
+    assert not any(warnings(*words) for words in others)
+
+
 def test_set_is_checked_and_completed() -> None:
     for words, message in {
         "layrs=2": r"^--set: unknown setting 'layrs'; the nearest known one is 'layers'$",
@@ -266,7 +278,7 @@ def test_a_threshold_decides_the_method_of_links_wherever_it_is_given() -> None:
     assert method({}) == "argmax"
     assert method({"threshold": 0.4}) == method({"links": "argmax"}, {"threshold": 0.4}) == "threshold"
     assert method({"threshold": 0.4}, {"links": "argmax"}) == "argmax"
-    assert method({"threshold": 0.4}, models=2) == "argmax"  # the threshold of agreement
+    assert method({}, models=2) == method({"links": "argmax"}, models=2) == "threshold"  # that of agreement
     assert method({"threshold": 0.4, "symmetrize": "union"}, models=2) == "threshold"
 
 

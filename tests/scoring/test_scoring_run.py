@@ -18,6 +18,7 @@ def test_one_system_has_the_figures_of_sacrebleu(texts) -> None:
     assert result.to_dict()["systems"][0]["scores"]["BLEU"]["value"] == result.value()
     (row,) = csv.DictReader(io.StringIO(result.to_csv()))
     assert float(row["value"]) == result.value()
+    assert texts.references[0][0] not in repr(result)  # a notebook prints it
 
 
 def test_systems_references_lengths_and_given_scores(texts) -> None:

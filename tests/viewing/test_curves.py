@@ -165,6 +165,7 @@ def test_the_figure_has_a_line_a_model_and_rings_what_was_kept(run: Curves, tmp_
     assert list(loss.lines[0].get_xdata()) == [0.1, 0.2, 0.3, 0.4]
     rings = [(list(line.get_xdata()), list(line.get_ydata())) for line in bleu.lines if line.get_marker() == "o"]
     assert ([0.3], [20.0]) in rings
+    assert [line.get_clip_on() for line in bleu.lines if line.get_fillstyle() == "none"] == [False, False]
     assert speed.get_ylim()[0] == 0
     assert [text.get_text() for text in names.get_legend().get_texts()] == ["a", "$b$"]
     assert any(SIGNATURE in text.get_text() for text in figure.texts)
