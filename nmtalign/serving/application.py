@@ -7,12 +7,14 @@ made of each.
 
 import asyncio
 import contextlib
+import math
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -29,7 +31,7 @@ from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
-from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
+from nmtalign.serving.served_models import AUTO, Evidence, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line
@@ -48,6 +50,7 @@ _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
+_CLEAR = 95  # percent: a text that is more probably in the target language is not translated
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
@@ -296,12 +299,8 @@ class _Service:
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
         texts, _, _ = await self._libre(request)
-        known = dict[str, tuple[float, int]]()
-        found = [(model, (await self._fits(request, model, ["\n".join(texts)]))[0]) for model in self._models]
-        of_sources = [(model.source, fit.source) for model, fit in found]
-        for language, share in of_sources + [(model.target, fit.target) for model, fit in found]:
-            known[language] = max(share, known.get(language, share))
-        return _json([_detection(one, known[one]) for one in sorted(known, key=lambda one: known[one], reverse=True)])
+        found = [(model, (await self._evidence(request, model, ["\n".join(texts)]))[0]) for model in self._models]
+        return _json(_detections(found))
 
     # Bodies: read within limits, and parsed.
 
@@ -419,23 +418,25 @@ class _Service:
         if source != AUTO:
             one = None if self._models.same(source, target) else self._models.only(source, target)
             return [one] * len(texts), []
-        found = await self._detected(request, texts, target)
-        detected = [
-            _detection(model.target, fit.target) if fit.is_target else _detection(model.source, fit.source)
-            for model, fit in found
-        ]
-        return [None if fit.is_target else model for model, fit in found], detected
+        chosen, detected = list[ServedModel | None](), list[Mapping[str, Any]]()
+        for model, languages in await self._detected(request, texts, target):
+            best, *_ = languages
+            is_target = best["language"] == model.target and best["confidence"] > _CLEAR
+            chosen.append(None if is_target else model)
+            detected.append(best if is_target else next(one for one in languages if one["language"] == model.source))
+        return chosen, detected
 
     async def _detected(
         self, request: Request, texts: Sequence[str], target: str | None
-    ) -> list[tuple[ServedModel, LanguageFit]]:
-        """For each text the model into the target language that knows it best."""
+    ) -> list[tuple[ServedModel, Sequence[Mapping[str, Any]]]]:
+        """For each text the model into the target language that knows it best, and the languages of all such models."""
         models = self._models.matching(AUTO, target)
-        each = [await self._fits(request, model, texts) for model in models]
-        return [max(zip(models, own, strict=True), key=lambda one: one[1].source) for own in zip(*each, strict=True)]
+        each = [await self._evidence(request, model, texts) for model in models]
+        found = [list(zip(models, own, strict=True)) for own in zip(*each, strict=True)]
+        return [(max(own, key=lambda one: one[1][0])[0], _detections(own)) for own in found]
 
-    async def _fits(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[LanguageFit]:
-        return await self._done(request, model.fits, texts, list(map(len, texts)))
+    async def _evidence(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[Evidence]:
+        return await self._done(request, model.evidence, texts, list(map(len, texts)))
 
     async def _read_documents(self, texts: Sequence[str]) -> list[list[str | MarkedText]]:
         tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
@@ -538,9 +539,15 @@ def _count(value: Any) -> int:
     return value
 
 
-def _detection(language: str, known: tuple[float, int]) -> Mapping[str, Any]:
-    """A detected language in the format of LibreTranslate."""
-    return {"confidence": round(100 * known[0], 1), "language": language}
+def _detections(found: Sequence[tuple[ServedModel, Evidence]]) -> list[Mapping[str, Any]]:
+    """The languages of models, given their evidence for a text, the most probable one first, as LibreTranslate."""
+    known = dict[str, float]()
+    of_sources = [(model.source, evidence) for model, (evidence, _) in found]
+    for language, evidence in of_sources + [(model.target, evidence) for model, (_, evidence) in found]:
+        known[language] = max(evidence, known.get(language, evidence))
+    total = np.logaddexp.reduce([0.0, *known.values()])  # with the odds of a language that no model knows
+    order = sorted(known, key=lambda one: known[one], reverse=True)
+    return [{"confidence": round(100 * math.exp(known[one] - total), 1), "language": one} for one in order]
 
 
 def _direction(request: Request) -> tuple[str | None, str | None]:

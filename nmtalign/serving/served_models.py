@@ -1,10 +1,11 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
 import contextlib
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
@@ -14,6 +15,7 @@ from nmtalign.serving.batch_queue import Work
 from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
+from nmtalign.text.tokenizer import UNK_ID, WORD_START, Tokenizer, Vocabulary, is_word
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Translation, Translator
@@ -23,18 +25,10 @@ _WIDEST = 100  # beam and translations per line, unless the settings of the serv
 _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
 
+_BYTE, _UNKNOWN_BYTE = 3.0, 4.0  # minus log-probabilities, in an unknown language, and in a word that is unknown
+
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
-
-
-class LanguageFit(NamedTuple):
-    """How well the sides of a model know a text: the share of its words, and minus the number of its tokens.
-
-    The text is probably in the language of the side with the largest pair.
-    """
-
-    source: tuple[float, int]
-    target: tuple[float, int]
-    is_target: bool  # whether the text is clearly in the target language, and not in the source language
+Evidence = tuple[float, float]  # that a text is in the source language, and in the target language of a model
 
 
 class LineTranslator:
@@ -70,6 +64,19 @@ def _aligned(
     if isinstance(models, WordAligner) and (note := models.left_out()):
         raise InputError(note)
     return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
+
+
+def _evidence(text: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> float:
+    """The log-odds that a text is in the language of a vocabulary; numbers and marks do not count.
+
+    By Zipf's law, the word on line r of K has a probability of about 1 / (r log K).
+    """
+    words = [*filter(is_word, vocabulary.known_tokens(text, tokenizer.tokenize))]
+    sizes, ids = (len(word.lstrip(WORD_START).encode()) for word in words), vocabulary.encode(words)
+    scale, pairs = math.log(len(vocabulary)), zip(sizes, ids, strict=True)
+    return sum(
+        size * (_BYTE - _UNKNOWN_BYTE) if r == UNK_ID else size * _BYTE - math.log(r * scale) for size, r in pairs
+    )
 
 
 class ServedAligner:
@@ -133,14 +140,12 @@ class ServedModel(ServedAligner):
             values |= {"beam": str(max(beam, count + 1)), "n_best": str(count + 1)}
         return tuple(sorted(values.items()))
 
-    def fits(self, texts: Sequence[str]) -> list[LanguageFit]:
-        """How well the model knows each text."""
-        found = []
-        for text in texts:
-            fit = self._translator.loaded.text_fit()
-            fit.add(text[:_DETECTED])
-            source, target = ((1 - side.share, -side.tokens) for side in (fit.own, fit.other))
-            found.append(LanguageFit(source, target, fit.fits_other(1)))
+    def evidence(self, texts: Sequence[str]) -> list[Evidence]:
+        """How probable each text is in both languages, as log-odds against a language that no model knows."""
+        loaded, found = self._translator.loaded, list[Evidence]()
+        for text in (text[:_DETECTED] for text in texts):
+            source = _evidence(text, loaded.tokenizers.source, loaded.source_vocabulary)
+            found.append((source, _evidence(text, loaded.tokenizers.target, loaded.target_vocabulary)))
         return found
 
     def prepare(self) -> None:

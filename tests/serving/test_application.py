@@ -6,11 +6,14 @@ import json
 import socket
 import threading
 import time
+from collections import Counter
 from functools import cache, partial
+from itertools import chain
 from urllib.parse import urlencode
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.pieces import learned_pieces
 from helpers.random_models import ENGLISH
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
@@ -23,6 +26,7 @@ from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.settings.presets import SYSTEMS
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
@@ -110,6 +114,33 @@ def test_the_language_is_detected(client, translate, french):
     _, found, _ = client.ask("translate", {"q": [english_line] * 2, "source": "auto", "target": "fr"})
     assert found["translatedText"] == translate([english_line] * 2)
     assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
+
+
+@pytest.mark.parametrize("joint", [False, True])
+def test_pieces_know_every_word_and_so_their_frequencies_tell_the_language(random_model_directory, tmp_path, joint):
+    """What fits both languages of the models, or none of them, has no high confidence."""
+    texts = {
+        "en": "the cat sleeps in the house and the dog eats",
+        "fr": "le chat dort dans la maison et le chien mange",
+    }
+    texts["de"] = "wir wollten gestern zum neuen Bahnhof gehen"
+    letters = " ".join("abcdefghijklmnopqrstuvwxyzB")
+    lines = [[texts["en"]] * 50 + [letters], [texts["fr"]] * 50 + [letters]]
+    sides = [learned_pieces(own, 60) for own in ([sum(lines, [])] * 2 if joint else lines)]
+    counts = [Counter(chain(*map(side.tokenize, own))) for side, own in zip(sides, lines, strict=True)]
+    words = [[word for word, _ in own.most_common()] for own in ([sum(counts, Counter())] * 2 if joint else counts)]
+    folder = random_model_directory(
+        tmp_path, *words, tokenizers=Tokenizers(*sides, source_language="en", target_language="fr")
+    )
+    with serving(folder) as client:
+        for text, language in ((texts["en"], "en"), (texts["fr"], "fr"), (texts["de"], ""), ("12, 3!", "")):
+            found = client.ask("detect", {"q": text})[1]
+            unknown = 33.3 if text[0] == "1" else 0.0
+            expected = {one: 100.0 if one == language else unknown for one in ("en", "fr")}
+            if joint and language:
+                expected = {"en": 50.0, "fr": 50.0}
+            assert {one["language"]: one["confidence"] for one in found} == expected, text
+            assert joint or not language or found[0]["language"] == language
 
 
 def test_each_text_of_a_list_is_detected_by_itself(french, random_model_directory, translate, tmp_path):
