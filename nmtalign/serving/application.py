@@ -9,7 +9,8 @@ import asyncio
 import contextlib
 import math
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
@@ -18,8 +19,6 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
-from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -169,7 +168,7 @@ def make_application(
     """
     for model in models:
         model.prepare()
-    service = _Service(models, config)
+    service = _Service(models, config, hosts)
 
     async def refuse(request: Request, error: Any) -> Response:
         status, text, headers = 503, str(error), dict[str, str]()
@@ -189,19 +188,8 @@ def make_application(
                 status, text = 500, "an error inside the server, which reports it"
         return _json({"error": text}, status, headers)
 
-    own = ["*"] if config.host in _ANY_ADDRESS else [*map(_in_url, (config.host, *hosts))]
-    allowed = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts), *own]
     return Starlette(
-        routes=[
-            Route("/translate", service.translate, methods=["POST"]),
-            Route("/translate/json", service.translate_json, methods=["POST"]),
-            Route("/detect", service.detect, methods=["POST"]),
-            Route("/align", service.align, methods=["POST"]),
-            Route("/languages", service.languages),
-            Route("/health", service.health),
-            Route("/", service.page),
-        ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=allowed, www_redirect=False)],
+        routes=list(service.routes()),
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
@@ -210,10 +198,12 @@ def make_application(
 class _Service:
     """The endpoints: they check requests, and give the lines to the queue."""
 
-    def __init__(self, models: ServedModels, config: ServeConfig) -> None:
+    def __init__(self, models: ServedModels, config: ServeConfig, hosts: Sequence[str]) -> None:
         self._models, self._config, self._queue = models, config, BatchQueue(config.max_queue)
         self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
         self._names = host_names("allowed_hosts", config.allowed_hosts)
+        own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
+        self._hosts = [*_LOOPBACK, *self._names, *own]
         self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
@@ -223,6 +213,22 @@ class _Service:
             yield
         finally:
             self._queue.close()
+
+    def routes(self) -> Iterator[Route]:
+        """The addresses, each with and without a slash at its end: clients of LibreTranslate write both."""
+        posts = {"translate": self.translate, "translate/json": self.translate_json}
+        posts |= {"detect": self.detect, "align": self.align}
+        gets = {"languages": self.languages, "health": self.health}
+        yield Route("/", partial(self._answer, self.page))
+        for method, endpoints in (("POST", posts), ("GET", gets)):
+            for path, endpoint in endpoints.items():
+                answer = partial(self._answer, endpoint)
+                yield from (Route(address, answer, methods=[method]) for address in (f"/{path}", f"/{path}/"))
+
+    async def _answer(self, endpoint: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        if not _is_named(host := request.headers.get("host", ""), self._hosts):
+            raise HTTPException(400, f"{host!r} is no name of this server; allow it with --set allowed_hosts=NAME")
+        return await endpoint(request)
 
     async def page(self, request: Request) -> Response:
         """GET /: the page, whose own policy runs only its script; no other site may frame it."""
@@ -504,9 +510,14 @@ def _is_foreign(request: Request, names: Sequence[str]) -> bool:
     if site in ("same-origin", "none") or site is None is origin:
         return False
     page = (origin or "").lower().partition("://")[2]
-    host = page if page.endswith("]") else page.rpartition(":")[0] or page
-    named = (host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in map(str.lower, names))
-    return page != request.headers.get("host", "").lower() and not any(named)
+    return page != request.headers.get("host", "").lower() and not _is_named(page, names)
+
+
+def _is_named(address: str, names: Iterable[str]) -> bool:
+    """Whether the host of an address with or without a port has one of these names; `*.name` is each host below it."""
+    address = address.lower()
+    host = address if address.endswith("]") else address.rpartition(":")[0] or address
+    return any(name in ("*", host) or (name[:2] == "*." and host.endswith(name[1:])) for name in map(str.lower, names))
 
 
 async def _until_gone(request: Request) -> None:

@@ -112,6 +112,7 @@ class ServedModel(ServedAligner):
         super().__init__([translator.loaded], align_config, translator.config.threads)
         self._translator = translator
         self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
+        self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
 
     def _lines(self, settings: Settings, markup: Markup | None = None) -> LineTranslator:
@@ -125,15 +126,16 @@ class ServedModel(ServedAligner):
         except (FormatError, InputError) as error:  # a glossary or lexicon of the server, of which no client is told
             raise RuntimeError(error) from None
         for name in ("beam", "n_best"):
-            most = max(_WIDEST, getattr(base, name))
-            if getattr(changed.config, name) > most:
-                raise UsageError(f"{_REQUEST}: {name} = {getattr(changed.config, name)}: must be at most {most}")
+            if (number := getattr(changed.config, name)) > self._widest:
+                raise UsageError(f"{_REQUEST}: {name} = {number}: must be at most {self._widest}")
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
 
     def alternatives(self, settings: Settings, count: int) -> Settings:
-        """The settings with `count` more translations per line."""
+        """The settings with `count` more translations per line; raises UsageError for too many."""
+        if count >= self._widest:
+            raise UsageError(f'"alternatives" must be at most {self._widest - 1}')
         values = dict(settings)
         with contextlib.suppress(ValueError):
             beam = int(values.get("beam", self._translator.config.beam))
