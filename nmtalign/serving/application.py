@@ -80,7 +80,7 @@ def run_server(
             notify(notice)
         host = str(bound.getsockname()[0])
         server = make_server(make_application(served, config, notify, host), config)
-        ready(url_of(bound), ", ".join(dict.fromkeys(f"{one.source}-{one.target}" for one in served.all())))
+        ready(url_of(bound), ", ".join(served.directions()))
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
         server.run([bound])

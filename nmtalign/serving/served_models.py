@@ -179,6 +179,13 @@ class ServedModels:
         """The models, then the word aligners."""
         return [*self._models, *self._aligners]
 
+    def directions(self) -> list[str]:
+        """Those of the models, such as en-fr, then those of the word aligners that no model translates."""
+        translated, aligned = (
+            [f"{one.source}-{one.target}" for one in each] for each in (self._models, self._aligners)
+        )
+        return translated + [f"{pair} (only /align)" for pair in aligned if pair not in translated]
+
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
         targets: dict[str, list[str]] = {code: [] for one in self for code in (one.source, one.target)}
@@ -192,8 +199,8 @@ class ServedModels:
         found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
         if found:
             return found
-        pairs = ", ".join(f"{one.source}-{one.target}" for one in self) or "none, only word aligners"
-        raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
+        asked, models = f"{source or AUTO}-{target or AUTO}", ", ".join(self.directions())
+        raise InputError(f"no model translates {asked}; the models are {models}")
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""

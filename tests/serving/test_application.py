@@ -260,7 +260,7 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         assert client.ask("languages")[1] == client.ask("detect", {"q": "the"})[1] == []
         for path, body in (("translate", {"q": "a", **query}), ("translate/json", {"text": "a"})):
             status, refused, _ = client.ask(path, body)
-            assert (status, "the models are none, only word aligners" in refused["error"]) == (400, True)
+            assert (status, "the models are en-fr (only /align)" in refused["error"]) == (400, True)
 
 
 def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
@@ -268,6 +268,8 @@ def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
         assert client.ask("translate", {"q": "a fox", "source": "en", "target": "fr"})[0] == 200
         found = client.ask("align", {"source": "a red boat", "target": "un bateau rouge"})[1]
         assert found["links"] == [[0, 0], [2, 1], [1, 2]]
+    directions = ServedModels([Translator.load(english)], AlignConfig(), [load_aligner(aligner)]).directions()
+    assert directions == ["en-fr"]
     with pytest.raises(UsageError, match="give one word aligner per direction"):
         ServedModels([], AlignConfig(), [load_aligner(aligner)] * 2)
     with pytest.raises(UsageError, match="there is no model to serve"):
