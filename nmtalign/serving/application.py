@@ -34,7 +34,7 @@ from nmtalign.serving.served_models import AUTO, Evidence, LineTranslator, Serve
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line
-from nmtalign.text.markup import MarkedText, read_markup
+from nmtalign.text.markup import MarkedText, first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
@@ -253,12 +253,13 @@ class _Service:
         is_html = fields.get("format") == "html"
         if count and is_html:
             raise InputError('"alternatives" are for "format": "text"')
-        documents = await self._read_documents(texts) if is_html else []
-        words = ["\n".join(one.text for one in own if isinstance(one, MarkedText)) for own in documents] or texts
+        tags, most = sum(text.count("<") for text in texts) if is_html else 0, _MOST_TAGS * self._config.max_lines
+        if tags > most:
+            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
+        words = await run_in_threadpool(list, map(first_texts, texts)) if is_html and source == AUTO else texts
         models, detected = await self._models_of(request, source, target, words)
         if is_html:
-            given = [own if model else [text] for own, model, text in zip(documents, models, texts, strict=True)]
-            texts, models = await self._documents(request, models, given), [None] * len(texts)
+            texts, models = await self._documents(request, models, texts), [None] * len(texts)
         own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
             for model, text in zip(models, texts, strict=True)
@@ -444,17 +445,11 @@ class _Service:
     async def _evidence(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[Evidence]:
         return await self._done(request, model.evidence, texts, list(map(len, texts)))
 
-    async def _read_documents(self, texts: Sequence[str]) -> list[list[str | MarkedText]]:
-        tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
-        if tags > most:
-            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
-        return await run_in_threadpool(lambda: [read_markup(text.encode(), "html") for text in texts])
-
     async def _documents(
-        self, request: Request, models: Sequence[ServedModel | None], documents: Sequence[Sequence[str | MarkedText]]
+        self, request: Request, models: Sequence[ServedModel | None], pages: Sequence[str]
     ) -> list[str]:
-        """The translations of HTML by the models; a document without a model has no text to translate."""
-        work = DocumentTexts(documents)
+        """The translations of pages of HTML by the models; a page without a model stays as it is."""
+        work = await run_in_threadpool(DocumentTexts, map(_read_page, models, pages))
         while lines := work.lines():
             self._check_count(len(lines))
             own = [(model, Line(text)) for number, text in lines if (model := models[number])]
@@ -498,6 +493,11 @@ class _Service:
         finally:
             future.cancel()
             gone.cancel()
+
+
+def _read_page(model: ServedModel | None, page: str) -> list[str | MarkedText]:
+    """The segments of a page, and what is between them; without a model there are no segments."""
+    return read_markup(page.encode(), "html", (model.source, model.target)) if model else [page]
 
 
 def _is_foreign(request: Request, names: Sequence[str]) -> bool:

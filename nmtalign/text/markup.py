@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, islice, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
@@ -23,7 +23,7 @@ import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
-from nmtalign.text.languages import SENTENCE_ENDS
+from nmtalign.text.languages import SENTENCE_ENDS, fit
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import UNSPACED, is_word
 
@@ -65,9 +65,11 @@ _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
-_CUE = re.compile(
-    r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
-)
+_TIME, _LINE = r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
+_CUES = {  # in SRT a blank line is inside a cue if no other cue comes next
+    markup: re.compile(f"{_TIME}({_LINE}(?:{blank}{_LINE})*)", re.MULTILINE)
+    for markup, blank in (("srt", r"(?:[ \t\r]*\n)*"), ("vtt", ""))
+}
 _TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
 
 _BLOCK = re.compile(
@@ -88,6 +90,9 @@ _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they c
 _VERBATIM = re.compile(
     rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
 )  # not translated
+_YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
+_NESTED = 3  # elements that are translated inside others that are not
+_LANGUAGE = ("lang", "xml:lang")
 _ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+)))?|/")
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
@@ -290,15 +295,17 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
     return partners
 
 
-def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | MarkedText]:
-    """The segments of a document, and what is between them; `language` is that of the translation, which XLIFF states.
+def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "")) -> list[str | MarkedText]:
+    """The segments of a document, and what is between them.
+
+    `languages` are those of the document and of the translation, which XLIFF and HTML state.
 
     Raises InputError for text that is not UTF-8, and for what is not XLIFF, or no subtitles.
     """
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
-        tokens = _xliff(data, language)
+        tokens = _xliff(data, languages[1])
     else:
         parts.append("\ufeff" * data.startswith(BOM))
         try:
@@ -311,7 +318,7 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
         if markup != "html" and text.strip() and not (_TIMES.search(text) or text.startswith("WEBVTT")):
             raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
-        tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
+        tokens = _tags(text, languages) if markup == "html" else _subtitles(text, markup)
     size = 0
     for token in (*tokens, MarkupToken("break", "")):
         chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
@@ -327,6 +334,12 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             else:
                 own.append(part)
     return parts
+
+
+def first_texts(page: str) -> str:
+    """The text at the beginning of a page of HTML, which is enough to recognise its language."""
+    texts = (token.text for token in _tags(page) if token.kind == "text" and not token.text.isspace())
+    return "\n".join(islice(texts, 1000))
 
 
 def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
@@ -349,7 +362,7 @@ def _text_tag(tag: str, raw: str) -> MarkupToken:
     return MarkupToken("close" if tag[1] == "/" else "open", raw, f":<{name}")
 
 
-def _tags(text: str) -> Iterator[MarkupToken]:
+def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> Iterator[MarkupToken]:
     """The tags of HTML or of the content of an element of XLIFF, and the text between them."""
     place = 0
     while place < len(text):
@@ -368,9 +381,32 @@ def _tags(text: str) -> Iterator[MarkupToken]:
             kind = "empty"
         elif kind == "open" and (_VERBATIM.fullmatch(name) or hidden or "notranslate" in own.get("class", "").split()):
             kind, place = "empty", _end_of(text, place, name)
+            for first, stop in _translated(text, tag.end(), place) if hidden and nested < _NESTED else ():
+                yield MarkupToken("break", text[start:first])
+                yield from _tags(text[first:stop], languages, nested + 1)
+                kind, start = "break", stop
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
-        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
+        raw = text[start:place]
+        if place == tag.end() and not own.keys().isdisjoint(_LANGUAGE):
+            raw = raw.replace(tag[3], _ATTRIBUTE.sub(partial(_in_language, languages), tag[3]), 1)
+        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, raw, name)
+
+
+def _in_language(languages: tuple[str, str], attribute: re.Match[str]) -> str:
+    """An attribute of a tag; one that states the first language states the second one."""
+    name, value = attribute[1] or "", attribute[attribute.lastindex or 0]
+    if name.lower() not in _LANGUAGE or not fit(value, languages[0]):
+        return attribute[0]
+    return name + attribute[0].removeprefix(name).replace(value, languages[1])
+
+
+def _translated(text: str, place: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where elements with translate="yes" begin and end, inside an element that is not translated."""
+    for tag in _TAG.finditer(text, place, stop):
+        if tag.start() >= place and not tag[1] and _YES.search(tag[3] or ""):
+            place = min(stop, _end_of(text, tag.end(), tag[2].lower()))
+            yield tag.start(), place
 
 
 def _end_of(text: str, place: int, name: str) -> int:
@@ -450,13 +486,13 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
                 yield one._replace(kind="break") if one.kind == "line" else one
 
 
-def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]:
+def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
-    place = size = 0
-    for cue in _CUE.finditer(text):
+    place, size, decode = 0, 0, str if markup == "srt" else html.unescape
+    for cue in _CUES[markup].finditer(text):
         payload = cue[1].rstrip("\r\n")
         before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
-        for number, part in enumerate(re.split(rf"(\r?\n)(?={_DASH})", payload)):
+        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
             if number % 2:
                 before, size = part, 0
                 continue

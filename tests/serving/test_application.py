@@ -296,19 +296,20 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
 
 
 def test_html_is_translated_with_its_tags(client, english, tmp_path):
-    page = "<p title='a'>the <b>fox</b> sees a red boat. The Fox sees.</p>\r\n<pre>the fox</pre> {n}<br>"
+    page = "<p title='a' lang=en-US>the <b>fox</b> sees a red boat. The Fox sees.</p>\r\n<pre>the fox</pre> {n}<br>"
     asked = {"source": "en", "target": "fr", "format": "html"}
     status, found, _ = client.ask("translate", {"q": page, **asked})
     assert status == 200
     expected = run_nmtalign("translate", "-m", english, "-q", "--markup", "html", cwd=tmp_path, stdin=page.encode())
     assert found == {"translatedText": expected.stdout.decode()}
+    assert found["translatedText"].startswith("<p title='a' lang=fr>")
     assert client.ask("translate", {"q": [page, "", "<br>"], **asked})[1] == {
         "translatedText": [found["translatedText"], "", "<br>"]
     }
     unchanged = {"q": page, **asked, "source": "fr"}  # it is in the target language already
     assert client.ask("translate", unchanged)[1] == {"translatedText": page}
     # The language is that of the text, not that of tags and styles.
-    pages = [f"<style>{'le un ' * 400}</style>{page}", "<p class='le' id='un' title='bateau'>fox</p>"]
+    pages = [f"<style>{'le un ' * 400}</style>{page}", "<p class='le' id='un' title='bateau' lang=en>fox</p>"]
     detected = client.ask("translate", {"q": pages, **asked, "source": "auto"})[1]
     assert detected["translatedText"] == client.ask("translate", {"q": pages, **asked})[1]["translatedText"]
     assert [one["language"] for one in detected["detectedLanguage"]] == ["en", "en"]
