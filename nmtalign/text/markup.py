@@ -52,7 +52,7 @@ _PLACEHOLDER = re.compile(
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
 _SIGNS = r"\x21-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7e¡§«·»¿\u2000-\u206f\u3000-\u3030\uff01-\uff0f\uff1a-\uff20"
-_LETTERS = rf"[^\s{_SIGNS}{UNSPACED}]+"
+_LETTERS = rf"[^\s{_SIGNS}{UNSPACED}\p{{So}}]+"
 _UNIT = regex.compile(
     rf"(?:{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S)"
     r"\p{M}*",
@@ -90,6 +90,10 @@ _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they c
 _VERBATIM = re.compile(
     rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
 )  # not translated
+_LETTER = rf"[^\W{UNSPACED}]"
+_BESIDE_LINK = re.compile(
+    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
+)
 _YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
 _NESTED = 3  # elements that are translated inside others that are not
 _LANGUAGE = ("lang", "xml:lang")
@@ -232,11 +236,13 @@ class MarkedText:
         words = " ".join(text.split())
         self._add_blanks(text[: len(text) - len(text.lstrip())])
         if words:
-            # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it.
+            # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
+            # but parts of a word do without a place to break it.
             last = None if self._last is None or self._last.after or self._last.line else self._last
             if last is not None:
                 last.after = words[0]
-            touches = last is not None and self.text[-1:].isalnum() and words[0].isalnum()
+            is_apart = last is not None and last.opening[:4].lower() != "<wbr"
+            touches = is_apart and self.text[-1:].isalnum() and words[0].isalnum()
             spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
             self._head = self._blanks if self._head is None else self._head
             self.text += (" " if self.text and (spaced or touches) else "") + words
@@ -391,6 +397,8 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
         if place == tag.end() and not own.keys().isdisjoint(_LANGUAGE):
             raw = raw.replace(tag[3], _ATTRIBUTE.sub(partial(_in_language, languages), tag[3]), 1)
         yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, raw, name)
+        if kind == "close" and _BESIDE_LINK.match(text, start):  # entries of a menu, and not parts of one word
+            yield MarkupToken("break", "")
 
 
 def _in_language(languages: tuple[str, str], attribute: re.Match[str]) -> str:

@@ -134,6 +134,11 @@ def test_html_states_the_language_of_its_translation(page, expected):
     assert unchanged(page, "html") == page
 
 
+def test_a_place_to_break_a_word_is_inside_it_and_an_emoji_outside():
+    assert texts("<p>Donaudampf<wbr>schiff<img>fahrt 🔬<b>here</b>", "html") == ["Donaudampfschiff fahrt 🔬here"]
+    assert unchanged("<p><i>🔬</i><b>here</b>", "html") == "<p><i>🔬</i><b>here</b>"
+
+
 def test_cues_of_a_translation_get_its_words_in_order():
     (segment, *_) = segments("1\n00:00:01,000 --> 00:00:02,000\nthe\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n", "srt")
     assert segment.put_back("le gros renard", [(2, 2)]) == "le gros\n\n2\n00:00:02,000 --> 00:00:03,000\nrenard"
@@ -318,6 +323,8 @@ def test_only_placeholders_are_not_translated():
     ("text", "found"),
     [
         ("<ul><li translate=no>a fox<li>a boat</ul>the fox", ["a boat", "the fox"]),
+        ("<nav><a href=a>the fox</a><a href=b>A boat</a><b>the</b></nav>", ["the fox", "A boat", "the"]),
+        ("<p><a href=a>the</a><a href=b></a> boat <a>狐</a><a href=c>狸</a>", ["the boat 狐狸"]),
         (
             "<body translate=no>fox <p translate=yes>a <b translate=no>x <i translate=yes>boat</i> x</b> in</p> x <br>"
             "<!-- <p translate=yes>fox --><p translate='YES'>the fox<p>fox</body>",
