@@ -51,8 +51,7 @@ _PLACEHOLDER = re.compile(
     r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
-_SIGNS = r"\x21-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7e¡§«·»¿\u2000-\u206f\u3000-\u3030\uff01-\uff0f\uff1a-\uff20"
-_LETTERS = rf"[^\s{_SIGNS}{UNSPACED}\p{{So}}]+"
+_LETTERS = rf"(?:_|[^\s\p{{P}}\p{{S}}\u2000-\u206f{UNSPACED}])+"
 _UNIT = regex.compile(
     rf"(?:{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S)"
     r"\p{M}*",
