@@ -269,7 +269,7 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     if any(mark.line for mark, _ in marks):
         return done
     if left and right:
-        blank = " " if before.isspace() else "" if before.isalnum() else between
+        blank = " " if before.isspace() else "" if before.isalnum() or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
         return blank + done + ("" if blank and after.isalnum() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.

@@ -134,9 +134,9 @@ def test_html_states_the_language_of_its_translation(page, expected):
     assert unchanged(page, "html") == page
 
 
-def test_a_place_to_break_a_word_is_inside_it_and_an_emoji_outside():
+def test_what_is_beside_a_word_and_what_is_inside():
     assert texts("<p>Donaudampf<wbr>schiff<img>fahrt 🔬<b>here</b>", "html") == ["Donaudampfschiff fahrt 🔬here"]
-    for text in ("<p><i>🔬</i><b>here</b>", "<h1>The fox<a class=headerlink>¶</a></h1>"):
+    for text in ("<p><i>🔬</i><b>here</b>", "<h1>Fox<a class=headerlink>¶</a></h1>", "<p>Fox.<sup>1</sup> Boat"):
         assert unchanged(text, "html") == text
 
 
