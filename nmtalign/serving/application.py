@@ -8,6 +8,7 @@ made of each.
 import asyncio
 import contextlib
 import math
+import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
@@ -19,6 +20,8 @@ import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -169,6 +172,8 @@ def make_application(
     for model in models:
         model.prepare()
     service = _Service(models, config, hosts)
+    names = "|".join(re.escape(name).replace(r"\*", ".*") for name in host_names("allowed_hosts", config.allowed_hosts))
+    origins = rf"(?i)https?://(?:{names})(?::\d+)?"  # of pages that may read the answers
 
     async def refuse(request: Request, error: Any) -> Response:
         status, text, headers = 503, str(error), dict[str, str]()
@@ -190,6 +195,9 @@ def make_application(
 
     return Starlette(
         routes=list(service.routes()),
+        middleware=[
+            Middleware(CORSMiddleware, allow_origin_regex=origins, allow_methods=["POST"], allow_headers=["*"])
+        ],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
@@ -226,7 +234,8 @@ class _Service:
                 yield from (Route(address, answer, methods=[method]) for address in (f"/{path}", f"/{path}/"))
 
     async def _answer(self, endpoint: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
-        if not _is_named(host := request.headers.get("host", ""), self._hosts):
+        host = request.headers.get("host", _LOOPBACK[0])  # each browser sends it; HTTP/1.0 of a proxy may not
+        if not _is_named(host, self._hosts):
             raise HTTPException(400, f"{host!r} is no name of this server; allow it with --set allowed_hosts=NAME")
         return await endpoint(request)
 

@@ -459,6 +459,27 @@ def test_names_that_are_allowed(english):
             assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
 
 
+def test_a_page_that_is_allowed_may_read_the_answer(english):
+    """A browser asks first, because of the type of the body."""
+    own = {"Origin": "https://app.example:8443"}
+    asks = {**own, "Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "content-type"}
+    body = json.dumps(text_request("a")).encode()
+    with serving(english, allowed_hosts="app.example") as client:
+        status, _, headers = client.raw("translate", method="OPTIONS", **asks)
+        assert (status, headers["access-control-allow-headers"]) == (200, "content-type")
+        assert client.raw("translate", method="OPTIONS", **{**asks, "Origin": "https://other.example"})[0] == 400
+        for path, expected in (("translate", 200), ("nothing", 404)):
+            status, _, headers = client.raw(path, body, "application/json", **own)
+            assert (status, headers["access-control-allow-origin"]) == (expected, own["Origin"])
+
+
+def test_a_program_may_name_no_host(client):
+    """HTTP/1.0 of a proxy that asks for the health of the server."""
+    with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert b" 200 " in connection.recv(1000)
+
+
 def test_limits_of_size(english):
     with serving(english, max_body="4K", max_lines=3, max_characters=50) as client:
         language = {"source": "en", "target": "fr"}
