@@ -172,8 +172,8 @@ def make_application(
     for model in models:
         model.prepare()
     service = _Service(models, config, hosts)
-    names = "|".join(re.escape(name).replace(r"\*", ".*") for name in host_names("allowed_hosts", config.allowed_hosts))
-    origins = rf"(?i)https?://(?:{names})(?::\d+)?"  # of pages that may read the answers
+    names = "|".join(re.escape(name).replace(r"\*", ".*") for name in service.sites)
+    origins = rf"(?i)https?://(?:{names})(?::\d+)?"
 
     async def refuse(request: Request, error: Any) -> Response:
         status, text, headers = 503, str(error), dict[str, str]()
@@ -209,9 +209,10 @@ class _Service:
     def __init__(self, models: ServedModels, config: ServeConfig, hosts: Sequence[str]) -> None:
         self._models, self._config, self._queue = models, config, BatchQueue(config.max_queue)
         self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
-        self._names = host_names("allowed_hosts", config.allowed_hosts)
+        names = host_names("allowed_hosts", config.allowed_hosts)
         own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
-        self._hosts = [*_LOOPBACK, *self._names, *own]
+        self._hosts = [*_LOOPBACK, *names, *own]
+        self.sites = [name for name in names if name != "*"]  # whose pages may ask, and read the answers
         self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
@@ -322,7 +323,7 @@ class _Service:
 
     async def _body(self, request: Request) -> str:
         """The body as text; refuses a client that sends it too slowly, a large body, and pages of other sites."""
-        if _is_foreign(request, self._names):
+        if _is_foreign(request, self.sites):
             raise HTTPException(
                 403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
             )

@@ -457,6 +457,10 @@ def test_names_that_are_allowed(english):
             ("b.translate.example", 403),
         ):
             assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
+    with serving(english, allowed_hosts="*") as client:
+        assert client.raw("translate", body, FORM, Host="example", Origin="https://example")[0] == 200
+        status, _, headers = client.raw("translate", body, FORM, Origin="https://evil.example")
+        assert (status, headers["access-control-allow-origin"]) == (403, None)
 
 
 def test_a_page_that_is_allowed_may_read_the_answer(english):
