@@ -7,7 +7,6 @@ made of each.
 
 import asyncio
 import contextlib
-import math
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,7 +15,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
-import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -33,11 +31,11 @@ from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
-from nmtalign.serving.served_models import AUTO, Evidence, LineTranslator, ServedModel, ServedModels
+from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line
-from nmtalign.text.markup import MarkedText, first_texts, read_markup
+from nmtalign.text.markup import first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
@@ -52,7 +50,7 @@ _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
-_CLEAR = 95  # percent: a text that is more probably in the target language is not translated
+_CLEAR = 0.95  # a text that is more probably in the target language is not translated
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
@@ -316,8 +314,8 @@ class _Service:
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
         texts, _, _ = await self._libre(request)
-        found = [(model, (await self._evidence(request, model, ["\n".join(texts)]))[0]) for model in self._models]
-        return _json(_detections(found))
+        (found,) = await self._detected(request, ["\n".join(texts)], None)
+        return _json([_detection(*one) for one in found.languages.items()])
 
     # Bodies: read within limits, and parsed.
 
@@ -437,29 +435,24 @@ class _Service:
             return [one] * len(texts), []
         chosen, detected = list[ServedModel | None](), list[Mapping[str, Any]]()
         for model, languages in await self._detected(request, texts, target):
-            best, *_ = languages
-            is_target = best["language"] == model.target and best["confidence"] > _CLEAR
+            is_target = next(iter(languages)) == model.target and languages[model.target] > _CLEAR
             chosen.append(None if is_target else model)
-            detected.append(best if is_target else next(one for one in languages if one["language"] == model.source))
+            own = model.target if is_target else model.source
+            detected.append(_detection(own, languages[own]))
         return chosen, detected
 
-    async def _detected(
-        self, request: Request, texts: Sequence[str], target: str | None
-    ) -> list[tuple[ServedModel, Sequence[Mapping[str, Any]]]]:
-        """For each text the model into the target language that knows it best, and the languages of all such models."""
-        models = self._models.matching(AUTO, target)
-        each = [await self._evidence(request, model, texts) for model in models]
-        found = [list(zip(models, own, strict=True)) for own in zip(*each, strict=True)]
-        return [(max(own, key=lambda one: one[1][0])[0], _detections(own)) for own in found]
-
-    async def _evidence(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[Evidence]:
-        return await self._done(request, model.evidence, texts, list(map(len, texts)))
+    async def _detected(self, request: Request, texts: Sequence[str], target: str | None) -> list[Detected]:
+        return await self._done(request, self._models.detected, [(one, target) for one in texts], list(map(len, texts)))
 
     async def _documents(
         self, request: Request, models: Sequence[ServedModel | None], pages: Sequence[str]
     ) -> list[str]:
         """The translations of pages of HTML by the models; a page without a model stays as it is."""
-        work = await run_in_threadpool(DocumentTexts, map(_read_page, models, pages))
+        parts = (
+            read_markup(text.encode(), "html", (model.source, model.target)) if model else [text]
+            for model, text in zip(models, pages, strict=True)
+        )
+        work = await run_in_threadpool(DocumentTexts, parts)
         while lines := work.lines():
             self._check_count(len(lines))
             own = [(model, Line(text)) for number, text in lines if (model := models[number])]
@@ -503,11 +496,6 @@ class _Service:
         finally:
             future.cancel()
             gone.cancel()
-
-
-def _read_page(model: ServedModel | None, page: str) -> list[str | MarkedText]:
-    """The segments of a page, and what is between them; without a model there are no segments."""
-    return read_markup(page.encode(), "html", (model.source, model.target)) if model else [page]
 
 
 def _is_foreign(request: Request, names: Sequence[str]) -> bool:
@@ -560,15 +548,9 @@ def _count(value: Any) -> int:
     return value
 
 
-def _detections(found: Sequence[tuple[ServedModel, Evidence]]) -> list[Mapping[str, Any]]:
-    """The languages of models, given their evidence for a text, the most probable one first, as LibreTranslate."""
-    known = dict[str, float]()
-    of_sources = [(model.source, evidence) for model, (evidence, _) in found]
-    for language, evidence in of_sources + [(model.target, evidence) for model, (_, evidence) in found]:
-        known[language] = max(evidence, known.get(language, evidence))
-    total = np.logaddexp.reduce([0.0, *known.values()])  # with the odds of a language that no model knows
-    order = sorted(known, key=lambda one: known[one], reverse=True)
-    return [{"confidence": round(100 * math.exp(known[one] - total), 1), "language": one} for one in order]
+def _detection(language: str, probability: float) -> Mapping[str, Any]:
+    """A detected language in the format of LibreTranslate."""
+    return {"confidence": round(100 * probability, 1), "language": language}
 
 
 def _direction(request: Request) -> tuple[str | None, str | None]:

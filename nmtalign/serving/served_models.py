@@ -5,7 +5,9 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
@@ -28,7 +30,13 @@ _DETECTED = 2000  # characters that are enough to recognise a language
 _BYTE, _UNKNOWN_BYTE = 3.0, 4.0  # minus log-probabilities, in an unknown language, and in a word that is unknown
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
-Evidence = tuple[float, float]  # that a text is in the source language, and in the target language of a model
+
+
+class Detected(NamedTuple):
+    """The model that knows a text best, and the languages of models with their probabilities, the largest first."""
+
+    model: "ServedModel"
+    languages: Mapping[str, float]
 
 
 class LineTranslator:
@@ -142,13 +150,11 @@ class ServedModel(ServedAligner):
             values |= {"beam": str(max(beam, count + 1)), "n_best": str(count + 1)}
         return tuple(sorted(values.items()))
 
-    def evidence(self, texts: Sequence[str]) -> list[Evidence]:
-        """How probable each text is in both languages, as log-odds against a language that no model knows."""
-        loaded, found = self._translator.loaded, list[Evidence]()
-        for text in (text[:_DETECTED] for text in texts):
-            source = _evidence(text, loaded.tokenizers.source, loaded.source_vocabulary)
-            found.append((source, _evidence(text, loaded.tokenizers.target, loaded.target_vocabulary)))
-        return found
+    def evidence(self, text: str) -> tuple[float, float]:
+        """The log-odds that a text is in the source language, and that it is in the target language."""
+        loaded, text = self._translator.loaded, text[:_DETECTED]
+        source = _evidence(text, loaded.tokenizers.source, loaded.source_vocabulary)
+        return source, _evidence(text, loaded.tokenizers.target, loaded.target_vocabulary)
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
@@ -201,6 +207,22 @@ class ServedModels:
             return found
         asked, models = f"{source or AUTO}-{target or AUTO}", ", ".join(self.directions())
         raise InputError(f"no model translates {asked}; the models are {models}")
+
+    def detected(self, asked: Sequence[tuple[str, str | None]]) -> list[Detected]:
+        """The languages of texts, given with the language into which they are translated, or None for any."""
+        found = list[Detected]()
+        for text, target in asked:
+            sides = [(model, *model.evidence(text)) for model in self.matching(AUTO, target)]
+            odds = dict[str, float]()
+            for language, own in [(one.source, own) for one, own, _ in sides] + [
+                (one.target, own) for one, _, own in sides
+            ]:
+                odds[language] = max(own, odds.get(language, own))
+            total = np.logaddexp.reduce([0.0, *odds.values()])  # with a language that no model knows
+            best_first = sorted(odds, key=lambda one: odds[one], reverse=True)
+            best, _, _ = max(sides, key=lambda one: one[1])
+            found.append(Detected(best, {one: math.exp(odds[one] - total) for one in best_first}))
+        return found
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""
