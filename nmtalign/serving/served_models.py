@@ -26,8 +26,7 @@ AUTO = "auto"  # the source language of each text is the one whose vocabulary co
 _WIDEST = 100  # beam and translations per line, unless the settings of the server are larger
 _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
-
-_BYTE, _UNKNOWN_BYTE = 3.0, 4.0  # minus log-probabilities, in an unknown language, and in a word that is unknown
+_BYTE = 3.0  # minus the log-probability of a byte in a language that no model knows; in an unknown word it is 1 more
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
 
@@ -79,12 +78,9 @@ def _evidence(text: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> float:
 
     By Zipf's law, the word on line r of K has a probability of about 1 / (r log K).
     """
-    words = [*filter(is_word, vocabulary.known_tokens(text, tokenizer.tokenize))]
-    sizes, ids = (len(word.lstrip(WORD_START).encode()) for word in words), vocabulary.encode(words)
-    scale, pairs = math.log(len(vocabulary)), zip(sizes, ids, strict=True)
-    return sum(
-        size * (_BYTE - _UNKNOWN_BYTE) if r == UNK_ID else size * _BYTE - math.log(r * scale) for size, r in pairs
-    )
+    words, scale = [*filter(is_word, vocabulary.known_tokens(text, tokenizer.tokenize))], math.log(len(vocabulary))
+    found = zip((len(word.lstrip(WORD_START).encode()) for word in words), vocabulary.encode(words), strict=True)
+    return sum(-size if rank == UNK_ID else _BYTE * size - math.log(rank * scale) for size, rank in found)
 
 
 class ServedAligner:
@@ -187,9 +183,8 @@ class ServedModels:
 
     def directions(self) -> list[str]:
         """Those of the models, such as en-fr, then those of the word aligners that no model translates."""
-        translated, aligned = (
-            [f"{one.source}-{one.target}" for one in each] for each in (self._models, self._aligners)
-        )
+        translated = [f"{one.source}-{one.target}" for one in self]
+        aligned = [f"{one.source}-{one.target}" for one in self._aligners]
         return translated + [f"{pair} (only /align)" for pair in aligned if pair not in translated]
 
     def languages(self) -> list[dict[str, Any]]:
@@ -213,15 +208,12 @@ class ServedModels:
         found = list[Detected]()
         for text, target in asked:
             sides = [(model, *model.evidence(text)) for model in self.matching(AUTO, target)]
-            odds = dict[str, float]()
-            for language, own in [(one.source, own) for one, own, _ in sides] + [
-                (one.target, own) for one, _, own in sides
-            ]:
-                odds[language] = max(own, odds.get(language, own))
+            known = [(one.source, own) for one, own, _ in sides] + [(one.target, own) for one, _, own in sides]
+            odds = {language: max(own for other, own in known if other == language) for language, _ in known}
             total = np.logaddexp.reduce([0.0, *odds.values()])  # with a language that no model knows
-            best_first = sorted(odds, key=lambda one: odds[one], reverse=True)
             best, _, _ = max(sides, key=lambda one: one[1])
-            found.append(Detected(best, {one: math.exp(odds[one] - total) for one in best_first}))
+            ranked = sorted(odds.items(), key=lambda one: one[1], reverse=True)
+            found.append(Detected(best, {language: math.exp(own - total) for language, own in ranked}))
         return found
 
     def same(self, source: str, target: str) -> bool:

@@ -405,7 +405,7 @@ def _in_language(languages: tuple[str, str], attribute: re.Match[str]) -> str:
     name, value = attribute[1] or "", attribute[attribute.lastindex or 0]
     if name.lower() not in _LANGUAGE or not fit(value, languages[0]):
         return attribute[0]
-    return name + attribute[0].removeprefix(name).replace(value, languages[1])
+    return name + attribute[0].removeprefix(name).replace(value, languages[1] or value)
 
 
 def _translated(text: str, place: int, stop: int) -> Iterator[tuple[int, int]]:
