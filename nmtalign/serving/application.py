@@ -54,6 +54,7 @@ _CLEAR = 0.95  # a text that is more probably in the target language is not tran
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
+_TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
@@ -262,8 +263,7 @@ class _Service:
         if count and is_html:
             raise InputError('"alternatives" are for "format": "text"')
         tags, most = sum(text.count("<") for text in texts) if is_html else 0, _MOST_TAGS * self._config.max_lines
-        if tags > most:
-            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
+        _limit(tags, most, f"{tags} tags: send at most {most} in one request")
         words = await run_in_threadpool(list, map(first_texts, texts)) if is_html and source == AUTO else texts
         models, detected = await self._models_of(request, source, target, words)
         if is_html:
@@ -293,7 +293,7 @@ class _Service:
         else:
             models = [self._models.only(source, target)] * len(given)
         found = await self._translations(request, list(zip(models, given, strict=True)))
-        _check_weights(sum(translator.weights(one) for translator, one in found))
+        _limit(sum(translator.weights(one) for translator, one in found), _MOST_WEIGHTS, _TOO_LARGE)
         lines = (translator.json_line(number, one) for number, (translator, one) in enumerate(found))
         return await run_in_threadpool(_json_lines, lines, is_list)
 
@@ -303,11 +303,11 @@ class _Service:
         for side in zip(*pairs, strict=True):
             self._check(enumerate(map(Line, side)))
         sizes = [max(map(len, pair)) for pair in pairs]
-        _check_weights(sum(size * size for size in sizes), _MOST_CELLS)
+        _limit(sum(size * size for size in sizes), _MOST_CELLS, _TOO_LARGE)
         model = self._models.aligner(*_direction(request))
         work, config = await run_in_threadpool(model.pairs, _settings(request))
         found = await self._done(request, work, list(enumerate(pairs)), [2 * size for size in sizes])
-        _check_weights(sum(record.weights.size for record in found))
+        _limit(sum(record.weights.size for record in found), _MOST_WEIGHTS, _TOO_LARGE)
         lines = (json_line(record, config.alignment_type) for record in found)
         return await run_in_threadpool(_json_lines, lines, is_list)
 
@@ -328,9 +328,8 @@ class _Service:
         if request.headers.get("content-encoding", "identity") != "identity":
             raise HTTPException(415, "compressed bodies are not read: send the body as it is")
         body, size, most = bytearray(), 0, self._most_bytes
-        length = request.headers.get("content-length", "")[:18]
-        if length.isdecimal() and int(length) > most + _DISCARDED:
-            raise HTTPException(413, f"the body is larger than {most} bytes")
+        length, fault = request.headers.get("content-length", "")[:18], f"the body is larger than {most} bytes"
+        _limit(int(length) if length.isdecimal() else 0, most + _DISCARDED, fault)
         try:
             async with asyncio.timeout(self._seconds):
                 async for chunk in request.stream():
@@ -341,8 +340,7 @@ class _Service:
                         break
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self._seconds:g} seconds") from None
-        if size > most:
-            raise HTTPException(413, f"the body is larger than {most} bytes")
+        _limit(size, most, fault)
         try:
             return body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -414,13 +412,11 @@ class _Service:
         """
         most, sizes = int(self._config.max_characters / work), list[int]()
         for number, line in lines:
-            if len(line.text) > most:
-                cause = ", the most with so wide a search" if work > 1 else ""
-                raise HTTPException(413, f"line {number + 1}: longer than {most} characters{cause}")
+            cause = ", the most with so wide a search" if work > 1 else ""
+            _limit(len(line.text), most, f"line {number + 1}: longer than {most} characters{cause}")
             required = len(line.prefix) + sum(len(phrase) + 20 for phrase in line.phrases)
-            if required > _MOST_REQUIRED:
-                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
-                raise HTTPException(413, f"line {number + 1}: {rule}")
+            rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
+            _limit(required, _MOST_REQUIRED, f"line {number + 1}: {rule}")
             sizes.append(round((len(line.text) + required**2 // 50) * work))
         return sizes
 
@@ -475,7 +471,7 @@ class _Service:
             settings = model.alternatives(settings, alternatives) if alternatives else settings
             translator = await run_in_threadpool(model.lines, settings, markup)
             sizes = self._check(own, translator.work)
-            _check_weights(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS)
+            _limit(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS, _TOO_LARGE)
             done = await self._done(request, translator.translate, own, sizes)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
         return [found[number] for number in range(len(lines))]
@@ -524,10 +520,10 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-def _check_weights(count: int, most: int = _MOST_WEIGHTS) -> None:
-    """Refuses alignments with too many weights; with `_MOST_CELLS` those that could have too many."""
+def _limit(count: int, most: int, fault: str) -> None:
+    """Refuses a request with more of something than it may have."""
     if count > most:
-        raise HTTPException(413, "the alignments would be too large; send fewer or shorter lines")
+        raise HTTPException(413, fault)
 
 
 def _pair_of(value: Any, where: str) -> tuple[str, str]:

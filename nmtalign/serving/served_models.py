@@ -90,7 +90,7 @@ class ServedAligner:
         self._models, self._align_config = models, replace(align_config, threads=threads)
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
-        self.folder, self.alignments = self._one.folder, True
+        self.direction, self.folder, self.alignments = f"{self.source}-{self.target}", self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
     def _pairs(self, settings: Settings) -> tuple[Work, AlignConfig]:
@@ -166,11 +166,10 @@ class ServedModels:
         self._models = [ServedModel(translator, align_config) for translator in translators]
         self._aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
         for kind, several in (("model", self._models), ("word aligner", self._aligners)):
-            directions = [(one.source, one.target) for one in several]
-            for number, (source, target) in enumerate(directions):
-                if (source, target) in directions[:number]:
-                    name = several[number].folder
-                    raise UsageError(f"{name}: another {kind} is for {source}-{target}; give one {kind} per direction")
+            for number, one in enumerate(several):
+                if one.direction in [other.direction for other in several[:number]]:
+                    fault = f"another {kind} is for {one.direction}; give one {kind} per direction"
+                    raise UsageError(f"{one.folder}: {fault}")
         if not self.all():
             raise UsageError("there is no model to serve; give at least one")
 
@@ -183,9 +182,9 @@ class ServedModels:
 
     def directions(self) -> list[str]:
         """Those of the models, such as en-fr, then those of the word aligners that no model translates."""
-        translated = [f"{one.source}-{one.target}" for one in self]
-        aligned = [f"{one.source}-{one.target}" for one in self._aligners]
-        return translated + [f"{pair} (only /align)" for pair in aligned if pair not in translated]
+        translated = [one.direction for one in self]
+        aligned = [one.direction for one in self._aligners if one.direction not in translated]
+        return translated + [f"{direction} (only /align)" for direction in aligned]
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
