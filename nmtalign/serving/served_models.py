@@ -17,7 +17,6 @@ from nmtalign.serving.batch_queue import Work
 from nmtalign.settings.command_settings import AlignConfig, Markup, TranslateConfig
 from nmtalign.settings.definition import check_keys, resolve, select
 from nmtalign.text.languages import language_code, language_name
-from nmtalign.text.tokenizer import UNK_ID, WORD_START, Tokenizer, Vocabulary, is_word
 from nmtalign.translating.file_translation import OutputFormat
 from nmtalign.translating.requests import Request
 from nmtalign.translating.translator import Translation, Translator
@@ -26,7 +25,6 @@ AUTO = "auto"  # the source language of each text is the one whose vocabulary co
 _WIDEST = 100  # beam and translations per line, unless the settings of the server are larger
 _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
-_BYTE = 3.0  # minus the log-probability of a byte in a language that no model knows; in an unknown word it is 1 more
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
 
@@ -71,16 +69,6 @@ def _aligned(
     if isinstance(models, WordAligner) and (note := models.left_out()):
         raise InputError(note)
     return [replace(record, sentence_id=number) for (number, _), record in zip(pairs, records, strict=True)]
-
-
-def _evidence(text: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> float:
-    """The log-odds that a text is in the language of a vocabulary; numbers and marks do not count.
-
-    By Zipf's law, the word on line r of K has a probability of about 1 / (r log K).
-    """
-    words, scale = [*filter(is_word, vocabulary.known_tokens(text, tokenizer.tokenize))], math.log(len(vocabulary))
-    found = zip((len(word.lstrip(WORD_START).encode()) for word in words), vocabulary.encode(words), strict=True)
-    return sum(-size if rank == UNK_ID else _BYTE * size - math.log(rank * scale) for size, rank in found)
 
 
 class ServedAligner:
@@ -148,9 +136,9 @@ class ServedModel(ServedAligner):
 
     def evidence(self, text: str) -> tuple[float, float]:
         """The log-odds that a text is in the source language, and that it is in the target language."""
-        loaded, text = self._translator.loaded, text[:_DETECTED]
-        source = _evidence(text, loaded.tokenizers.source, loaded.source_vocabulary)
-        return source, _evidence(text, loaded.tokenizers.target, loaded.target_vocabulary)
+        fit = self._translator.loaded.text_fit()
+        fit.add(text[:_DETECTED])
+        return fit.own.odds, fit.other.odds
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
