@@ -175,22 +175,15 @@ def make_application(
     origins = rf"(?i)https?://(?:{names})(?::\d+)?"
 
     async def refuse(request: Request, error: Any) -> Response:
-        status, text, headers = 503, str(error), dict[str, str]()
-        match error:
-            case HTTPException():
-                status, text, headers = error.status_code, error.detail, dict(error.headers or {})
-            case QueueFullError():
-                headers = {"retry-after": "1"}
-            case InputError() | UsageError():
-                status = 400
-            case ClientDisconnect():  # only a log could show this answer
-                status = 499
-            case NmtalignError():  # the machine lacks something
-                pass
-            case _:
-                notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
-                status, text = 500, "an error inside the server, which reports it"
-        return _json({"error": text}, status, headers)
+        if isinstance(error, HTTPException):
+            return _json({"error": error.detail}, error.status_code, error.headers or {})
+        if not isinstance(error, NmtalignError | ClientDisconnect):
+            notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
+            return _json({"error": "an error inside the server, which reports it"}, 500)
+        # No client reads 499, which only a log could show. With 503 the machine lacks something.
+        gone, wrong = isinstance(error, ClientDisconnect), isinstance(error, InputError | UsageError)
+        later = {"retry-after": "1"} if isinstance(error, QueueFullError) else {}
+        return _json({"error": str(error)}, 499 if gone else 400 if wrong else 503, later)
 
     return Starlette(
         routes=list(service.routes()),
@@ -467,9 +460,7 @@ class _Service:
         found = dict[int, tuple[LineTranslator, Translation]]()
         for model in dict.fromkeys(model for model, _ in lines):
             own = [(number, line) for number, (other, line) in enumerate(lines) if other is model]
-            settings = _settings(request)
-            settings = model.alternatives(settings, alternatives) if alternatives else settings
-            translator = await run_in_threadpool(model.lines, settings, markup)
+            translator = await run_in_threadpool(model.lines, _settings(request), markup, alternatives)
             sizes = self._check(own, translator.work)
             _limit(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS, _TOO_LARGE)
             done = await self._done(request, translator.translate, own, sizes)

@@ -1,6 +1,5 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
-import contextlib
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -107,10 +106,18 @@ class ServedModel(ServedAligner):
         self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
 
-    def _lines(self, settings: Settings, markup: Markup | None = None) -> LineTranslator:
-        """The translator with the settings of a request; raises UsageError for settings that cannot be."""
+    def _lines(self, settings: Settings, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
+        """The translator with the settings of a request; raises UsageError for settings that cannot be.
+
+        With `alternatives` there are so many more translations per line.
+        """
         base = self._translator.config
         values = _typed(settings, type(base))
+        if alternatives >= self._widest:
+            raise UsageError(f'"alternatives" must be at most {self._widest - 1}')
+        if alternatives:
+            beam = values.get("beam", base.beam)  # a text if the client gave no number
+            values |= {"beam": max(beam, alternatives + 1) if type(beam) is int else beam, "n_best": alternatives + 1}
         wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
         given = {**values, "format": "json", "markup": markup}
         try:
@@ -123,16 +130,6 @@ class ServedModel(ServedAligner):
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
-
-    def alternatives(self, settings: Settings, count: int) -> Settings:
-        """The settings with `count` more translations per line; raises UsageError for too many."""
-        if count >= self._widest:
-            raise UsageError(f'"alternatives" must be at most {self._widest - 1}')
-        values = dict(settings)
-        with contextlib.suppress(ValueError):
-            beam = int(values.get("beam", self._translator.config.beam))
-            values |= {"beam": str(max(beam, count + 1)), "n_best": str(count + 1)}
-        return tuple(sorted(values.items()))
 
     def evidence(self, text: str) -> tuple[float, float]:
         """The log-odds that a text is in the source language, and that it is in the target language."""
