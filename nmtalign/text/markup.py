@@ -65,10 +65,6 @@ _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
 _TIME, _LINE = r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
-_CUES = {  # in SRT a blank line is inside a cue if no other cue comes next
-    markup: re.compile(f"{_TIME}({_LINE}(?:{blank}{_LINE})*)", re.MULTILINE)
-    for markup, blank in (("srt", r"(?:[ \t\r]*\n)*"), ("vtt", ""))
-}
 _TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
 
 _BLOCK = re.compile(
@@ -95,7 +91,7 @@ _BESIDE_LINK = re.compile(
 )
 _YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
 _NESTED = 3  # elements that are translated inside others that are not
-_LANGUAGE = ("lang", "xml:lang")
+_LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*[\"']?)([\w-]+)", re.IGNORECASE)  # an attribute that states it
 _ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+)))?|/")
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
@@ -236,7 +232,7 @@ class MarkedText:
         self._add_blanks(text[: len(text) - len(text.lstrip())])
         if words:
             # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
-            # but parts of a word do without a place to break it.
+            # but for a place to break a word.
             last = None if self._last is None or self._last.after or self._last.line else self._last
             if last is not None:
                 last.after = words[0]
@@ -301,9 +297,7 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
 
 
 def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "")) -> list[str | MarkedText]:
-    """The segments of a document, and what is between them.
-
-    `languages` are those of the document and of the translation, which XLIFF and HTML state.
+    """The segments of a document, and what is between them; HTML and XLIFF state the languages of both texts.
 
     Raises InputError for text that is not UTF-8, and for what is not XLIFF, or no subtitles.
     """
@@ -393,19 +387,11 @@ def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> 
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
         raw = text[start:place]
-        if place == tag.end() and not own.keys().isdisjoint(_LANGUAGE):
-            raw = raw.replace(tag[3], _ATTRIBUTE.sub(partial(_in_language, languages), tag[3]), 1)
+        if place == tag.end() and languages[1] and ("lang" in own or "xml:lang" in own):
+            raw = _LANGUAGE.sub(lambda one: one[1] + (languages[1] if fit(one[2], languages[0]) else one[2]), raw)
         yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, raw, name)
         if kind == "close" and _BESIDE_LINK.match(text, start):  # entries of a menu, and not parts of one word
             yield MarkupToken("break", "")
-
-
-def _in_language(languages: tuple[str, str], attribute: re.Match[str]) -> str:
-    """An attribute of a tag; one that states the first language states the second one."""
-    name, value = attribute[1] or "", attribute[attribute.lastindex or 0]
-    if name.lower() not in _LANGUAGE or not fit(value, languages[0]):
-        return attribute[0]
-    return name + attribute[0].removeprefix(name).replace(value, languages[1] or value)
 
 
 def _translated(text: str, place: int, stop: int) -> Iterator[tuple[int, int]]:
@@ -495,8 +481,10 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
 
 def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
-    place, size, decode = 0, 0, str if markup == "srt" else html.unescape
-    for cue in _CUES[markup].finditer(text):
+    place = size = 0
+    # In SRT a blank line is inside a cue if no other cue comes next.
+    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)
+    for cue in re.finditer(f"{_TIME}({_LINE}(?:{blank}{_LINE})*)", text, re.MULTILINE):
         payload = cue[1].rstrip("\r\n")
         before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
         for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
