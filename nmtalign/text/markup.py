@@ -43,7 +43,8 @@ _TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
 # Addresses may touch the words of a language without spaces, quotation marks, and parentheses around them.
 _IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
-_IN_NAME = rf"(?:[^\W{UNSPACED}]|-)"
+_LETTER = rf"[^\W{UNSPACED}]"
+_IN_NAME = rf"(?:{_LETTER}|-)"
 _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
@@ -85,7 +86,6 @@ _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they c
 _VERBATIM = re.compile(
     rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
 )  # not translated
-_LETTER = rf"[^\W{UNSPACED}]"
 _BESIDE_LINK = re.compile(
     rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
 )
