@@ -59,6 +59,7 @@ _UNIT = regex.compile(
     regex.IGNORECASE,
 )
 _CHUNK = re.compile(rf".{{1,2000}}(?:(?<=[{SENTENCE_ENDS}])\s+|\Z)|.{{1,2000}}\s|.{{1,2000}}", re.DOTALL)
+_IN_WORDS = str.maketrans("", "", "\u00ad\u2060")  # soft hyphens and word joiners, which no translation needs
 _SOFT = "\ue000"  # before the end of a line inside a cue
 _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
@@ -228,7 +229,7 @@ class MarkedText:
 
     def _add(self, text: str) -> None:
         """Adds text with one space for each run of blanks."""
-        words = " ".join(text.split())
+        words = " ".join(text.translate(_IN_WORDS).split())
         self._add_blanks(text[: len(text) - len(text.lstrip())])
         if words:
             # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
