@@ -71,12 +71,12 @@ def run_server(
 
     The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
     """
-    if (translate.lexicon or translate.glossary or translate.aligner) and len(models) > 1:
+    translating = [folder for folder in models if not is_aligner(folder)]
+    if (translate.lexicon or translate.glossary or translate.aligner) and len(translating) > 1:
         raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
     with bind(config) as bound:
-        aligners = [load_aligner(folder) for folder in models if is_aligner(folder)]
-        loaded = load_models([folder for folder in models if not is_aligner(folder)], translate)
-        translators = [Translator(model, translate) for model in loaded]
+        aligners = [load_aligner(folder) for folder in models if folder not in translating]
+        translators = [Translator(model, translate) for model in load_models(translating, translate)]
         served = ServedModels(translators, align, aligners)
         for notice in translators[0].notices() if translators else ():
             notify(notice)
@@ -168,7 +168,7 @@ def make_application(
 
     `hosts` are other names of the host of the settings: 127.2 is 127.0.0.2.
     """
-    for model in models:
+    for model in models.models:
         model.prepare()
     service = _Service(models, config, hosts)
     names = "|".join(re.escape(name).replace(r"\*", ".*") for name in service.sites)
@@ -242,7 +242,7 @@ class _Service:
 
     async def health(self, request: Request) -> Response:
         requests, lines = self._queue.size()
-        models = [model.describe() for model in self._models.all()]
+        models = [one.describe() for one in (*self._models.models, *self._models.aligners)]
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
 
     async def translate(self, request: Request) -> Response:
@@ -526,13 +526,10 @@ def _pair_of(value: Any, where: str) -> tuple[str, str]:
 
 def _count(value: Any) -> int:
     """The number of alternatives, which is a text in a form."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4:
-        value = int(value)
-    if value in (None, ""):
-        return 0
-    if type(value) is not int or value < 0:
+    text = "" if value is None else str(value)
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InputError('"alternatives" must be a number such as 3')
-    return value
+    return int(text or 0)
 
 
 def _detection(language: str, probability: float) -> Mapping[str, Any]:

@@ -1,7 +1,7 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any, NamedTuple
@@ -148,40 +148,33 @@ class ServedModels:
     def __init__(
         self, translators: Sequence[Translator], align_config: AlignConfig, aligners: Sequence[WordAligner] = ()
     ) -> None:
-        self._models = [ServedModel(translator, align_config) for translator in translators]
-        self._aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
-        for kind, several in (("model", self._models), ("word aligner", self._aligners)):
+        self.models = [ServedModel(translator, align_config) for translator in translators]
+        self.aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
+        for kind, several in (("model", self.models), ("word aligner", self.aligners)):
             for number, one in enumerate(several):
                 if one.direction in [other.direction for other in several[:number]]:
                     fault = f"another {kind} is for {one.direction}; give one {kind} per direction"
                     raise UsageError(f"{one.folder}: {fault}")
-        if not self.all():
+        if not (self.models or self.aligners):
             raise UsageError("there is no model to serve; give at least one")
-
-    def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models)
-
-    def all(self) -> list[ServedAligner]:
-        """The models, then the word aligners."""
-        return [*self._models, *self._aligners]
 
     def directions(self) -> list[str]:
         """Those of the models, such as en-fr, then those of the word aligners that no model translates."""
-        translated = [one.direction for one in self]
-        aligned = [one.direction for one in self._aligners if one.direction not in translated]
+        translated = [one.direction for one in self.models]
+        aligned = [one.direction for one in self.aligners if one.direction not in translated]
         return translated + [f"{direction} (only /align)" for direction in aligned]
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
-        targets: dict[str, list[str]] = {code: [] for one in self for code in (one.source, one.target)}
-        for one in self:
+        targets: dict[str, list[str]] = {code: [] for one in self.models for code in (one.source, one.target)}
+        for one in self.models:
             targets[one.source].append(one.target)
         return [{"code": code, "name": language_name(code), "targets": each} for code, each in targets.items()]
 
     def matching(self, source: str | None, target: str | None) -> list[ServedModel]:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
-        found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
+        found = [one for one in self.models if _means(source, one.source) and _means(target, one.target)]
         if found:
             return found
         asked, models = f"{source or AUTO}-{target or AUTO}", ", ".join(self.directions())
@@ -202,13 +195,13 @@ class ServedModels:
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""
-        pairs = [(one.source, one.target) for one in self]
+        pairs = [(one.source, one.target) for one in self.models]
         codes = {code for pair in pairs for code in pair}
         return any(_means(source, one) and _means(target, one) and (one, one) not in pairs for one in codes)
 
     def aligner(self, source: str | None, target: str | None) -> ServedAligner:
         """The word aligner of a direction, else the model of `only`."""
-        fitting = [one for one in self._aligners if _means(source, one.source) and _means(target, one.target)]
+        fitting = [one for one in self.aligners if _means(source, one.source) and _means(target, one.target)]
         return fitting[0] if len(fitting) == 1 else self.only(source, target)
 
     def only(self, source: str | None, target: str | None) -> ServedModel:
