@@ -307,8 +307,8 @@ class _Service:
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
         texts, _, _ = await self._libre(request)
-        (found,) = await self._detected(request, ["\n".join(texts)], None)
-        return _json([_detection(*one) for one in found.languages.items()])
+        ((_, languages),) = await self._detected(request, ["\n".join(texts)], None)
+        return _json([_detection(*one) for one in languages.items()])
 
     # Bodies: read within limits, and parsed.
 

@@ -4,7 +4,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -26,13 +26,6 @@ _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
-
-
-class Detected(NamedTuple):
-    """The model that knows a text best, and the languages of models with their probabilities, the largest first."""
-
-    model: "ServedModel"
-    languages: Mapping[str, float]
 
 
 class LineTranslator:
@@ -142,6 +135,9 @@ class ServedModel(ServedAligner):
         _ = self._translator.scorer, self._translator.loaded.hash
 
 
+Detected = tuple[ServedModel, Mapping[str, float]]  # what knows a text best, and its languages, the most probable first
+
+
 class ServedModels:
     """The models and the word aligners of a server; raises UsageError for two of one direction, and for none."""
 
@@ -190,7 +186,7 @@ class ServedModels:
             total = np.logaddexp.reduce([0.0, *odds.values()])  # with a language that no model knows
             best, _, _ = max(sides, key=lambda one: one[1])
             ranked = sorted(odds.items(), key=lambda one: one[1], reverse=True)
-            found.append(Detected(best, {language: math.exp(own - total) for language, own in ranked}))
+            found.append((best, {language: math.exp(own - total) for language, own in ranked}))
         return found
 
     def same(self, source: str, target: str) -> bool:
