@@ -171,8 +171,7 @@ def make_application(
     for model in models.models:
         model.prepare()
     service = _Service(models, config, hosts)
-    names = "|".join(re.escape(name).replace(r"\*", ".*") for name in service.sites)
-    origins = rf"(?i)https?://(?:{names})(?::\d+)?"
+    cors = Middleware(CORSMiddleware, allow_origin_regex=service.sites, allow_methods=["POST"], allow_headers=["*"])
 
     async def refuse(request: Request, error: Any) -> Response:
         if isinstance(error, HTTPException):
@@ -187,9 +186,7 @@ def make_application(
 
     return Starlette(
         routes=list(service.routes()),
-        middleware=[
-            Middleware(CORSMiddleware, allow_origin_regex=origins, allow_methods=["POST"], allow_headers=["*"])
-        ],
+        middleware=[cors],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
@@ -203,8 +200,8 @@ class _Service:
         self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
         names = host_names("allowed_hosts", config.allowed_hosts)
         own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
-        self._hosts = [*_LOOPBACK, *names, *own]
-        self.sites = [name for name in names if name != "*"]  # whose pages may ask, and read the answers
+        self._hosts = _pattern([*_LOOPBACK, *names, *own])
+        self.sites = rf"[\w+.-]+://{_pattern([name for name in names if name != '*'])}"  # whose pages may ask
         self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
@@ -228,7 +225,7 @@ class _Service:
 
     async def _answer(self, endpoint: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
         host = request.headers.get("host", _LOOPBACK[0])  # each browser sends it; HTTP/1.0 of a proxy may not
-        if not _is_named(host, self._hosts):
+        if not re.fullmatch(self._hosts, host):
             raise HTTPException(400, f"{host!r} is no name of this server; allow it with --set allowed_hosts=NAME")
         return await endpoint(request)
 
@@ -485,8 +482,8 @@ class _Service:
             gone.cancel()
 
 
-def _is_foreign(request: Request, names: Sequence[str]) -> bool:
-    """Whether a browser sends the request for a page of another site than the server, and not of one with these names.
+def _is_foreign(request: Request, sites: str) -> bool:
+    """Whether a browser sends the request for a page of another site than the server, and of none of these sites.
 
     Other programs send neither header. Browsers send Sec-Fetch-Site only over HTTPS and on this machine, and Origin
     with each POST. Behind a proxy the host of the request may be another one than that of the page.
@@ -495,14 +492,13 @@ def _is_foreign(request: Request, names: Sequence[str]) -> bool:
     if site in ("same-origin", "none") or site is None is origin:
         return False
     page = (origin or "").lower().partition("://")[2]
-    return page != request.headers.get("host", "").lower() and not _is_named(page, names)
+    return page != request.headers.get("host", "").lower() and not re.fullmatch(sites, origin or "")
 
 
-def _is_named(address: str, names: Iterable[str]) -> bool:
-    """Whether the host of an address with or without a port has one of these names; `*.name` is each host below it."""
-    address = address.lower()
-    host = address if address.endswith("]") else address.rpartition(":")[0] or address
-    return any(name in ("*", host) or (name[:2] == "*." and host.endswith(name[1:])) for name in map(str.lower, names))
+def _pattern(names: Iterable[str]) -> str:
+    """A regular expression for hosts with these names, with or without a port; `*` is any name or its beginning."""
+    any_of = "|".join(re.escape(name).replace(r"\*", ".*") for name in names)
+    return rf"(?i:{any_of})(?::\d+)?"
 
 
 async def _until_gone(request: Request) -> None:
