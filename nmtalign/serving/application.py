@@ -7,6 +7,7 @@ made of each.
 
 import asyncio
 import contextlib
+import math
 import re
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
@@ -15,6 +16,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
@@ -50,7 +52,7 @@ _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
-_CLEAR = 0.95  # a text that is more probably in the target language is not translated
+_CLEAR = 3.0  # a text is not translated if its log-odds for the target language are larger by this
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
@@ -304,8 +306,8 @@ class _Service:
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
         texts, _, _ = await self._libre(request)
-        ((_, languages),) = await self._detected(request, ["\n".join(texts)], None)
-        return _json([_detection(*one) for one in languages.items()])
+        ((_, odds),) = await self._detected(request, ["\n".join(texts)], None)
+        return _json([_detection(language, odds) for language in odds])
 
     # Bodies: read within limits, and parsed.
 
@@ -420,11 +422,10 @@ class _Service:
             one = None if self._models.same(source, target) else self._models.only(source, target)
             return [one] * len(texts), []
         chosen, detected = list[ServedModel | None](), list[Mapping[str, Any]]()
-        for model, languages in await self._detected(request, texts, target):
-            is_target = next(iter(languages)) == model.target and languages[model.target] > _CLEAR
+        for model, odds in await self._detected(request, texts, target):
+            is_target = odds[model.target] > odds[model.source] + _CLEAR
             chosen.append(None if is_target else model)
-            own = model.target if is_target else model.source
-            detected.append(_detection(own, languages[own]))
+            detected.append(_detection(model.target if is_target else model.source, odds))
         return chosen, detected
 
     async def _detected(self, request: Request, texts: Sequence[str], target: str | None) -> list[Detected]:
@@ -528,9 +529,10 @@ def _count(value: Any) -> int:
     return int(text or 0)
 
 
-def _detection(language: str, probability: float) -> Mapping[str, Any]:
-    """A detected language in the format of LibreTranslate."""
-    return {"confidence": round(100 * probability, 1), "language": language}
+def _detection(language: str, odds: Mapping[str, float]) -> Mapping[str, Any]:
+    """One of the languages of a text, given their log-odds against one that no model knows, as LibreTranslate."""
+    share = math.exp(odds[language] - np.logaddexp.reduce([0.0, *odds.values()]))
+    return {"confidence": round(100 * share, 1), "language": language}
 
 
 def _direction(request: Request) -> tuple[str | None, str | None]:

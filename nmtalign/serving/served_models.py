@@ -1,12 +1,9 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
 from typing import Any
-
-import numpy as np
 
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
@@ -135,7 +132,9 @@ class ServedModel(ServedAligner):
         _ = self._translator.scorer, self._translator.loaded.hash
 
 
-Detected = tuple[ServedModel, Mapping[str, float]]  # what knows a text best, and its languages, the most probable first
+Detected = tuple[
+    ServedModel, Mapping[str, float]
+]  # what knows a text best, and the log-odds of languages, as they fall
 
 
 class ServedModels:
@@ -177,16 +176,14 @@ class ServedModels:
         raise InputError(f"no model translates {asked}; the models are {models}")
 
     def detected(self, asked: Sequence[tuple[str, str | None]]) -> list[Detected]:
-        """The languages of texts, given with the language into which they are translated, or None for any."""
+        """What is known of texts, which are given with the language into which they are translated, or None for any."""
         found = list[Detected]()
         for text, target in asked:
             sides = [(model, *model.evidence(text)) for model in self.matching(AUTO, target)]
             known = [(one.source, own) for one, own, _ in sides] + [(one.target, own) for one, _, own in sides]
             odds = {language: max(own for other, own in known if other == language) for language, _ in known}
-            total = np.logaddexp.reduce([0.0, *odds.values()])  # with a language that no model knows
             best, _, _ = max(sides, key=lambda one: one[1])
-            ranked = sorted(odds.items(), key=lambda one: one[1], reverse=True)
-            found.append((best, {language: math.exp(own - total) for language, own in ranked}))
+            found.append((best, dict(sorted(odds.items(), key=lambda one: one[1], reverse=True))))
         return found
 
     def same(self, source: str, target: str) -> bool:

@@ -227,7 +227,7 @@ _FREQUENT = 200  # first words of a vocabulary, among which are those that every
 # Share of the words of a text that are frequent on one side only, and how many times as many as on the other side.
 _COMMON, _TIMES = 0.12, 4
 _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
-_BYTE = 3.0  # minus the log-probability of a byte in a language that nobody knows; in an unknown word it is 1 more
+_BYTE = 3.5  # minus the log-probability of a byte in a language that nobody knows; in an unknown word it is 1 more
 
 # What another program leaves in a text: a pattern, and the share of the lines that must have it.
 SPACED_MARKS = "spaces before punctuation"
