@@ -91,7 +91,7 @@ class ServedModel(ServedAligner):
 
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
-        self._translator = translator
+        self._translator, self.text_fit = translator, translator.loaded.text_fit
         self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
         self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
@@ -120,12 +120,6 @@ class ServedModel(ServedAligner):
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
-
-    def evidence(self, text: str) -> tuple[float, float]:
-        """The log-odds that a text is in the source language, and that it is in the target language."""
-        fit = self._translator.loaded.text_fit()
-        fit.add(text[:_DETECTED])
-        return fit.own.odds, fit.other.odds
 
     def prepare(self) -> None:
         """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
@@ -179,10 +173,13 @@ class ServedModels:
         """What is known of texts, which are given with the language into which they are translated, or None for any."""
         found = list[Detected]()
         for text, target in asked:
-            sides = [(model, *model.evidence(text)) for model in self.matching(AUTO, target)]
-            known = [(one.source, own) for one, own, _ in sides] + [(one.target, own) for one, _, own in sides]
+            fits = [(model, model.text_fit()) for model in self.matching(AUTO, target)]
+            for _, fit in fits:
+                fit.add(text[:_DETECTED])
+            known = [(one.source, fit.own.odds) for one, fit in fits]
+            known += [(one.target, fit.other.odds) for one, fit in fits]
             odds = {language: max(own for other, own in known if other == language) for language, _ in known}
-            best, _, _ = max(sides, key=lambda one: one[1])
+            best, _ = max(fits, key=lambda one: one[1].own.odds)
             found.append((best, dict(sorted(odds.items(), key=lambda one: one[1], reverse=True))))
         return found
 
