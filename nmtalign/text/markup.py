@@ -66,8 +66,7 @@ _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
-_TIME, _LINE = r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
-_TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
+_TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
 
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
@@ -314,10 +313,6 @@ def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "
             line = 1 + error.object.count(b"\n", 0, error.start)
             fix = "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
             raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
-        if markup != "html" and "\r" in text and "\n" not in text:
-            raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
-        if markup != "html" and text.strip() and not (_TIMES.search(text) or text.startswith("WEBVTT")):
-            raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
         tokens = _tags(text, languages) if markup == "html" else _subtitles(text, markup)
     size = 0
     for token in (*tokens, MarkupToken("break", "")):
@@ -482,10 +477,14 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
 
 def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
+    if "\r" in text and "\n" not in text:
+        raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
+    if text.strip() and not (re.search(_TIME, text) or text.startswith("WEBVTT")):
+        raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
     place = size = 0
     # In SRT a blank line is inside a cue if no other cue comes next.
     blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)
-    for cue in re.finditer(f"{_TIME}({_LINE}(?:{blank}{_LINE})*)", text, re.MULTILINE):
+    for cue in re.finditer(rf"{_TIME}\n({_LINE}(?:{blank}{_LINE})*)", text):
         payload = cue[1].rstrip("\r\n")
         before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
         for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
