@@ -498,7 +498,7 @@ def _is_foreign(request: Request, sites: str) -> bool:
 
 def _pattern(names: Iterable[str]) -> str:
     """A regular expression for hosts with these names, with or without a port; `*` is any name or its beginning."""
-    any_of = "|".join(re.escape(name).replace(r"\*", ".*") for name in names)
+    any_of = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
     return rf"(?i:{any_of})(?::\d+)?"
 
 

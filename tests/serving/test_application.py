@@ -459,6 +459,7 @@ def test_names_that_are_allowed(english):
             ("a.inside.example:9", 200),
             ("example", 403),
             ("b.translate.example", 403),
+            ("evil.example/.inside.example", 403),
         ):
             assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
     with serving(english, allowed_hosts="*") as client:
