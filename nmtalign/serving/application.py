@@ -170,8 +170,6 @@ def make_application(
 
     `hosts` are other names of the host of the settings: 127.2 is 127.0.0.2.
     """
-    for model in models.models:
-        model.prepare()
     service = _Service(models, config, hosts)
     cors = Middleware(CORSMiddleware, allow_origin_regex=service.sites, allow_methods=["POST"], allow_headers=["*"])
 

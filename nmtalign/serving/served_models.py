@@ -95,6 +95,7 @@ class ServedModel(ServedAligner):
         self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
         self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
+        _ = translator.scorer, translator.loaded.hash  # for which the first request would wait
 
     def _lines(self, settings: Settings, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
         """The translator with the settings of a request; raises UsageError for settings that cannot be.
@@ -120,10 +121,6 @@ class ServedModel(ServedAligner):
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
-
-    def prepare(self) -> None:
-        """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
-        _ = self._translator.scorer, self._translator.loaded.hash
 
 
 Detected = tuple[
