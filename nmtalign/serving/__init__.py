@@ -1,4 +1,1 @@
-"""An HTTP server for translation and alignment; requests of several clients are computed in one batch.
-
-Only `application` imports Starlette and uvicorn.
-"""
+"""An HTTP server, which computes requests of several clients in one batch; only `application` imports Starlette."""

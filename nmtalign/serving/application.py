@@ -7,17 +7,21 @@ made of each.
 
 import asyncio
 import contextlib
+import math
+import re
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs
 
+import numpy as np
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.middleware.trustedhost import TrustedHostMiddleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,11 +33,11 @@ from nmtalign.alignment.word_aligner import load_aligner
 from nmtalign.errors import InputError, NmtalignError, ResourceError, UsageError
 from nmtalign.files import is_aligner
 from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
-from nmtalign.serving.served_models import AUTO, LanguageFit, LineTranslator, ServedModel, ServedModels
+from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
 from nmtalign.text.lines import as_json_line
-from nmtalign.text.markup import MarkedText, read_markup
+from nmtalign.text.markup import first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
 from nmtalign.translating.requests import Request as Line
@@ -48,9 +52,11 @@ _CONNECTIONS = 1000  # more are refused
 _DISCARDED = 16 << 20  # bytes of a body that is too large; a client that sends all of it first reads the answer then
 _FORM = "application/x-www-form-urlencoded"
 _LIBRE = 'write {"q": "...", "source": "en", "target": "fr"}'
+_CLEAR = 3.0  # a text is not translated if its log-odds for the target language are larger by this
 _MOST_FIELDS = 10_000  # of a form
 _MOST_TAGS = 50  # of HTML for each line, on average; reading a tag takes some 50 microseconds
 _MOST_CELLS = 50_000_000  # weights if each character is a word: 1,000 lines of 220 characters
+_TOO_LARGE = "the alignments would be too large; send fewer or shorter lines"
 _MOST_WEIGHTS = 2_000_000  # of a response, whose JSON they make 20 MB larger
 _MOST_REQUIRED = 1000  # characters of the prefix and the phrases of a line, and 20 for each phrase
 
@@ -67,18 +73,18 @@ def run_server(
 
     The address is taken before the models are loaded, which takes seconds. Requests that come meanwhile wait.
     """
-    if (translate.lexicon or translate.glossary or translate.aligner) and len(models) > 1:
+    translating = [folder for folder in models if not is_aligner(folder)]
+    if (translate.lexicon or translate.glossary or translate.aligner) and len(translating) > 1:
         raise UsageError("a lexicon, glossary or aligner is for one direction: serve only one model with it")
     with bind(config) as bound:
-        aligners = [load_aligner(folder) for folder in models if is_aligner(folder)]
-        loaded = load_models([folder for folder in models if not is_aligner(folder)], translate)
-        translators = [Translator(model, translate) for model in loaded]
+        aligners = [load_aligner(folder) for folder in models if folder not in translating]
+        translators = [Translator(model, translate) for model in load_models(translating, translate)]
         served = ServedModels(translators, align, aligners)
         for notice in translators[0].notices() if translators else ():
             notify(notice)
         host = str(bound.getsockname()[0])
         server = make_server(make_application(served, config, notify, host), config)
-        ready(url_of(bound), ", ".join(dict.fromkeys(f"{one.source}-{one.target}" for one in served.all())))
+        ready(url_of(bound), ", ".join(served.directions()))
         if not (host.startswith("127.") or host == "::1"):
             notify("other machines can reach this server, and it has no password")
         server.run([bound])
@@ -164,41 +170,23 @@ def make_application(
 
     `hosts` are other names of the host of the settings: 127.2 is 127.0.0.2.
     """
-    for model in models:
-        model.prepare()
-    service = _Service(models, config)
+    service = _Service(models, config, hosts)
+    cors = Middleware(CORSMiddleware, allow_origin_regex=service.sites, allow_methods=["POST"], allow_headers=["*"])
 
     async def refuse(request: Request, error: Any) -> Response:
-        status, text, headers = 503, str(error), dict[str, str]()
-        match error:
-            case HTTPException():
-                status, text, headers = error.status_code, error.detail, dict(error.headers or {})
-            case QueueFullError():
-                headers = {"retry-after": "1"}
-            case InputError() | UsageError():
-                status = 400
-            case ClientDisconnect():  # only a log could show this answer
-                status = 499
-            case NmtalignError():  # the machine lacks something
-                pass
-            case _:
-                notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
-                status, text = 500, "an error inside the server, which reports it"
-        return _json({"error": text}, status, headers)
+        if isinstance(error, HTTPException):
+            return _json({"error": error.detail}, error.status_code, error.headers or {})
+        if not isinstance(error, NmtalignError | ClientDisconnect):
+            notify(f"{request.method} {request.url.path}: {type(error).__name__}: {error}")
+            return _json({"error": "an error inside the server, which reports it"}, 500)
+        # No client reads 499, which only a log could show. With 503 the machine lacks something.
+        gone, wrong = isinstance(error, ClientDisconnect), isinstance(error, InputError | UsageError)
+        later = {"retry-after": "1"} if isinstance(error, QueueFullError) else {}
+        return _json({"error": str(error)}, 499 if gone else 400 if wrong else 503, later)
 
-    own = ["*"] if config.host in _ANY_ADDRESS else [*map(_in_url, (config.host, *hosts))]
-    allowed = [*_LOOPBACK, *host_names("allowed_hosts", config.allowed_hosts), *own]
     return Starlette(
-        routes=[
-            Route("/translate", service.translate, methods=["POST"]),
-            Route("/translate/json", service.translate_json, methods=["POST"]),
-            Route("/detect", service.detect, methods=["POST"]),
-            Route("/align", service.align, methods=["POST"]),
-            Route("/languages", service.languages),
-            Route("/health", service.health),
-            Route("/", service.page),
-        ],
-        middleware=[Middleware(TrustedHostMiddleware, allowed_hosts=allowed, www_redirect=False)],
+        routes=list(service.routes()),
+        middleware=[cors],
         exception_handlers=dict.fromkeys((HTTPException, NmtalignError, ClientDisconnect, Exception), refuse),
         lifespan=service.lifespan,
     )
@@ -207,10 +195,13 @@ def make_application(
 class _Service:
     """The endpoints: they check requests, and give the lines to the queue."""
 
-    def __init__(self, models: ServedModels, config: ServeConfig) -> None:
+    def __init__(self, models: ServedModels, config: ServeConfig, hosts: Sequence[str]) -> None:
         self._models, self._config, self._queue = models, config, BatchQueue(config.max_queue)
         self._most_bytes, self._seconds = byte_count("max_body", config.max_body), seconds("", config.time_limit)
-        self._names = host_names("allowed_hosts", config.allowed_hosts)
+        names = host_names("allowed_hosts", config.allowed_hosts)
+        own = ["*"] if config.host in _ANY_ADDRESS else map(_in_url, (config.host, *hosts))
+        self._hosts = _pattern([*_LOOPBACK, *names, *own])
+        self.sites = rf"[\w+.-]+://{_pattern([name for name in names if name != '*'])}"  # whose pages may ask
         self._page = "".join(page("nmtalign", part("translate.html"), ["translate.js"], connect="'self'"))
 
     @contextlib.asynccontextmanager
@@ -220,6 +211,23 @@ class _Service:
             yield
         finally:
             self._queue.close()
+
+    def routes(self) -> Iterator[Route]:
+        """The addresses, each with and without a slash at its end: clients of LibreTranslate write both."""
+        posts = {"translate": self.translate, "translate/json": self.translate_json}
+        posts |= {"detect": self.detect, "align": self.align}
+        gets = {"languages": self.languages, "health": self.health}
+        yield Route("/", partial(self._answer, self.page))
+        for method, endpoints in (("POST", posts), ("GET", gets)):
+            for path, endpoint in endpoints.items():
+                answer = partial(self._answer, endpoint)
+                yield from (Route(address, answer, methods=[method]) for address in (f"/{path}", f"/{path}/"))
+
+    async def _answer(self, endpoint: Callable[[Request], Awaitable[Response]], request: Request) -> Response:
+        host = request.headers.get("host", _LOOPBACK[0])  # each browser sends it; HTTP/1.0 of a proxy may not
+        if not re.fullmatch(self._hosts, host):
+            raise HTTPException(400, f"{host!r} is no name of this server; allow it with --set allowed_hosts=NAME")
+        return await endpoint(request)
 
     async def page(self, request: Request) -> Response:
         """GET /: the page, whose own policy runs only its script; no other site may frame it."""
@@ -231,7 +239,7 @@ class _Service:
 
     async def health(self, request: Request) -> Response:
         requests, lines = self._queue.size()
-        models = [model.describe() for model in self._models.all()]
+        models = [one.describe() for one in (*self._models.models, *self._models.aligners)]
         return _json({"status": "ok", "version": __version__, "models": models, "requests": requests, "lines": lines})
 
     async def translate(self, request: Request) -> Response:
@@ -244,12 +252,12 @@ class _Service:
         is_html = fields.get("format") == "html"
         if count and is_html:
             raise InputError('"alternatives" are for "format": "text"')
-        documents = await self._read_documents(texts) if is_html else []
-        words = ["\n".join(one.text for one in own if isinstance(one, MarkedText)) for own in documents] or texts
+        tags, most = sum(text.count("<") for text in texts) if is_html else 0, _MOST_TAGS * self._config.max_lines
+        _limit(tags, most, f"{tags} tags: send at most {most} in one request")
+        words = await run_in_threadpool(list, map(first_texts, texts)) if is_html and source == AUTO else texts
         models, detected = await self._models_of(request, source, target, words)
         if is_html:
-            given = [own if model else [text] for own, model, text in zip(documents, models, texts, strict=True)]
-            texts, models = await self._documents(request, models, given), [None] * len(texts)
+            texts, models = await self._documents(request, models, texts), [None] * len(texts)
         own = [
             [(model, Line(line.removesuffix("\r"))) for line in text.split("\n")] if model is not None else []
             for model, text in zip(models, texts, strict=True)
@@ -275,7 +283,7 @@ class _Service:
         else:
             models = [self._models.only(source, target)] * len(given)
         found = await self._translations(request, list(zip(models, given, strict=True)))
-        _check_weights(sum(translator.weights(one) for translator, one in found))
+        _limit(sum(translator.weights(one) for translator, one in found), _MOST_WEIGHTS, _TOO_LARGE)
         lines = (translator.json_line(number, one) for number, (translator, one) in enumerate(found))
         return await run_in_threadpool(_json_lines, lines, is_list)
 
@@ -285,38 +293,33 @@ class _Service:
         for side in zip(*pairs, strict=True):
             self._check(enumerate(map(Line, side)))
         sizes = [max(map(len, pair)) for pair in pairs]
-        _check_weights(sum(size * size for size in sizes), _MOST_CELLS)
+        _limit(sum(size * size for size in sizes), _MOST_CELLS, _TOO_LARGE)
         model = self._models.aligner(*_direction(request))
         work, config = await run_in_threadpool(model.pairs, _settings(request))
         found = await self._done(request, work, list(enumerate(pairs)), [2 * size for size in sizes])
-        _check_weights(sum(record.weights.size for record in found))
+        _limit(sum(record.weights.size for record in found), _MOST_WEIGHTS, _TOO_LARGE)
         lines = (json_line(record, config.alignment_type) for record in found)
         return await run_in_threadpool(_json_lines, lines, is_list)
 
     async def detect(self, request: Request) -> Response:
         """POST /detect: the languages of the models, the most probable one of the text first."""
         texts, _, _ = await self._libre(request)
-        known = dict[str, tuple[float, int]]()
-        found = [(model, (await self._fits(request, model, ["\n".join(texts)]))[0]) for model in self._models]
-        of_sources = [(model.source, fit.source) for model, fit in found]
-        for language, share in of_sources + [(model.target, fit.target) for model, fit in found]:
-            known[language] = max(share, known.get(language, share))
-        return _json([_detection(one, known[one]) for one in sorted(known, key=lambda one: known[one], reverse=True)])
+        ((_, odds),) = await self._detected(request, ["\n".join(texts)], None)
+        return _json([_detection(language, odds) for language in odds])
 
     # Bodies: read within limits, and parsed.
 
     async def _body(self, request: Request) -> str:
         """The body as text; refuses a client that sends it too slowly, a large body, and pages of other sites."""
-        if _is_foreign(request, self._names):
+        if _is_foreign(request, self.sites):
             raise HTTPException(
                 403, "this is a page of another site; name its host with --set allowed_hosts=NAME to let it in"
             )
         if request.headers.get("content-encoding", "identity") != "identity":
             raise HTTPException(415, "compressed bodies are not read: send the body as it is")
         body, size, most = bytearray(), 0, self._most_bytes
-        length = request.headers.get("content-length", "")[:18]
-        if length.isdecimal() and int(length) > most + _DISCARDED:
-            raise HTTPException(413, f"the body is larger than {most} bytes")
+        length, fault = request.headers.get("content-length", "")[:18], f"the body is larger than {most} bytes"
+        _limit(int(length) if length.isdecimal() else 0, most + _DISCARDED, fault)
         try:
             async with asyncio.timeout(self._seconds):
                 async for chunk in request.stream():
@@ -327,8 +330,7 @@ class _Service:
                         break
         except TimeoutError:
             raise HTTPException(408, f"the request did not arrive within {self._seconds:g} seconds") from None
-        if size > most:
-            raise HTTPException(413, f"the body is larger than {most} bytes")
+        _limit(size, most, fault)
         try:
             return body.decode("utf-8-sig")
         except UnicodeDecodeError as error:
@@ -400,13 +402,11 @@ class _Service:
         """
         most, sizes = int(self._config.max_characters / work), list[int]()
         for number, line in lines:
-            if len(line.text) > most:
-                cause = ", the most with so wide a search" if work > 1 else ""
-                raise HTTPException(413, f"line {number + 1}: longer than {most} characters{cause}")
+            cause = ", the most with so wide a search" if work > 1 else ""
+            _limit(len(line.text), most, f"line {number + 1}: longer than {most} characters{cause}")
             required = len(line.prefix) + sum(len(phrase) + 20 for phrase in line.phrases)
-            if required > _MOST_REQUIRED:
-                rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
-                raise HTTPException(413, f"line {number + 1}: {rule}")
+            rule = f"the prefix and the phrases have more than {_MOST_REQUIRED} characters, of which each adds 20"
+            _limit(required, _MOST_REQUIRED, f"line {number + 1}: {rule}")
             sizes.append(round((len(line.text) + required**2 // 50) * work))
         return sizes
 
@@ -419,35 +419,25 @@ class _Service:
         if source != AUTO:
             one = None if self._models.same(source, target) else self._models.only(source, target)
             return [one] * len(texts), []
-        found = await self._detected(request, texts, target)
-        detected = [
-            _detection(model.target, fit.target) if fit.is_target else _detection(model.source, fit.source)
-            for model, fit in found
-        ]
-        return [None if fit.is_target else model for model, fit in found], detected
+        chosen, detected = list[ServedModel | None](), list[Mapping[str, Any]]()
+        for model, odds in await self._detected(request, texts, target):
+            is_target = odds[model.target] > odds[model.source] + _CLEAR
+            chosen.append(None if is_target else model)
+            detected.append(_detection(model.target if is_target else model.source, odds))
+        return chosen, detected
 
-    async def _detected(
-        self, request: Request, texts: Sequence[str], target: str | None
-    ) -> list[tuple[ServedModel, LanguageFit]]:
-        """For each text the model into the target language that knows it best."""
-        models = self._models.matching(AUTO, target)
-        each = [await self._fits(request, model, texts) for model in models]
-        return [max(zip(models, own, strict=True), key=lambda one: one[1].source) for own in zip(*each, strict=True)]
-
-    async def _fits(self, request: Request, model: ServedModel, texts: Sequence[str]) -> list[LanguageFit]:
-        return await self._done(request, model.fits, texts, list(map(len, texts)))
-
-    async def _read_documents(self, texts: Sequence[str]) -> list[list[str | MarkedText]]:
-        tags, most = sum(text.count("<") for text in texts), _MOST_TAGS * self._config.max_lines
-        if tags > most:
-            raise HTTPException(413, f"{tags} tags: send at most {most} in one request")
-        return await run_in_threadpool(lambda: [read_markup(text.encode(), "html") for text in texts])
+    async def _detected(self, request: Request, texts: Sequence[str], target: str | None) -> list[Detected]:
+        return await self._done(request, self._models.detected, [(one, target) for one in texts], list(map(len, texts)))
 
     async def _documents(
-        self, request: Request, models: Sequence[ServedModel | None], documents: Sequence[Sequence[str | MarkedText]]
+        self, request: Request, models: Sequence[ServedModel | None], pages: Sequence[str]
     ) -> list[str]:
-        """The translations of HTML by the models; a document without a model has no text to translate."""
-        work = DocumentTexts(documents)
+        """The translations of pages of HTML by the models; a page without a model stays as it is."""
+        parts = (
+            read_markup(text.encode(), "html", (model.source, model.target)) if model else [text]
+            for model, text in zip(models, pages, strict=True)
+        )
+        work = await run_in_threadpool(DocumentTexts, parts)
         while lines := work.lines():
             self._check_count(len(lines))
             own = [(model, Line(text)) for number, text in lines if (model := models[number])]
@@ -466,11 +456,9 @@ class _Service:
         found = dict[int, tuple[LineTranslator, Translation]]()
         for model in dict.fromkeys(model for model, _ in lines):
             own = [(number, line) for number, (other, line) in enumerate(lines) if other is model]
-            settings = _settings(request)
-            settings = model.alternatives(settings, alternatives) if alternatives else settings
-            translator = await run_in_threadpool(model.lines, settings, markup)
+            translator = await run_in_threadpool(model.lines, _settings(request), markup, alternatives)
             sizes = self._check(own, translator.work)
-            _check_weights(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS)
+            _limit(round(translator.matrices * sum(len(line.text) ** 2 for _, line in own)), _MOST_CELLS, _TOO_LARGE)
             done = await self._done(request, translator.translate, own, sizes)
             found |= {number: (translator, one) for (number, _), one in zip(own, done, strict=True)}
         return [found[number] for number in range(len(lines))]
@@ -493,8 +481,8 @@ class _Service:
             gone.cancel()
 
 
-def _is_foreign(request: Request, names: Sequence[str]) -> bool:
-    """Whether a browser sends the request for a page of another site than the server, and not of one with these names.
+def _is_foreign(request: Request, sites: str) -> bool:
+    """Whether a browser sends the request for a page of another site than the server, and of none of these sites.
 
     Other programs send neither header. Browsers send Sec-Fetch-Site only over HTTPS and on this machine, and Origin
     with each POST. Behind a proxy the host of the request may be another one than that of the page.
@@ -503,9 +491,13 @@ def _is_foreign(request: Request, names: Sequence[str]) -> bool:
     if site in ("same-origin", "none") or site is None is origin:
         return False
     page = (origin or "").lower().partition("://")[2]
-    host = page if page.endswith("]") else page.rpartition(":")[0] or page
-    named = (host == name or (name.startswith("*.") and host.endswith(name[1:])) for name in map(str.lower, names))
-    return page != request.headers.get("host", "").lower() and not any(named)
+    return page != request.headers.get("host", "").lower() and not re.fullmatch(sites, origin or "")
+
+
+def _pattern(names: Iterable[str]) -> str:
+    """A regular expression for hosts with these names, with or without a port; `*` is any name or its beginning."""
+    any_of = "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names)
+    return rf"(?i:{any_of})(?::\d+)?"
 
 
 async def _until_gone(request: Request) -> None:
@@ -514,10 +506,10 @@ async def _until_gone(request: Request) -> None:
         pass
 
 
-def _check_weights(count: int, most: int = _MOST_WEIGHTS) -> None:
-    """Refuses alignments with too many weights; with `_MOST_CELLS` those that could have too many."""
+def _limit(count: int, most: int, fault: str) -> None:
+    """Refuses a request with more of something than it may have."""
     if count > most:
-        raise HTTPException(413, "the alignments would be too large; send fewer or shorter lines")
+        raise HTTPException(413, fault)
 
 
 def _pair_of(value: Any, where: str) -> tuple[str, str]:
@@ -529,18 +521,16 @@ def _pair_of(value: Any, where: str) -> tuple[str, str]:
 
 def _count(value: Any) -> int:
     """The number of alternatives, which is a text in a form."""
-    if isinstance(value, str) and value.isascii() and value.isdecimal() and len(value) < 4:
-        value = int(value)
-    if value in (None, ""):
-        return 0
-    if type(value) is not int or value < 0:
+    text = "" if value is None else str(value)
+    if text and not (text.isascii() and text.isdecimal() and len(text) < 10):
         raise InputError('"alternatives" must be a number such as 3')
-    return value
+    return int(text or 0)
 
 
-def _detection(language: str, known: tuple[float, int]) -> Mapping[str, Any]:
-    """A detected language in the format of LibreTranslate."""
-    return {"confidence": round(100 * known[0], 1), "language": language}
+def _detection(language: str, odds: Mapping[str, float]) -> Mapping[str, Any]:
+    """One of the languages of a text, given their log-odds against one that no model knows, as LibreTranslate."""
+    share = math.exp(odds[language] - np.logaddexp.reduce([0.0, *odds.values()]))
+    return {"confidence": round(100 * share, 1), "language": language}
 
 
 def _direction(request: Request) -> tuple[str | None, str | None]:

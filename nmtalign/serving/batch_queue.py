@@ -8,6 +8,7 @@ import contextlib
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import Any
 
@@ -23,13 +24,15 @@ class QueueFullError(NmtalignError):
     """More lines wait than the queue may contain."""
 
 
+@dataclass(eq=False)
 class _QueuedLines:
     """The items of one request, and the results of those that are done; a cancelled future drops the rest."""
 
-    def __init__(self, work: Work, items: Sequence[Any], sizes: Sequence[int]) -> None:
-        self.work, self.items, self.sizes = work, items, sizes
-        self.results: list[Any] = []
-        self.future: Future[list[Any]] = Future()
+    work: Work
+    items: Sequence[Any]
+    sizes: Sequence[int]
+    results: list[Any] = field(default_factory=list)
+    future: "Future[list[Any]]" = field(default_factory=Future)
 
     def left(self) -> int:
         """The number of items without a result."""
@@ -126,7 +129,7 @@ def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
         with abandoned_if(lambda: all(job.future.done() for job, _ in batch)):
             results = iter(batch[0][0].work([item for _, items in batch for item in items]))
     except Abandoned:
-        return
+        pass
     except Exception as error:
         if len(batch) > 1:
             for one in batch:
@@ -134,6 +137,6 @@ def _work_on(batch: Sequence[tuple[_QueuedLines, Sequence[Any]]]) -> None:
         else:
             with contextlib.suppress(InvalidStateError):
                 batch[0][0].future.set_exception(error)
-        return
-    for job, items in batch:
-        job.add([next(results) for _ in items])
+    else:
+        for job, items in batch:
+            job.add([next(results) for _ in items])

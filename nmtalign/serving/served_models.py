@@ -1,10 +1,9 @@
 """The models of a server, one per direction, and the settings that a request may change."""
 
-import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache, partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from nmtalign.alignment.aligning import Models, align
 from nmtalign.alignment.links import AlignmentRecord
@@ -24,17 +23,6 @@ _REQUEST = "request"  # the origin of settings in messages
 _DETECTED = 2000  # characters that are enough to recognise a language
 
 Settings = tuple[tuple[str, str], ...]  # (name, value) as in a query, sorted
-
-
-class LanguageFit(NamedTuple):
-    """How well the sides of a model know a text: the share of its words, and minus the number of its tokens.
-
-    The text is probably in the language of the side with the largest pair.
-    """
-
-    source: tuple[float, int]
-    target: tuple[float, int]
-    is_target: bool  # whether the text is clearly in the target language, and not in the source language
 
 
 class LineTranslator:
@@ -79,7 +67,7 @@ class ServedAligner:
         self._models, self._align_config = models, replace(align_config, threads=threads)
         self._one = models if isinstance(models, WordAligner) else models[0]
         self.source, self.target = self._one.source_language, self._one.target_language
-        self.folder, self.alignments = self._one.folder, True
+        self.direction, self.folder, self.alignments = f"{self.source}-{self.target}", self._one.folder, True
         self.pairs = lru_cache(16)(self._pairs)
 
     def _pairs(self, settings: Settings) -> tuple[Work, AlignConfig]:
@@ -103,14 +91,24 @@ class ServedModel(ServedAligner):
 
     def __init__(self, translator: Translator, align_config: AlignConfig) -> None:
         super().__init__([translator.loaded], align_config, translator.config.threads)
-        self._translator = translator
+        self._translator, self.text_fit = translator, translator.loaded.text_fit
         self.alignments, self.aligner = translator.alignments, translator.config.aligner  # which may place tags
+        self._widest = max(_WIDEST, translator.config.beam, translator.config.n_best)
         self.lines = lru_cache(16)(self._lines)
+        _ = translator.scorer, translator.loaded.hash  # for which the first request would wait
 
-    def _lines(self, settings: Settings, markup: Markup | None = None) -> LineTranslator:
-        """The translator with the settings of a request; raises UsageError for settings that cannot be."""
+    def _lines(self, settings: Settings, markup: Markup | None = None, alternatives: int = 0) -> LineTranslator:
+        """The translator with the settings of a request; raises UsageError for settings that cannot be.
+
+        With `alternatives` there are so many more translations per line.
+        """
         base = self._translator.config
         values = _typed(settings, type(base))
+        if alternatives >= self._widest:
+            raise UsageError(f'"alternatives" must be at most {self._widest - 1}')
+        if alternatives:
+            beam = values.get("beam", base.beam)  # a text if the client gave no number
+            values |= {"beam": max(beam, alternatives + 1) if type(beam) is int else beam, "n_best": alternatives + 1}
         wanted = values.get("alignment", base.alignment) != "none" or (markup is not None and not base.aligner)
         given = {**values, "format": "json", "markup": markup}
         try:
@@ -118,34 +116,16 @@ class ServedModel(ServedAligner):
         except (FormatError, InputError) as error:  # a glossary or lexicon of the server, of which no client is told
             raise RuntimeError(error) from None
         for name in ("beam", "n_best"):
-            most = max(_WIDEST, getattr(base, name))
-            if getattr(changed.config, name) > most:
-                raise UsageError(f"{_REQUEST}: {name} = {getattr(changed.config, name)}: must be at most {most}")
+            if (number := getattr(changed.config, name)) > self._widest:
+                raise UsageError(f"{_REQUEST}: {name} = {number}: must be at most {self._widest}")
         if wanted and not changed.alignments:
             raise UsageError("this model has no attention, so it cannot give alignments; leave out alignment and html")
         return LineTranslator(changed, base.beam)
 
-    def alternatives(self, settings: Settings, count: int) -> Settings:
-        """The settings with `count` more translations per line."""
-        values = dict(settings)
-        with contextlib.suppress(ValueError):
-            beam = int(values.get("beam", self._translator.config.beam))
-            values |= {"beam": str(max(beam, count + 1)), "n_best": str(count + 1)}
-        return tuple(sorted(values.items()))
 
-    def fits(self, texts: Sequence[str]) -> list[LanguageFit]:
-        """How well the model knows each text."""
-        found = []
-        for text in texts:
-            fit = self._translator.loaded.text_fit()
-            fit.add(text[:_DETECTED])
-            source, target = ((1 - side.share, -side.tokens) for side in (fit.own, fit.other))
-            found.append(LanguageFit(source, target, fit.fits_other(1)))
-        return found
-
-    def prepare(self) -> None:
-        """Prepares what the first requests would wait for: the weights for the search, and the hash of the model."""
-        _ = self._translator.scorer, self._translator.loaded.hash
+Detected = tuple[
+    ServedModel, Mapping[str, float]
+]  # what knows a text best, and the log-odds of languages, as they fall
 
 
 class ServedModels:
@@ -154,49 +134,61 @@ class ServedModels:
     def __init__(
         self, translators: Sequence[Translator], align_config: AlignConfig, aligners: Sequence[WordAligner] = ()
     ) -> None:
-        self._models = [ServedModel(translator, align_config) for translator in translators]
-        self._aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
-        for kind, several in (("model", self._models), ("word aligner", self._aligners)):
-            directions = [(one.source, one.target) for one in several]
-            for number, (source, target) in enumerate(directions):
-                if (source, target) in directions[:number]:
-                    name = several[number].folder
-                    raise UsageError(f"{name}: another {kind} is for {source}-{target}; give one {kind} per direction")
-        if not self.all():
+        self.models = [ServedModel(translator, align_config) for translator in translators]
+        self.aligners = [ServedAligner(aligner, align_config, align_config.threads) for aligner in aligners]
+        for kind, several in (("model", self.models), ("word aligner", self.aligners)):
+            for number, one in enumerate(several):
+                if one.direction in [other.direction for other in several[:number]]:
+                    fault = f"another {kind} is for {one.direction}; give one {kind} per direction"
+                    raise UsageError(f"{one.folder}: {fault}")
+        if not (self.models or self.aligners):
             raise UsageError("there is no model to serve; give at least one")
 
-    def __iter__(self) -> Iterator[ServedModel]:
-        return iter(self._models)
-
-    def all(self) -> list[ServedAligner]:
-        """The models, then the word aligners."""
-        return [*self._models, *self._aligners]
+    def directions(self) -> list[str]:
+        """Those of the models, such as en-fr, then those of the word aligners that no model translates."""
+        translated = [one.direction for one in self.models]
+        aligned = [one.direction for one in self.aligners if one.direction not in translated]
+        return translated + [f"{direction} (only /align)" for direction in aligned]
 
     def languages(self) -> list[dict[str, Any]]:
         """All languages with those into which each is translated, in the format of LibreTranslate."""
-        targets: dict[str, list[str]] = {code: [] for one in self for code in (one.source, one.target)}
-        for one in self:
+        targets: dict[str, list[str]] = {code: [] for one in self.models for code in (one.source, one.target)}
+        for one in self.models:
             targets[one.source].append(one.target)
         return [{"code": code, "name": language_name(code), "targets": each} for code, each in targets.items()]
 
     def matching(self, source: str | None, target: str | None) -> list[ServedModel]:
         """The models of a direction; None and `auto` stand for any language. Raises InputError if there is none."""
         source = None if source == AUTO else source
-        found = [one for one in self if _means(source, one.source) and _means(target, one.target)]
+        found = [one for one in self.models if _means(source, one.source) and _means(target, one.target)]
         if found:
             return found
-        pairs = ", ".join(f"{one.source}-{one.target}" for one in self) or "none, only word aligners"
-        raise InputError(f"no model translates {source or AUTO}-{target or AUTO}; the models are {pairs}")
+        asked, models = f"{source or AUTO}-{target or AUTO}", ", ".join(self.directions())
+        raise InputError(f"no model translates {asked}; the models are {models}")
+
+    def detected(self, asked: Sequence[tuple[str, str | None]]) -> list[Detected]:
+        """What is known of texts, which are given with the language into which they are translated, or None for any."""
+        found = list[Detected]()
+        for text, target in asked:
+            fits = [(model, model.text_fit()) for model in self.matching(AUTO, target)]
+            for _, fit in fits:
+                fit.add(text[:_DETECTED])
+            known = [(one.source, fit.own.odds) for one, fit in fits]
+            known += [(one.target, fit.other.odds) for one, fit in fits]
+            odds = {language: max(own for other, own in known if other == language) for language, _ in known}
+            best, _ = max(fits, key=lambda one: one[1].own.odds)
+            found.append((best, dict(sorted(odds.items(), key=lambda one: one[1], reverse=True))))
+        return found
 
     def same(self, source: str, target: str) -> bool:
         """Whether both languages are one language of the models, from which no model translates into itself."""
-        pairs = [(one.source, one.target) for one in self]
+        pairs = [(one.source, one.target) for one in self.models]
         codes = {code for pair in pairs for code in pair}
         return any(_means(source, one) and _means(target, one) and (one, one) not in pairs for one in codes)
 
     def aligner(self, source: str | None, target: str | None) -> ServedAligner:
         """The word aligner of a direction, else the model of `only`."""
-        fitting = [one for one in self._aligners if _means(source, one.source) and _means(target, one.target)]
+        fitting = [one for one in self.aligners if _means(source, one.source) and _means(target, one.target)]
         return fitting[0] if len(fitting) == 1 else self.only(source, target)
 
     def only(self, source: str | None, target: str | None) -> ServedModel:

@@ -5,6 +5,7 @@ language of that side whose vocabulary begins with its words. Names, numbers and
 decide nothing.
 """
 
+import math
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -16,6 +17,7 @@ from typing import TypeVar
 from nmtalign.errors import UsageError
 from nmtalign.text.lines import shown
 from nmtalign.text.tokenizer import (
+    UNK_ID,
     UNSPACED_LETTER,
     WORD_START,
     MosesWords,
@@ -226,6 +228,7 @@ _FREQUENT = 200  # first words of a vocabulary, among which are those that every
 # Share of the words of a text that are frequent on one side only, and how many times as many as on the other side.
 _COMMON, _TIMES = 0.12, 4
 _MORE_KNOWN = 0.5  # share of words that only the other side knows; it is enough even if none of them is frequent
+_BYTE = 3.5  # minus the log-probability of a byte in a language that nobody knows; in an unknown word it is 1 more
 
 # What another program leaves in a text: a pattern, and the share of the lines that must have it.
 SPACED_MARKS = "spaces before punctuation"
@@ -281,7 +284,8 @@ class _SideFit:
 
     def __init__(self, language: str, tokenizer: Tokenizer, vocabulary: Vocabulary) -> None:
         self.language, self._tokenizer, self._vocabulary = language, tokenizer, vocabulary
-        self.tokens = self.words = self.unknown = self.common = 0  # `words` and `unknown` of them have letters
+        self.words = self.unknown = self.common = 0  # `words` and `unknown` of them have letters
+        self.odds, self._scale = 0.0, math.log(len(vocabulary))  # of this language against one that nobody knows
         in_pieces = tokenizer.kind == SentencePieces.kind
         self._unspaced = in_pieces and has_no_spaces(language)
         start = WORD_START if in_pieces and not self._unspaced else ""
@@ -291,8 +295,11 @@ class _SideFit:
     def add(self, line: str) -> None:
         tokens = self._vocabulary.known_tokens(line, self._tokenizer.tokenize)
         words = list(filter(is_word, tokens))
-        self.tokens, self.words = self.tokens + len(tokens), self.words + len(words)
-        self.unknown += sum(word not in self._vocabulary for word in words)
+        ranks = self._vocabulary.encode(words)
+        self.words, self.unknown = self.words + len(words), self.unknown + ranks.count(UNK_ID)
+        for size, rank in zip((len(word.lstrip(WORD_START).encode()) for word in words), ranks, strict=True):
+            # By Zipf's law, the word on line r of K has a probability of about 1 / (r log K).
+            self.odds += -size if rank == UNK_ID else _BYTE * size - math.log(rank * self._scale)
         parts = tokens if self._unspaced else self._tokenizer.words(tokens)
         self.common += sum(word in self.frequent for word in parts)
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from copy import deepcopy
 from dataclasses import dataclass
 from functools import partial
-from itertools import accumulate, pairwise, zip_longest
+from itertools import accumulate, islice, pairwise, zip_longest
 from typing import Any, Literal, NamedTuple, cast
 from uuid import uuid4
 
@@ -23,7 +23,7 @@ import regex
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import Markup
-from nmtalign.text.languages import SENTENCE_ENDS
+from nmtalign.text.languages import SENTENCE_ENDS, fit
 from nmtalign.text.lines import BOM
 from nmtalign.text.tokenizer import UNSPACED, is_word
 
@@ -43,7 +43,8 @@ _TEXT_TAGS = r"</?[A-Za-z][^<>]*>|<\d[\d:.]*>|\{\\[^{}]*\}"
 _TEXT_TAG = re.compile(f"({_TEXT_TAGS})")
 # Addresses may touch the words of a language without spaces, quotation marks, and parentheses around them.
 _IN_ADDRESS = r"[^\s<>\"()“”„«»\u3000-\u3030\uff01-\uff0f\uff1a-\uff20]"
-_IN_NAME = rf"(?:[^\W{UNSPACED}]|-)"
+_LETTER = rf"[^\W{UNSPACED}]"
+_IN_NAME = rf"(?:{_LETTER}|-)"
 _PLACEHOLDER = re.compile(
     rf"(https?://(?:{_IN_ADDRESS}|\({_IN_ADDRESS}*\))+(?<![.,;:!?'’\]}}])"
     rf"|(?<!{_IN_NAME})(?<![.+])(?:{_IN_NAME}|[.+])+@{_IN_NAME}+(?:\.{_IN_NAME}+)+"
@@ -51,24 +52,21 @@ _PLACEHOLDER = re.compile(
     r"|(?<!\d)%(?:\d+\$|\(\w+\))?[-#0+]*\d*(?:\.\d+)?(?:hh?|ll?|[Lqjzt])?[diouxXeEfFgGaAcCsSpn@]"
     r"|&(?:#\d+|#[xX][\da-fA-F]+|[A-Za-z]\w*);)"
 )
-_SIGNS = r"\x21-\x2f\x3a-\x40\x5b-\x5e\x60\x7b-\x7e¡§«·»¿\u2000-\u206f\u3000-\u3030\uff01-\uff0f\uff1a-\uff20"
-_LETTERS = rf"[^\s{_SIGNS}{UNSPACED}]+"
+_LETTERS = rf"(?:_|[^\s\p{{P}}\p{{S}}\u2000-\u206f{UNSPACED}])+"
 _UNIT = regex.compile(
     rf"(?:{_PLACEHOLDER.pattern}|\d+(?:[.,:]\d+)+|(?:qu|[^\W\d_])['’](?=\w\w)|{_LETTERS}(?:['’-]{_LETTERS})*|\S)"
     r"\p{M}*",
     regex.IGNORECASE,
 )
 _CHUNK = re.compile(rf".{{1,2000}}(?:(?<=[{SENTENCE_ENDS}])\s+|\Z)|.{{1,2000}}\s|.{{1,2000}}", re.DOTALL)
+_IN_WORDS = str.maketrans("", "", "\u00ad\u2060")  # soft hyphens and word joiners, which no translation needs
 _SOFT = "\ue000"  # before the end of a line inside a cue
 _CLOSING = ".,;:!?)]}…。，"
 _SENTENCE_END = re.compile(rf"[{SENTENCE_ENDS}♪][\"'”’»)\]]*$")
 _DASH = r"[ \t]*[-‐–—♪]+[ \t]*"  # before what another speaker says
 _CUE_TAG = re.compile(rf"({_TEXT_TAGS}|(?:^|(?<=[>}}])){_DASH}|[ \t]*♪[ \t]*|\r?\n)", re.MULTILINE)
 _NEW_SPEAKER = re.compile(rf"{_DASH}|[ \t]*[\[(#>]")
-_CUE = re.compile(
-    r"^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*\n((?:(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z))+)", re.MULTILINE
-)
-_TIMES = re.compile(r"\d[ \t]*-->[ \t]*\d")
+_TIME, _LINE = r"(?m)^[ \t]*(?:\d+:)?\d+:\d+(?:[.,]\d+)?[ \t]*-->.*$", r"(?!\d+[ \t\r]*\n.*-->|.*-->).*\S.*(?:\n|\Z)"
 
 _BLOCK = re.compile(
     "address|article|aside|base|blockquote|body|br|button|caption|center|col|colgroup|dd|details|dialog|dir|div|dl|dt"
@@ -88,6 +86,12 @@ _RAW = re.compile("script|style|textarea|iframe|xmp|noembed|noframes")  # they c
 _VERBATIM = re.compile(
     rf"{_RAW.pattern}|pre|code|kbd|samp|var|tt|sub|sup|svg|math|object|(?:\w+:)?(?:ph|it|bpt|ept)"
 )  # not translated
+_BESIDE_LINK = re.compile(
+    rf"(?<={_LETTER})(?:</a\s*><[a-z][^<>]*>|</[a-z]\w*\s*><a\s[^<>]*>)(?={_LETTER})", re.IGNORECASE
+)
+_YES = re.compile(r"\stranslate\s*=\s*[\"']?yes", re.IGNORECASE)
+_NESTED = 3  # elements that are translated inside others that are not
+_LANGUAGE = re.compile(r"(\s(?:xml:)?lang\s*=\s*[\"']?)([\w-]+)", re.IGNORECASE)  # an attribute that states it
 _ATTRIBUTE = re.compile(r"([^\s=/]+)(?:\s*=\s*(?:\"([^\"]*)\"?|'([^']*)'?|(\S+)))?|/")
 
 Kind = Literal["text", "open", "close", "empty", "line", "break"]
@@ -224,14 +228,16 @@ class MarkedText:
 
     def _add(self, text: str) -> None:
         """Adds text with one space for each run of blanks."""
-        words = " ".join(text.split())
+        words = " ".join(text.translate(_IN_WORDS).split())
         self._add_blanks(text[: len(text) - len(text.lstrip())])
         if words:
-            # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it.
+            # The blank before an empty mark is not one before a closing sign behind it. Words do not touch without it,
+            # but for a place to break a word.
             last = None if self._last is None or self._last.after or self._last.line else self._last
             if last is not None:
                 last.after = words[0]
-            touches = last is not None and self.text[-1:].isalnum() and words[0].isalnum()
+            is_apart = last is not None and last.opening[:4].lower() != "<wbr"
+            touches = is_apart and self.text[-1:].isalnum() and words[0].isalnum()
             spaced = self._spaced and not (last is not None and words[0] in _CLOSING)
             self._head = self._blanks if self._head is None else self._head
             self.text += (" " if self.text and (spaced or touches) else "") + words
@@ -259,7 +265,7 @@ def _spaced(marks: Sequence[tuple[Mark, str]], between: str, left: str, right: s
     if any(mark.line for mark, _ in marks):
         return done
     if left and right:
-        blank = " " if before.isspace() else "" if before.isalnum() else between
+        blank = " " if before.isspace() else "" if before.isalnum() or after.isspace() else between
         end = " " if after.isspace() and right.isalnum() else between
         return blank + done + ("" if blank and after.isalnum() else end)
     # A sign that stood beside the marks, and does not any more, leaves a blank.
@@ -290,15 +296,15 @@ def _partners(tokens: Sequence[MarkupToken]) -> dict[int, int]:
     return partners
 
 
-def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | MarkedText]:
-    """The segments of a document, and what is between them; `language` is that of the translation, which XLIFF states.
+def read_markup(data: bytes, markup: Markup, languages: tuple[str, str] = ("", "")) -> list[str | MarkedText]:
+    """The segments of a document, and what is between them; HTML and XLIFF state the languages of both texts.
 
     Raises InputError for text that is not UTF-8, and for what is not XLIFF, or no subtitles.
     """
     encode: Callable[[str], str] = str if markup == "srt" else _escaped
     parts, own = list[str | MarkedText](), list[MarkupToken]()
     if markup == "xliff":
-        tokens = _xliff(data, language)
+        tokens = _xliff(data, languages[1])
     else:
         parts.append("\ufeff" * data.startswith(BOM))
         try:
@@ -307,11 +313,7 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             line = 1 + error.object.count(b"\n", 0, error.start)
             fix = "convert the file to UTF-8, for example: iconv -f WINDOWS-1252 -t UTF-8"
             raise InputError(f"line {line}: not UTF-8 (byte 0x{error.object[error.start]:02x}); {fix}") from None
-        if markup != "html" and "\r" in text and "\n" not in text:
-            raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
-        if markup != "html" and text.strip() and not (_TIMES.search(text) or text.startswith("WEBVTT")):
-            raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
-        tokens = _tags(text) if markup == "html" else _subtitles(text, str if markup == "srt" else html.unescape)
+        tokens = _tags(text, languages) if markup == "html" else _subtitles(text, markup)
     size = 0
     for token in (*tokens, MarkupToken("break", "")):
         chunks = _CHUNK.findall(token.text) if len(token.text) > _LONGEST else []
@@ -327,6 +329,12 @@ def read_markup(data: bytes, markup: Markup, language: str = "") -> list[str | M
             else:
                 own.append(part)
     return parts
+
+
+def first_texts(page: str) -> str:
+    """The text at the beginning of a page of HTML, which is enough to recognise its language."""
+    texts = (token.text for token in _tags(page) if token.kind == "text" and not token.text.isspace())
+    return "\n".join(islice(texts, 1000))
 
 
 def _split(token: MarkupToken, pattern: re.Pattern[str], encode: Callable[[str], str]) -> list[MarkupToken]:
@@ -349,7 +357,7 @@ def _text_tag(tag: str, raw: str) -> MarkupToken:
     return MarkupToken("close" if tag[1] == "/" else "open", raw, f":<{name}")
 
 
-def _tags(text: str) -> Iterator[MarkupToken]:
+def _tags(text: str, languages: tuple[str, str] = ("", ""), nested: int = 0) -> Iterator[MarkupToken]:
     """The tags of HTML or of the content of an element of XLIFF, and the text between them."""
     place = 0
     while place < len(text):
@@ -368,9 +376,26 @@ def _tags(text: str) -> Iterator[MarkupToken]:
             kind = "empty"
         elif kind == "open" and (_VERBATIM.fullmatch(name) or hidden or "notranslate" in own.get("class", "").split()):
             kind, place = "empty", _end_of(text, place, name)
+            for first, stop in _translated(text, tag.end(), place) if hidden and nested < _NESTED else ():
+                yield MarkupToken("break", text[start:first])
+                yield from _tags(text[first:stop], languages, nested + 1)
+                kind, start = "break", stop
         if kind == "empty" and code and key:
             kind, name = code, f":{key}"
-        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, text[start:place], name)
+        raw = text[start:place]
+        if place == tag.end() and languages[1] and ("lang" in own or "xml:lang" in own):
+            raw = _LANGUAGE.sub(lambda one: one[1] + (languages[1] if fit(one[2], languages[0]) else one[2]), raw)
+        yield MarkupToken("break" if _BLOCK.fullmatch(name) else kind, raw, name)
+        if kind == "close" and _BESIDE_LINK.match(text, start):  # entries of a menu, and not parts of one word
+            yield MarkupToken("break", "")
+
+
+def _translated(text: str, place: int, stop: int) -> Iterator[tuple[int, int]]:
+    """Where elements with translate="yes" begin and end, inside an element that is not translated."""
+    for tag in _TAG.finditer(text, place, stop):
+        if tag.start() >= place and not tag[1] and _YES.search(tag[3] or ""):
+            place = min(stop, _end_of(text, tag.end(), tag[2].lower()))
+            yield tag.start(), place
 
 
 def _end_of(text: str, place: int, name: str) -> int:
@@ -450,13 +475,19 @@ def _xliff(data: bytes, language: str) -> Iterator[MarkupToken]:
                 yield one._replace(kind="break") if one.kind == "line" else one
 
 
-def _subtitles(text: str, decode: Callable[[str], str]) -> Iterator[MarkupToken]:
+def _subtitles(text: str, markup: Markup) -> Iterator[MarkupToken]:
     """The cues; those over which a sentence extends are in one segment, with the ends of their lines as marks."""
+    if "\r" in text and "\n" not in text:
+        raise InputError("its lines end with CR alone; write LF instead, for example with tr '\\r' '\\n'")
+    if text.strip() and not (re.search(_TIME, text) or text.startswith("WEBVTT")):
+        raise InputError(f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000")
     place = size = 0
-    for cue in _CUE.finditer(text):
+    # In SRT a blank line is inside a cue if no other cue comes next.
+    blank, decode = (r"(?:[ \t\r]*\n)*", str) if markup == "srt" else ("", html.unescape)
+    for cue in re.finditer(rf"{_TIME}\n({_LINE}(?:{blank}{_LINE})*)", text):
         payload = cue[1].rstrip("\r\n")
         before, place = text[place : cue.start(1)], cue.start(1) + len(payload)
-        for number, part in enumerate(re.split(rf"(\r?\n)(?={_DASH})", payload)):
+        for number, part in enumerate(re.split(rf"(\r?\n(?={_DASH})|\r?\n\s*\n)", payload)):
             if number % 2:
                 before, size = part, 0
                 continue

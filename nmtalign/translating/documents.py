@@ -3,7 +3,7 @@
 import contextlib
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import cast
 
@@ -38,10 +38,10 @@ class DocumentTexts:
     A translation that changes a placeholder is replaced by one of the text without placeholders, which the links place.
     """
 
-    def __init__(self, documents: Sequence[Sequence[str | MarkedText]]) -> None:
-        self._documents = [list(parts) for parts in documents]
+    def __init__(self, documents: Iterable[Sequence[str | MarkedText]]) -> None:
+        self._documents = list(map(list, documents))
         self._done: dict[tuple[int, int], tuple[MarkedText, Translation]] = {}
-        parts = ((number, at, part) for number, own in enumerate(documents) for at, part in enumerate(own))
+        parts = ((number, at, part) for number, own in enumerate(self._documents) for at, part in enumerate(own))
         self._waiting = {(number, at): part for number, at, part in parts if isinstance(part, MarkedText)}
 
     def lines(self) -> list[tuple[int, str]]:
@@ -147,7 +147,8 @@ class DocumentTranslation(FileTranslation):
         encoding = encoding_of(data) if config.markup == "html" else "utf-8"
         data = data if encoding == "utf-8" else data.decode(encoding).encode()
         try:
-            work = DocumentTexts([read_markup(data, config.markup, translator.loaded.target_language)])
+            languages = translator.loaded.source_language, translator.loaded.target_language
+            work = DocumentTexts([read_markup(data, config.markup, languages)])
         except InputError as error:
             raise InputError(f"{shown(path)}: {error}") from None
         while lines := work.lines():

@@ -27,7 +27,7 @@ function card(answer) {
 async function translate() {
   const chosen = models[$("model").value];
   if (!$("text").value.trim() || $("translate").disabled) return;
-  if (!chosen) return tell("The models are not loaded yet. Reload the page.", true);
+  if (!chosen) return tell("There is no model that translates. Reload the page, or serve one: nmtalign serve -m MODEL", true);
   $("translate").disabled = true;
   tell("Translating …");
   const query = new URLSearchParams({ source: chosen.source, target: chosen.target });

@@ -194,7 +194,8 @@ def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, ra
     for suffix, line in ("en", "a red boat\n"), ("fr", "un bateau rouge\n"):
         (tmp_path / f"a.{suffix}").write_text(line * 3)
     nmtalign("link", "a.en", "a.fr", "-o", "aligner")
-    process, client = serve("-m", random_model, "-m", "aligner", "--host", "127.2")
+    (tmp_path / "terms.tsv").write_text("fox\tboat\n")  # of the only model that translates
+    process, client = serve("-m", random_model, "-m", "aligner", "--host", "127.2", "--set", "glossary=terms.tsv")
     assert (client.host, client.raw("health")[0]) == ("127.0.0.2", 200)
     assert client.raw("health", Host="127.0.0.3")[0] == 400
     assert "serving en-fr; Ctrl-C" in ended(process, signal.SIGTERM)[1]

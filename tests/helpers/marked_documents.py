@@ -35,7 +35,7 @@ class ShufflingTranslator:
 
 
 def translated(data: bytes, markup: str, translator: ShufflingTranslator) -> str:
-    work = DocumentTexts([read_markup(data, markup, "fr")])
+    work = DocumentTexts([read_markup(data, markup, ("en", "fr"))])
     while lines := work.lines():
         work.add([translator.translate(line) for _, line in lines])
     return work.documents()[0]

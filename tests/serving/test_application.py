@@ -6,11 +6,14 @@ import json
 import socket
 import threading
 import time
+from collections import Counter
 from functools import cache, partial
+from itertools import chain
 from urllib.parse import urlencode
 
 import pytest
 from helpers.command_line import run_nmtalign
+from helpers.pieces import learned_pieces
 from helpers.random_models import ENGLISH
 from helpers.servers import PATIENCE, Client, assert_same, serving
 
@@ -23,6 +26,7 @@ from nmtalign.serving.application import bind, make_application, make_server
 from nmtalign.serving.served_models import ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig
 from nmtalign.settings.presets import SYSTEMS
+from nmtalign.text.tokenizer import Tokenizers
 from nmtalign.translating.requests import Request as Line
 from nmtalign.translating.translator import Translator
 
@@ -67,7 +71,8 @@ def test_a_text_and_a_list_of_texts_as_libretranslate(client, translate):
     assert found == {"translatedText": expected}
     _, found, _ = client.ask("translate", {"q": "\r\n".join(LINES), "source": "en", "target": "fr"})
     assert found == {"translatedText": "\n".join(expected)}
-    assert client.ask("translate", {"q": [], "source": "en", "target": "fr"})[1] == {"translatedText": []}
+    assert client.ask("translate/", {"q": [], "source": "en", "target": "fr"})[:2] == (200, {"translatedText": []})
+    assert client.ask("languages/")[:2] == client.ask("languages")[:2]
 
 
 def test_a_form_as_libretranslate(client, translate):
@@ -112,6 +117,33 @@ def test_the_language_is_detected(client, translate, french):
     assert found["detectedLanguage"] == [{"confidence": 100.0, "language": "en"}] * 2
 
 
+@pytest.mark.parametrize("joint", [False, True])
+def test_pieces_know_every_word_and_so_their_frequencies_tell_the_language(random_model_directory, tmp_path, joint):
+    """What fits both languages of the models, or none of them, has no high confidence."""
+    texts = {
+        "en": "the cat sleeps in the house and the dog eats",
+        "fr": "le chat dort dans la maison et le chien mange",
+    }
+    texts["de"] = "wir wollten gestern zum neuen Bahnhof gehen"
+    letters = " ".join("abcdefghijklmnopqrstuvwxyzB")
+    lines = [[texts["en"]] * 50 + [letters], [texts["fr"]] * 50 + [letters]]
+    sides = [learned_pieces(own, 60) for own in ([[*lines[0], *lines[1]]] * 2 if joint else lines)]
+    counts = [Counter(chain(*map(side.tokenize, own))) for side, own in zip(sides, lines, strict=True)]
+    words = [[word for word, _ in own.most_common()] for own in ([sum(counts, Counter())] * 2 if joint else counts)]
+    folder = random_model_directory(
+        tmp_path, *words, tokenizers=Tokenizers(*sides, source_language="en", target_language="fr")
+    )
+    with serving(folder) as client:
+        for text, language in ((texts["en"], "en"), (texts["fr"], "fr"), (texts["de"], ""), ("12, 3!", "")):
+            found = client.ask("detect", {"q": text})[1]
+            unknown = 33.3 if text[0] == "1" else 0.0
+            expected = {one: 100.0 if one == language else unknown for one in ("en", "fr")}
+            if joint and language:
+                expected = {"en": 50.0, "fr": 50.0}
+            assert {one["language"]: one["confidence"] for one in found} == expected, text
+            assert joint or not language or found[0]["language"] == language
+
+
 def test_each_text_of_a_list_is_detected_by_itself(french, random_model_directory, translate, tmp_path):
     """Two models translate into English: each text gets the one that knows its words."""
     words = ["der", "fuchs", "sieht", "ein", "rotes", "boot", "."]
@@ -139,10 +171,10 @@ def test_a_text_in_the_target_language_comes_back_unchanged(english, translate):
         for source in ("fr", "fr-CA", "French"):
             status, found, _ = client.ask("translate", {"q": text, "source": source, "target": "fr"})
             assert (status, found) == (200, {"translatedText": text})
-        texts = [text, LINES[0], "le bateau"]
+        texts = [text, LINES[0], "le zébu mange un bon fruit"]  # of which no model knows most words
         body = {"q": texts, "source": "auto", "target": "fr", "alternatives": 1}
         _, found, _ = client.ask("translate", body)
-        assert found["translatedText"] == [text, translate([LINES[0]])[0], "le bateau"]
+        assert found["translatedText"] == [text, translate([LINES[0]])[0], texts[2]]
         assert [one["language"] for one in found["detectedLanguage"]] == ["fr", "en", "fr"]
         assert list(map(len, found["alternatives"])) == [0, 1, 0]
         assert client.ask("detect", {"q": text})[1][0] == {"confidence": 100.0, "language": "fr"}
@@ -225,10 +257,14 @@ def test_a_word_aligner_aligns_and_does_not_translate(aligner):
         one = client.ask("align", {"source": "the fox", "target": "le renard"}, **query, threshold=0.99)
         assert (one[0], one[1]["source"]) == (200, ["the", "fox"])
         assert client.ask("health")[1]["models"][0]["source"] == "en"
-        assert client.ask("languages")[1] == client.ask("detect", {"q": "the"})[1] == []
-        for path, body in (("translate", {"q": "a", **query}), ("translate/json", {"text": "a"})):
+        assert client.ask("languages")[1] == []
+        for path, body in (
+            ("translate", {"q": "a", **query}),
+            ("translate/json", {"text": "a"}),
+            ("detect", {"q": "a"}),
+        ):
             status, refused, _ = client.ask(path, body)
-            assert (status, "the models are none, only word aligners" in refused["error"]) == (400, True)
+            assert (status, "the models are en-fr (only /align)" in refused["error"]) == (400, True)
 
 
 def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
@@ -236,6 +272,8 @@ def test_a_word_aligner_aligns_beside_a_model_that_translates(aligner, english):
         assert client.ask("translate", {"q": "a fox", "source": "en", "target": "fr"})[0] == 200
         found = client.ask("align", {"source": "a red boat", "target": "un bateau rouge"})[1]
         assert found["links"] == [[0, 0], [2, 1], [1, 2]]
+    directions = ServedModels([Translator.load(english)], AlignConfig(), [load_aligner(aligner)]).directions()
+    assert directions == ["en-fr"]
     with pytest.raises(UsageError, match="give one word aligner per direction"):
         ServedModels([], AlignConfig(), [load_aligner(aligner)] * 2)
     with pytest.raises(UsageError, match="there is no model to serve"):
@@ -262,19 +300,20 @@ def test_alignments_are_those_of_the_command(client, english, tmp_path, options)
 
 
 def test_html_is_translated_with_its_tags(client, english, tmp_path):
-    page = "<p title='a'>the <b>fox</b> sees a red boat. The Fox sees.</p>\r\n<pre>the fox</pre> {n}<br>"
+    page = "<p title='a' lang=en-US>the <b>fox</b> sees a red boat. The Fox sees.</p>\r\n<pre>the fox</pre> {n}<br>"
     asked = {"source": "en", "target": "fr", "format": "html"}
     status, found, _ = client.ask("translate", {"q": page, **asked})
     assert status == 200
     expected = run_nmtalign("translate", "-m", english, "-q", "--markup", "html", cwd=tmp_path, stdin=page.encode())
     assert found == {"translatedText": expected.stdout.decode()}
+    assert found["translatedText"].startswith("<p title='a' lang=fr>")
     assert client.ask("translate", {"q": [page, "", "<br>"], **asked})[1] == {
         "translatedText": [found["translatedText"], "", "<br>"]
     }
     unchanged = {"q": page, **asked, "source": "fr"}  # it is in the target language already
     assert client.ask("translate", unchanged)[1] == {"translatedText": page}
     # The language is that of the text, not that of tags and styles.
-    pages = [f"<style>{'le un ' * 400}</style>{page}", "<p class='le' id='un' title='bateau'>fox</p>"]
+    pages = [f"<style>{'le un ' * 400}</style>{page}", "<p class='le' id='un' title='bateau' lang=en>fox</p>"]
     detected = client.ask("translate", {"q": pages, **asked, "source": "auto"})[1]
     assert detected["translatedText"] == client.ask("translate", {"q": pages, **asked})[1]["translatedText"]
     assert [one["language"] for one in detected["detectedLanguage"]] == ["en", "en"]
@@ -302,7 +341,7 @@ def test_html_is_translated_with_its_tags(client, english, tmp_path):
         ({"q": "a", "source": "en", "target": "fr", "alternatives": -1}, '"alternatives" must be a number'),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": True}, '"alternatives" must be a number'),
         ({"q": "a", "source": "en", "target": "fr", "alternatives": []}, '"alternatives" must be a number'),
-        ({"q": "a", "source": "en", "target": "fr", "alternatives": 10**6}, "must be at most"),
+        ({"q": "a", "source": "en", "target": "fr", "alternatives": 100}, '"alternatives" must be at most 99'),
         (["a"], "not an object"),
     ],
 )
@@ -368,7 +407,9 @@ def test_other_refusals(client):
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "localhost.evil.example", "127.0.0.1@evil", ""])
 def test_other_host_names_are_refused(client, host):
     """A page of a stranger, whose name begins to mean this machine, reaches nothing."""
-    assert client.raw("health", Host=host)[0] == 400
+    status, found, _ = client.raw("health", Host=host)
+    assert (status, list(json.loads(found))) == (400, ["error"])
+    assert "is no name of this server; allow it with --set allowed_hosts=NAME" in json.loads(found)["error"]
 
 
 @pytest.mark.parametrize(
@@ -418,8 +459,34 @@ def test_names_that_are_allowed(english):
             ("a.inside.example:9", 200),
             ("example", 403),
             ("b.translate.example", 403),
+            ("evil.example/.inside.example", 403),
         ):
             assert client.raw("translate", body, FORM, Origin=f"https://{host}")[0] == status, host
+    with serving(english, allowed_hosts="*") as client:
+        assert client.raw("translate", body, FORM, Host="example", Origin="https://example")[0] == 200
+        status, _, headers = client.raw("translate", body, FORM, Origin="https://evil.example")
+        assert (status, headers["access-control-allow-origin"]) == (403, None)
+
+
+def test_a_page_that_is_allowed_may_read_the_answer(english):
+    """A browser asks first, because of the type of the body."""
+    own = {"Origin": "https://app.example:8443"}
+    asks = {**own, "Access_Control_Request_Method": "POST", "Access_Control_Request_Headers": "content-type"}
+    body = json.dumps(text_request("a")).encode()
+    with serving(english, allowed_hosts="app.example") as client:
+        status, _, headers = client.raw("translate", method="OPTIONS", **asks)
+        assert (status, headers["access-control-allow-headers"]) == (200, "content-type")
+        assert client.raw("translate", method="OPTIONS", **{**asks, "Origin": "https://other.example"})[0] == 400
+        for path, expected in (("translate", 200), ("nothing", 404)):
+            status, _, headers = client.raw(path, body, "application/json", **own)
+            assert (status, headers["access-control-allow-origin"]) == (expected, own["Origin"])
+
+
+def test_a_program_may_name_no_host(client):
+    """HTTP/1.0 of a proxy that asks for the health of the server."""
+    with socket.create_connection((client.host, client.port), PATIENCE) as connection:
+        connection.sendall(b"GET /health HTTP/1.0\r\n\r\n")
+        assert b" 200 " in connection.recv(1000)
 
 
 def test_limits_of_size(english):

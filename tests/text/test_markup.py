@@ -73,6 +73,7 @@ def unchanged(text, markup):
         ("<p>שלום <b>עולם</b> 5</p>", "html"),
         ("<p>猫が<b>好き</b>です。</p>", "html"),
         ("1\n00:00:01,000 --> 00:00:02,000\n", "srt"),
+        ("1\n00:00:01,000 --> 00:00:02,000\nThe fox\n \nsees\n\n\n2\n00:00:02,000 --> 00:00:03,000\n\nboat\n", "srt"),
     ],
 )
 def test_a_document_that_is_its_own_translation_stays_the_same(text, markup):
@@ -104,6 +105,39 @@ def test_a_sentence_over_several_cues_is_one_text():
     assert texts(VTT, "vtt") == ["The & fox sees <3.", "a boat"]
     long = "".join(f"{n}\n00:00:{n:02},000 --> 00:00:{n:02},900\nthe fox\n\n" for n in range(40))
     assert len(texts(long, "srt")) > 1
+
+
+def test_a_cue_of_srt_may_have_paragraphs():
+    cues = "1\n00:00:01,000 --> 00:00:02,000\nthe fox\n\nsees\na boat.\n\n2\n00:00:02,000 --> 00:00:03,000\nfox\n\n"
+    assert texts(cues, "srt") == ["the fox", "sees a boat.", "fox"]
+    assert texts(cues.replace(",", "."), "vtt") == ["the fox fox"]  # whose cues end with a blank line
+
+
+@pytest.mark.parametrize(
+    ("page", "expected"),
+    [
+        ('<html class=a lang="en-GB" xml:lang=\'en\' id="lang">', '<html class=a lang="fr" xml:lang=\'fr\' id="lang">'),
+        ("<HTML LANG=en><p lang='de'>the fox</p>", "<HTML LANG=fr><p lang='de'>the fox</p>"),
+        ("the <i lang = en >fox</i>", "the <i lang = fr >fox</i>"),
+        ("<a hreflang=en title='lang=\"en\"' lang>fox</a>", "<a hreflang=en title='lang=\"en\"' lang>fox</a>"),
+        (
+            "<p lang=en translate=no>fox</p><code lang=en>x</code>",
+            "<p lang=en translate=no>fox</p><code lang=en>x</code>",
+        ),
+    ],
+)
+def test_html_states_the_language_of_its_translation(page, expected):
+    parts = read_markup(page.encode(), "html", ("en", "fr"))
+    assert (
+        "".join(part if isinstance(part, str) else part.put_back(part.text, part.spans()) for part in parts) == expected
+    )
+    assert unchanged(page, "html") == page
+
+
+def test_what_is_beside_a_word_and_what_is_inside():
+    assert texts("<p>Donau&shy;dampf<wbr>schiff<img>fahrt 🔬<b>here</b>", "html") == ["Donaudampfschiff fahrt 🔬here"]
+    for text in ("<p><i>🔬</i><b>here</b>", "<h1>Fox<a class=headerlink>¶</a></h1>", "<p>Fox.<sup>1</sup> Boat"):
+        assert unchanged(text, "html") == text
 
 
 def test_cues_of_a_translation_get_its_words_in_order():
@@ -211,6 +245,8 @@ def test_text_that_is_not_utf_8_is_refused():
 def test_a_document_without_times_is_no_subtitles(markup):
     with pytest.raises(InputError, match=f"no {markup}: it has no times"):
         read_markup(b"<p>The cat. <!-- 1 --></p>", markup)
+    with pytest.raises(InputError, match=f"no {markup}: it has no times, such as 00:00:01.000 --> 00:00:02.000"):
+        read_markup(b"1\n00:00:01:000 --> 00:00:02:000\nthe fox\n", markup)
     assert "".join(read_markup(b"", markup)) == ""
     assert "".join(read_markup(b"WEBVTT\n", markup)) == "WEBVTT\n"
     with pytest.raises(InputError, match="its lines end with CR alone"):
@@ -290,6 +326,13 @@ def test_only_placeholders_are_not_translated():
     ("text", "found"),
     [
         ("<ul><li translate=no>a fox<li>a boat</ul>the fox", ["a boat", "the fox"]),
+        ("<nav><a href=a>the fox</a><a href=b>A boat</a><b>the</b></nav>", ["the fox", "A boat", "the"]),
+        ("<p><a href=a>the</a><a href=b></a> boat <a>狐</a><a href=c>狸</a>", ["the boat 狐狸"]),
+        (
+            "<body translate=no>fox <p translate=yes>a <b translate=no>x <i translate=yes>boat</i> x</b> in</p> x <br>"
+            "<!-- <p translate=yes>fox --><p translate='YES'>the fox<p>fox</body>",
+            ["a", "boat", "in", "the fox"],
+        ),
         ("<ul><li translate=no>a <ol><li>fox<li>fox</ol> fox</li><li>a boat</ul>", ["a boat"]),
         ("<dl><dt translate=no>a fox<dd>a boat<dt translate=no>a fox</dl>the fox", ["a boat", "the fox"]),
         ("<table><tr><td translate=no>a fox<td>a boat<tr><th translate=no>a fox</table>the fox", ["a boat", "the fox"]),
