@@ -123,9 +123,8 @@ class ServedModel(ServedAligner):
         return LineTranslator(changed, base.beam)
 
 
-Detected = tuple[
-    ServedModel, Mapping[str, float]
-]  # what knows a text best, and the log-odds of languages, as they fall
+# The model that knows a text best, and the log-odds of the languages, the largest first.
+Detected = tuple[ServedModel, Mapping[str, float]]
 
 
 class ServedModels:

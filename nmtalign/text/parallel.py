@@ -68,9 +68,8 @@ _LONGEST_CODE = 40  # characters of the code of a language
 
 _LIST, _SPLITS = "state.json", "dataset_dict.json"  # of a data set: its files; of a folder with a data set per split
 _SETS = {"train": "train", "dev": "validation", "test": "test"}
-_FIRST_FILE = re.compile(
-    r"(.+)-0{5}-of-(\d{5})\.parquet"
-)  # the first file of a table in several, as Hugging Face names it
+# The first file of a table in several, as Hugging Face names it.
+_FIRST_FILE = re.compile(r"(.+)-0{5}-of-(\d{5})\.parquet")
 _PAIRS = "translation."  # begins the names of the texts in a column of pairs, a convention of Hugging Face
 _TEXT = ("string", "large_string", "string_view")  # types of a column
 _ROWS, _TABLE_BUFFER = 1000, 1 << 20  # rows of a batch; bytes that are read at once
