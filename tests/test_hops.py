@@ -35,7 +35,7 @@ from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
-from nmtalign.training.trainer import TrainingSetup
+from nmtalign.training.updates import TrainingSetup
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
@@ -103,7 +103,7 @@ def test_one_update(name, reversal, tmp_path):
     def update():
         group = next(groups)
         batches = load_batches(setup.pairs, group, False, setup.additions)
-        assert math.isfinite(setup.updater.update(group, batches, 1.0)[0])
+        assert math.isfinite(setup.update(group, batches, 1.0)[0])
 
     update()  # what is computed once for a process, or for an optimiser, is not counted, whichever test comes first
     with Hops() as hops:

@@ -67,7 +67,7 @@ def aer(
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
     systems = common.name_files(files)
     texts = tuple(chosen.workspace.file_pairs.values())
-    with chosen.naming(), common.live_line("comparing the links", quiet):
+    with common.live_line("comparing the links", quiet):
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)

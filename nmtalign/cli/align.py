@@ -88,7 +88,7 @@ def align(
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)
     common.sleep_beside_others()
-    with chosen.naming(), contextlib.ExitStack() as loading:
+    with contextlib.ExitStack() as loading:
         loading.enter_context(common.live_line("loading the model", quiet))
 
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":

@@ -74,10 +74,8 @@ def output_option(help: str, metavar: str = "FILE", stdout: bool = False, folder
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 
-    Two of the inputs must not both be standard input.
-
-    Standard input and the inputs that the command line names are checked for every command. A command gives those that
-    it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
+    Two of the inputs must not both be standard input. `with_settings` gives the inputs that the command line names. A
+    command gives those that it finds in other ways. In a folder the files that nmtalign made are inputs.
     """
     if inputs.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once, and can be read only once; give files")

@@ -53,7 +53,7 @@ def link(
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
     steps = set[int]()  # that were not complete before
-    with chosen.naming(), common.live_line("opening the texts", quiet) as show:
+    with common.live_line("opening the texts", quiet) as show:
 
         def told(progress: "LinkProgress") -> None:
             steps.add(progress.step)

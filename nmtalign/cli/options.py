@@ -48,10 +48,6 @@ class Chosen(Generic[T]):
         """The settings that the command line gives."""
         return {**self.layers[-2][1], **self.layers[-1][1]}
 
-    def naming(self) -> Any:
-        """A context in which errors name settings as the user wrote them."""
-        return definition.naming(*self.layers)
-
     def text(self) -> str:
         """The settings as sections of nmtalign.toml; a comment names the origin of each."""
         lines: list[str] = []
@@ -111,11 +107,15 @@ def with_settings(
                 sys.stdout.write(chosen.text())
             else:
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
-                check_inputs(*workspace.own, *(Path(file) for file in files if file))
+                values = (value for name, value in arguments.items() if name not in outputs)
+                paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
+                given = (named(path)[1] for path in paths if isinstance(path, Path))
+                check_inputs(*workspace.own, *(Path(file) for file in files if file), *given)
                 if not arguments.get("quiet"):
                     own = (made for made in settings if made.unused)
                     say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
-                command(chosen, **arguments)  # type: ignore[call-arg]
+                with definition.naming(*chosen_layers):
+                    command(chosen, **arguments)  # type: ignore[call-arg]
 
         always = _always(found)
         parameters = [*own, *(_parameter(one, sections[0]) for one in options.values()), *always]
@@ -200,19 +200,6 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
     return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
 
 
-def _protecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which first checks the inputs that its arguments name (`check_inputs`)."""
-
-    @functools.wraps(command)
-    def run(**arguments: Any) -> None:
-        values = (value for name, value in arguments.items() if name not in outputs)
-        paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
-        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
-        command(**arguments)
-
-    return run
-
-
 class PassedError(Exception):
     """Carries another error past typer, which would end the command with a code and a message of its own."""
 
@@ -291,7 +278,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     # One line per paragraph, because rich breaks a paragraph where its lines end.
     text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
     names = {"help_option_names": ["--help", "-h"]}
-    app.command(name, cls=Command, help=text, context_settings=names)(_protecting(function))
+    app.command(name, cls=Command, help=text, context_settings=names)(function)
 
 
 def load_command(name: str) -> Any:

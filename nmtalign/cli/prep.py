@@ -65,7 +65,7 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
-    with chosen.naming(), common.live_line("reading train", quiet) as show:
+    with common.live_line("reading train", quiet) as show:
         summary = prepare(
             *texts["train"],
             folder,

@@ -25,7 +25,7 @@ def sample(
     """
     from nmtalign.sample.sample_corpus import write_sample
 
-    with chosen.naming(), live_line("writing the corpus", quiet):
+    with live_line("writing the corpus", quiet):
         held_out = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
     if not quiet:
         say(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")

@@ -102,18 +102,17 @@ def score(
     if chosen.settings.known_words and hypotheses and not model:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
-    with chosen.naming():
-        result = api.score(
-            systems,
-            references,
-            source,
-            model=words,
-            segment_scores=scores,
-            translation=translation,
-            config=chosen.settings,
-            notify=common.say,
-            progress=functools.partial(common.advancing, quiet),
-        )
+    result = api.score(
+        systems,
+        references,
+        source,
+        model=words,
+        segment_scores=scores,
+        translation=translation,
+        config=chosen.settings,
+        notify=common.say,
+        progress=functools.partial(common.advancing, quiet),
+    )
     if plot:
         from nmtalign.scoring.figure import draw_by_length
 

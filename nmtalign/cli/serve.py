@@ -47,12 +47,11 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
 
     common.sleep_beside_others()
     common.bound_caches()
-    with chosen.naming():
-        serve_models(
-            model or chosen.workspace.model,
-            config=chosen.settings[0],
-            translate=chosen.settings[1],
-            align=resolve(AlignConfig, chosen.workspace.section("align")),
-            notify=common.say,
-            ready=ready,
-        )
+    serve_models(
+        model or chosen.workspace.model,
+        config=chosen.settings[0],
+        translate=chosen.settings[1],
+        align=resolve(AlignConfig, chosen.workspace.section("align")),
+        notify=common.say,
+        ready=ready,
+    )

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from nmtalign.api import symmetrize_files
-from nmtalign.cli.common import QuietOption, live_line, notifier, output_option, own_argument, own_option, say
+from nmtalign.cli.common import (
+    QuietOption,
+    check_inputs,
+    live_line,
+    notifier,
+    output_option,
+    own_argument,
+    own_option,
+    say,
+)
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDOUT, counted
 
@@ -48,6 +57,7 @@ def symmetrize(
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
     """
+    check_inputs(forward, backward)
     place = sys.stdout if output == STDOUT else output
     with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)

@@ -149,17 +149,16 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     from nmtalign.training.budget import rounded
     from nmtalign.training.distributed import World
     from nmtalign.training.dry_run import choose_settings, dry_run, process_peak
-    from nmtalign.training.trainer import TrainingSetup
+    from nmtalign.training.updates import TrainingSetup
 
-    with chosen.naming():
-        world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
-        before = process_peak()
-        if chosen.preset == AUTO:
-            layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
-            settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-            chosen = replace(chosen, settings=settings, layers=layers)
-        setup = TrainingSetup(corpus, folder, *chosen.settings, world)
-        found = dry_run(setup, chosen.preset, before, force)
+    world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
+    before = process_peak()
+    if chosen.preset == AUTO:
+        layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
+        settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+        chosen = replace(chosen, settings=settings, layers=layers)
+    setup = TrainingSetup(corpus, folder, *chosen.settings, world)
+    found = dry_run(setup, chosen.preset, before, force)
     memory, limited = {name: size / 1e6 for name, size in found.memory.items()}, found.updates < math.inf
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())

@@ -78,7 +78,7 @@ def translate(
         common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
     to_stdout = output in (None, STDIN)
     shown = not (quiet or (to_stdout and sys.stdout.isatty()))
-    with chosen.naming(), ExitStack() as line:
+    with ExitStack() as line:
         line.enter_context(common.live_line("loading the model", quiet))
         update: Callable[..., None] | None = None
         began = 0.0

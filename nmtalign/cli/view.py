@@ -84,7 +84,7 @@ def view(
     found = (workspace.test_files or ()) if live or model else [Path("alignments.h5")]
     files = common.name_files(inputs or [*found])
     common.check_inputs(*workspace.own, *(path for _, path in files))
-    with chosen.naming(), common.live_line("drawing", quiet or output is None):
+    with common.live_line("drawing", quiet or output is None):
         text = draw(
             [(common.escaped(name), path) for name, path in files],
             None if output == STDOUT else output,

@@ -26,7 +26,7 @@ from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, rounded
 from nmtalign.training.checkpoints import Position, load_state
 from nmtalign.training.distributed import World
-from nmtalign.training.trainer import TrainingSetup
+from nmtalign.training.updates import TrainingSetup
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
@@ -195,4 +195,4 @@ def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float)
 
 def _update(setup: TrainingSetup, group: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
-    setup.updater.update(group, setup.batches(group), 0.0)
+    setup.update(group, setup.batches(group), 0.0)

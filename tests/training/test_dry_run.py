@@ -9,7 +9,7 @@ from helpers.trainings import CONFIG, sizes, train, weights
 from nmtalign.errors import UsageError
 from nmtalign.training.distributed import World
 from nmtalign.training.dry_run import dry_run, process_peak
-from nmtalign.training.trainer import TrainingSetup
+from nmtalign.training.updates import TrainingSetup
 
 
 def rehearse(corpus, folder, config=CONFIG, model=None, **settings):
