@@ -29,7 +29,7 @@ import nmtalign
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.batches import load_batches
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import preset
@@ -132,7 +132,7 @@ def test_one_step_of_beam_search(name, reversal):
     torch.manual_seed(1)
     model, hops = TranslationModel(sizes_of(name, reversal)).eval(), Hops()
     for scorer in (partial(ModelSession, Inference(model)), partial(WatchedSession, hops, Inference(model))):
-        beam_search(scorer, Sources(*make_source([[5, 6, 7, 0], [8, 9, 0]])), TranslateConfig(beam=3))
+        BeamSearch(Sources(*make_source([[5, 6, 7, 0], [8, 9, 0]])), TranslateConfig(beam=3)).run(scorer)
     check(hops.counts, BEAM_STEP[name], hops.names)
 
 

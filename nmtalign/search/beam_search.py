@@ -429,22 +429,6 @@ def _ban_all_but(log_probs: Tensor, flags: Flags, columns: Integers) -> None:
     log_probs[rows, allowed] = values
 
 
-@torch.inference_mode()
-def beam_search(
-    scorer: Scorer, sources: Sources, config: TranslateConfig, keep_weights: bool = False
-) -> list[list[Hypothesis]]:
-    """The best translations of each sentence, best first: at least one and at most n_best.
-
-    A finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability,
-    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx
-    every open hypothesis must end. A sentence is finished when no open hypothesis can become one of the n_best any
-    more; with `search` = paper when its beam is empty, as in the released code of Bahdanau et al. (2015). The result
-    for a sentence does not depend on the other sentences of the batch, except for rounding.
-    Raises NmtalignError if the model gives no finite probability.
-    """
-    return BeamSearch(sources, config, keep_weights).run(scorer)
-
-
 class Ending(NamedTuple):
     """A `</s>` after a row: the step (0 = first), the row of that step, the log-probabilities and the score."""
 
@@ -456,13 +440,19 @@ class Ending(NamedTuple):
 
 
 class BeamSearch:
-    """The host's record of one search: which hypotheses are open and which have ended.
+    """One search, and its record on the host: which hypotheses are open and which have ended.
+
+    A finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability,
+    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx
+    every open hypothesis must end. A sentence is finished when no open hypothesis can become one of the n_best any
+    more; with `search` = paper when its beam is empty, as in the released code of Bahdanau et al. (2015). The result
+    for a sentence does not depend on the other sentences of the batch, except for rounding.
 
     The B sentences that are not finished have R rows of a step each: row b * R + r is hypothesis r of sentence b.
     """
 
     def __init__(
-        self, sources: Sources, config: TranslateConfig, keep_weights: bool, phrase_words: Sequence[int] = ()
+        self, sources: Sources, config: TranslateConfig, keep_weights: bool = False, phrase_words: Sequence[int] = ()
     ) -> None:
         """See `Restrictions`; with `keep_weights` the hypotheses have their weights."""
         self.restrictions = Restrictions(sources, config, phrase_words)
@@ -481,8 +471,12 @@ class BeamSearch:
         self._weights: list[Array] = []  # (rows, Tx) for each step, if hypotheses have them
         self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
 
+    @torch.inference_mode()
     def run(self, scorer: Scorer) -> list[list[Hypothesis]]:
-        """Makes all steps of the search; returns the hypotheses of each sentence."""
+        """The best translations of each sentence, best first: at least one and at most n_best.
+
+        Raises NmtalignError if the model gives no finite probability.
+        """
         session = scorer(self._sources)
         self._dtype = widest(session.device)
         session.step(None)
@@ -575,14 +569,13 @@ class BeamSearch:
         self._steps.append((rows, tokens, chosen.gains.ravel()))
         return rows, tokens
 
-    def results(self) -> list[list[Hypothesis]]:
-        """The n_best hypotheses of each sentence; of equal scores, the one that ended first comes first."""
-        best = [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
-        return self.hypotheses(best)
+    def ranked(self) -> list[list[Ending]]:
+        """The n_best endings of each sentence; of equal scores, the one that ended first comes first."""
+        return [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
 
-    def hypotheses(self, endings: Sequence[Sequence[Ending]]) -> list[list[Hypothesis]]:
-        """Reconstructs the hypotheses that have these endings."""
-        pairs = zip(endings, self.lengths, strict=True)
+    def results(self) -> list[list[Hypothesis]]:
+        """The hypotheses of each sentence."""
+        pairs = zip(self.ranked(), self.lengths, strict=True)
         return [[self._hypothesis(ending, length) for ending in own] for own, length in pairs]
 
     def _hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:

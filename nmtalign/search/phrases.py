@@ -26,7 +26,6 @@ from nmtalign.search.beam_search import (
     Flags,
     Hypothesis,
     Integers,
-    Scorer,
     Session,
     Sources,
     largest,
@@ -215,15 +214,16 @@ class _Continuation(NamedTuple):
     missing: int  # phrase words that are missing after it
 
 
-class _PhraseSearch(BeamSearch):
+class PhraseSearch(BeamSearch):
     """A beam search whose translations contain the phrases of their sentences, with the progress of each row.
 
     Sentences without phrases are searched as usual. In a sentence with phrases, the missing words of each row always
-    fit below the length limit, and no row ends before it contains all phrases.
+    fit below the length limit, and no row ends before it contains all phrases. The candidates must include the words of
+    the phrases.
     """
 
     def __init__(
-        self, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool
+        self, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool = False
     ) -> None:
         super().__init__(sources, config, keep_weights, [each.words for each in phrases])
         self._phrases = phrases
@@ -327,17 +327,6 @@ class _PhraseSearch(BeamSearch):
                         if missing + (symbol != EOS_ID) <= steps:
                             pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
-
-
-@torch.inference_mode()
-def phrase_search(
-    scorer: Scorer, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool = False
-) -> list[list[Hypothesis]]:
-    """As `beam_search`, for translations that contain the phrases of their sentences (see `_PhraseSearch`).
-
-    The candidates must include the words of the phrases.
-    """
-    return _PhraseSearch(sources, config, phrases, keep_weights).run(scorer)
 
 
 def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:

@@ -16,7 +16,7 @@ from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
 from nmtalign.data.corpus import Split
 from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import pair_ids
@@ -170,7 +170,7 @@ class Validator:
             source, mask = (tensor.to(world.device) for tensor in make_source(ids))
             columns = make_source(copies)[0].to(world.device) if copying else None
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
-                found = beam_search(scorer, Sources(source, mask, copies=columns), greedy)
+                found = BeamSearch(Sources(source, mask, copies=columns), greedy).run(scorer)
                 for words, hypotheses in zip(tokens, found, strict=True):
                     decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)
                     text = corpus.tokenizers.target.detokenize(decoded)

@@ -39,17 +39,17 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
+    BeamSearch,
     EnsembleSession,
     Hypothesis,
     ModelSession,
     Scorer,
     Scoring,
     Sources,
-    beam_search,
 )
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.phrases import phrase_search
-from nmtalign.search.sampling import sample
+from nmtalign.search.phrases import PhraseSearch
+from nmtalign.search.sampling import Sampling
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import (
     Layer,
@@ -331,8 +331,8 @@ class Translator:
                 rule = "a sample cannot be made to contain given phrases; leave out one of them"
                 raise SettingError(rule, sample=True)
             numbers = [(piece.number, piece.part) for piece in pieces]
-            return sample(self.scorer, sources, self.config, numbers, self._keep_weights)
-        found = beam_search(self.scorer, sources, self.config, self._keep_weights)
+            return Sampling(sources, self.config, numbers, self._keep_weights).run(self.scorer)
+        found = BeamSearch(sources, self.config, self._keep_weights).run(self.scorer)
         # Phrases that a translation already contains are not required, unless it loses them with the other ones.
         for every in (False, True) if given else ():
             lack = [
@@ -343,7 +343,7 @@ class Translator:
                 break
             required = [pieces[place].phrases if every else lack[place] for place in places]
             sources = self._sources([pieces[place] for place in places])
-            again = phrase_search(self.scorer, sources, self.config, required, self._keep_weights)
+            again = PhraseSearch(sources, self.config, required, self._keep_weights).run(self.scorer)
             for place, own in zip(places, again, strict=True):
                 found[place] = own
         return found
