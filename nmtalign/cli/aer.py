@@ -101,6 +101,7 @@ def _print_text(found: "LinkComparison") -> None:
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
     rows = [{"name": one.name, **_row(one.figures)} for one in found.systems]
-    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
+    texts = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in rows]
+    cells = [[Span("-" if one is None else common.escaped(str(one))) for one in row] for row in texts]
     common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

@@ -163,11 +163,6 @@ def json_text(value: Any, indent: int | None = None) -> str:
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
 
 
-def figure(value: object) -> str:
-    """A value for a table: four decimals of a float, and "-" for None."""
-    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
-
-
 def next_report(passed: float) -> float:
     """When a log gets its next line of progress: after 10 s, 30 s, then every minute."""
     return next((seconds for seconds in (10.0, 30.0) if seconds > passed), 60.0 * (passed // 60 + 1))

@@ -70,14 +70,11 @@ class Chosen(Generic[T]):
         return "\n".join(lines) + "\n"
 
 
-def with_settings(
-    *classes: type, layers: Callable[..., tuple[Layer, ...]] | None = None
-) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
+def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
     """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
-    `layers` extends the layers (sections, command line) of a command with a preset: its arguments are the preset, the
-    layers, the workspace and the command's own arguments.
+    The layers of a command with a preset are those of a training on its corpus.
     """
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}
@@ -98,9 +95,12 @@ def with_settings(
                 (COMMAND_LINE, flags),
                 (SET, _assignments(assigned, found)),
             )
-            preset = workspace.preset(arguments.pop("preset")) if layers else ""
-            if layers:
-                chosen_layers = layers(preset, chosen_layers, workspace, arguments)
+            preset = ""
+            if "preset" in arguments:
+                from nmtalign.training.budget import training_layers
+
+                preset = workspace.preset(arguments.pop("preset"))
+                chosen_layers = training_layers(preset, chosen_layers, arguments["data"] or workspace.data)
             settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
             if show:

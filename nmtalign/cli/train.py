@@ -4,11 +4,11 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -25,7 +25,7 @@ from nmtalign.cli.common import (
 )
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Layer, Workspace, resolve
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
@@ -50,15 +50,7 @@ DryRunOption = Annotated[
 Force = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--force")]
 
 
-def _layers(
-    preset: str, layers: tuple[Layer, ...], workspace: Workspace, arguments: Mapping[str, Any]
-) -> tuple[Layer, ...]:
-    from nmtalign.training.budget import training_layers
-
-    return training_layers(preset, layers, arguments["data"] or workspace.data)
-
-
-@with_settings(ModelConfig, TrainingConfig, layers=_layers)
+@with_settings(ModelConfig, TrainingConfig)
 def train(
     chosen: Settings,
     data: Data = None,
@@ -148,7 +140,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.budget import rounded
     from nmtalign.training.distributed import World
-    from nmtalign.training.dry_run import choose_settings, dry_run, process_peak
+    from nmtalign.training.dry_run import DryRun, choose_settings, process_peak
     from nmtalign.training.updates import TrainingSetup
 
     world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
@@ -158,7 +150,7 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
         chosen = replace(chosen, settings=settings, layers=layers)
     setup = TrainingSetup(corpus, folder, *chosen.settings, world)
-    found = dry_run(setup, chosen.preset, before, force)
+    found = DryRun(setup, chosen.preset, before, force)
     memory, limited = {name: size / 1e6 for name, size in found.memory.items()}, found.updates < math.inf
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())

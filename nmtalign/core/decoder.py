@@ -276,18 +276,15 @@ class RecurrentDecoder(Decoder):
             last = mask.sum(1) - 1
             forward = annotations[torch.arange(len(last), device=last.device), last, :size]
             summary = torch.cat([forward, summary], -1) if has_backward else forward
-        initial = self._initial_state(summary, encoded)
+        if self.initial_weight is None or self.initial_bias is None:
+            initial = torch.cat(encoded.finals, -1)  # (B, L S), the encoder's last states
+        else:  # s_0 = tanh(W_s backward_1 + b_s), (B, n); wide beside bf16 too
+            initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
+            initial = initial.to(wide(summary.dtype)).tanh()
         if not isinstance(attention, Attention):
             return Memory(summary, None, padding, initial)
         fertilities = attention.fertilities(annotations)
         return Memory(annotations, attention.keys(annotations), padding, initial, fertilities)
-
-    def _initial_state(self, summary: Tensor, encoded: Encoded) -> Tensor:
-        """s_0 = tanh(W_s backward_1 + b_s), (B, n), or the encoder's last states (B, L S); wide beside bf16 too."""
-        if self.initial_weight is None or self.initial_bias is None:
-            return torch.cat(encoded.finals, -1)
-        initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
-        return initial.to(wide(summary.dtype)).tanh()
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence; a fixed context is known from the start."""

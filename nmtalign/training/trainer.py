@@ -78,7 +78,7 @@ class Trainer:
             )
         _, self.resumed, self.position = ranks[0]
         world.broadcast(setup.model, setup.optimizer)
-        self.budget, self._rate = TrainingBudget.of(self.config), 0.0
+        self.budget, self._rate = TrainingBudget(self.config), 0.0
         self._plan, self._planned = setup.plan(self.position.epoch), self.position.epoch
         words = count_words(setup.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)

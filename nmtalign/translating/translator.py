@@ -274,9 +274,15 @@ class Translator:
         config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
         beam = config.n_best if config.sample else config.beam
         searches = search_threads(device, config.threads) * len(self.models)
+        if config.max_memory:
+            memory = byte_count("max_memory", config.max_memory)
+        elif device.type == "cuda":
+            memory = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
+        else:
+            memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory_limit(config.max_memory, device) // searches,
+            memory=memory // searches,
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -606,15 +612,6 @@ _MIN_MEMORY = 64 << 20  # bytes; a search gets at least this, whatever the setti
 # The default number of words in a batch times the beam, and the largest number of words; more words are not faster.
 _ROWS, _MAX_WORDS = 12_000, 6_000
 _GPU_ROWS, _MAX_GPU_WORDS = 200_000, 60_000
-
-
-def memory_limit(text: str, device: torch.device) -> int:
-    """Bytes of a setting such as "2G"; by default a tenth of the machine's memory, or half of a GPU's free memory."""
-    if text:
-        return byte_count("max_memory", text)
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
-    return int(psutil.virtual_memory().total * _MEMORY_SHARE)
 
 
 def default_words(beam: int, device: torch.device) -> int:

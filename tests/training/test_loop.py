@@ -20,7 +20,7 @@ from nmtalign.settings.presets import SYSTEMS
 from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.distributed import World
-from nmtalign.training.dry_run import dry_run
+from nmtalign.training.dry_run import DryRun
 from nmtalign.training.events import Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
 from nmtalign.training.trainer import Meter
 from nmtalign.training.updates import TrainingSetup
@@ -277,7 +277,7 @@ def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
     assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
     longer = replace(config, max_updates=20)
     setup = TrainingSetup(reversal, tmp_path / "model", sizes(reversal), longer, World(torch.device("cpu")))
-    assert dry_run(setup, "tiny", 0, seconds=0.01).advice == [line]
+    assert DryRun(setup, "tiny", 0, seconds=0.01).advice == [line]
 
 
 def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(reversal, tmp_path, monkeypatch):
