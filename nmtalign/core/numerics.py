@@ -452,11 +452,6 @@ def joined(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return Int8Weight.of(together) if any(isinstance(weight, Int8Weight) for weight in weights) else together
 
 
-def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor:
-    """Some of the outputs of a weight (out, in)."""
-    return Int8Weight.of(weight[outputs]) if isinstance(weight, Int8Weight) else weight[outputs]
-
-
 @cache
 def weight_steps() -> int:
     """The steps of a weight with which products are exact here: 127, or 63 on a processor that adds in 16 bits.

@@ -21,7 +21,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
+from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -126,7 +126,7 @@ class ModelSession(Session):
             words = torch.from_numpy(candidates.words).to(self.device)
             allowed = torch.from_numpy(candidates.allowed).to(self.device)
             known, copies = known_words(words, size), None if copies is None else torch.searchsorted(words, copies)
-            self._weight = outputs_of(self._weight, known)
+            self._weight = Int8Weight.of(self._weight[known]) if self._by_parts else self._weight[known]
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
@@ -487,7 +487,12 @@ class BeamSearch:
 
     def _advance(self, session: Session) -> Choice | None:
         """Extends the hypotheses by a word; returns the choice for the next step, None at the end."""
-        self._add_weights(session.weights)
+        if session.weights is not None and (self._keep_weights or self._scoring.coverage_penalty):
+            weights = session.weights.float().cpu().numpy()
+            if self._keep_weights:
+                self._weights.append(weights)
+            if self._scoring.coverage_penalty:
+                self._coverage = weights if self._coverage is None else weights + self._coverage[self._steps[-1][0]]
         found = self.continuations(session)
         valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
@@ -502,17 +507,6 @@ class BeamSearch:
         rows, words = self.extend(found, opened, kept)
         sentences = None if len(kept) == len(opened) else torch.from_numpy(kept).to(session.device)
         return Choice(sentences, *torch.from_numpy(np.stack([rows, words])).to(session.device))
-
-    def _add_weights(self, weights: Tensor | None) -> None:
-        """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
-        keeps, covers = self._keep_weights, self._scoring.coverage_penalty
-        if weights is None or not (keeps or covers):
-            return
-        on_host = weights.float().cpu().numpy()
-        if keeps:
-            self._weights.append(on_host)
-        if covers:
-            self._coverage = on_host if self._coverage is None else on_host + self._coverage[self._steps[-1][0]]
 
     def continuations(self, session: Session) -> Continuations:
         """The best continuations of each sentence, best first."""

@@ -100,15 +100,14 @@ class Alternative:
     alignment: Array | None = None
 
 
-@dataclass(frozen=True)
-class Translation:
-    """The translations of one line, at least one: best first, or samples in the order in which they were drawn.
+@dataclass(frozen=True, kw_only=True)
+class Translation(Alternative):
+    """The first translation of one line, and all of `n_best`: best first, or samples in the order they were drawn in.
 
-    `source` is the line; `text`, `score`, `log_prob`, `tokens` and `alignment` are those of the first translation. A
-    blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
-    line that was split into `sentences`, or cut into several `pieces`, has the joined translations of its pieces; they
-    are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of the best translation
-    (see `Calibration`), or None if the model has no calibration or there are several models.
+    `source` is the line. A blank line has one empty translation. `source_unknown` counts the source tokens that are not
+    in the vocabulary. A line that was split into `sentences`, or cut into several `pieces`, has the joined translations
+    of its pieces; they are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of
+    the best translation (see `Calibration`), or None if the model has no calibration or there are several models.
     """
 
     request: Request
@@ -122,26 +121,6 @@ class Translation:
     @property
     def source(self) -> str:
         return self.request.text
-
-    @property
-    def text(self) -> str:
-        return self.n_best[0].text
-
-    @property
-    def score(self) -> float:
-        return self.n_best[0].score
-
-    @property
-    def log_prob(self) -> float:
-        return self.n_best[0].log_prob
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        return self.n_best[0].tokens
-
-    @property
-    def alignment(self) -> Array | None:
-        return self.n_best[0].alignment
 
 
 class Translator:
@@ -368,11 +347,13 @@ class Translator:
 
     def _translation(self, line: TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         combined = combine(found or [[_EMPTY]], self.config.n_best, self.config.sample)
+        n_best = tuple(self._alternative(line, hypotheses) for hypotheses in combined)
         return Translation(
+            **vars(n_best[0]),
             request=line.request,
             source_tokens=tuple(line.tokens),
             source_unknown=line.ids.count(UNK_ID),
-            n_best=tuple(self._alternative(line, hypotheses) for hypotheses in combined),
+            n_best=n_best,
             pieces=max(1, len(found)),
             sentences=max(1, len({piece.sentence for piece in line.pieces})),
             confidence=self._calibration.of(combined[0]) if self._calibration else None,
