@@ -14,15 +14,6 @@ import typer
 
 from nmtalign.api import train as train_model
 from nmtalign.cli import common
-from nmtalign.cli.common import (
-    DATA_DEFAULT,
-    MODEL_DEFAULT,
-    QuietOption,
-    output_option,
-    own_argument,
-    own_option,
-    writes,
-)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import resolve
@@ -32,22 +23,27 @@ from nmtalign.text.lines import counted
 from nmtalign.training.events import NO_PROGRESS, Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
-Output = Annotated[Path | None, output_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", folder=True)]
+Data = Annotated[Path | None, common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}")]
+Output = Annotated[
+    Path | None, common.output_option(f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True)
+]
 Preset = Annotated[
     str | None,
-    own_option(
+    common.own_option(
         f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
     ),
 ]
 Tensorboard = Annotated[
-    Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder"))
+    Path | None,
+    common.own_option("Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")),
 ]
 DryRunOption = Annotated[
     bool,
-    own_option("Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"),
+    common.own_option(
+        "Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"
+    ),
 ]
-Force = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--force")]
+Force = Annotated[bool, common.own_option("Train anew and replace what the directory contains.", names="--force")]
 
 
 @with_settings(ModelConfig, TrainingConfig)
@@ -59,7 +55,7 @@ def train(
     tensorboard: Tensorboard = None,
     force: Force = False,
     dry_run: DryRunOption = False,
-    quiet: QuietOption = False,
+    quiet: common.QuietOption = False,
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 

@@ -8,22 +8,11 @@ import torch
 from torch import Tensor
 
 from nmtalign.errors import NmtalignError
-from nmtalign.search.beam_search import (
-    NO_PROBABILITY,
-    BeamSearch,
-    Continuations,
-    Ending,
-    Flags,
-    Floats,
-    Integers,
-    Session,
-    Sources,
-    largest,
-)
+from nmtalign.search import beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 
 
-class Sampling(BeamSearch):
+class Sampling(beam_search.BeamSearch):
     """A beam search whose hypotheses are samples: each is continued by one word, which is drawn.
 
     `run` gives `n_best` independent translations of each sentence, in the order in which they were drawn; some may be
@@ -35,7 +24,11 @@ class Sampling(BeamSearch):
     """
 
     def __init__(
-        self, sources: Sources, config: TranslateConfig, numbers: Sequence[Sequence[int]], keep_weights: bool = False
+        self,
+        sources: beam_search.Sources,
+        config: TranslateConfig,
+        numbers: Sequence[Sequence[int]],
+        keep_weights: bool = False,
     ) -> None:
         every = replace(config, beam=config.n_best, search="paper")  # until all samples have ended
         super().__init__(sources, every, keep_weights)
@@ -45,7 +38,7 @@ class Sampling(BeamSearch):
         self._open = [np.arange(count) for _ in numbers]
         self._ended: list[list[int]] = [[] for _ in numbers]
 
-    def continuations(self, session: Session) -> Continuations:
+    def continuations(self, session: beam_search.Session) -> beam_search.Continuations:
         """The open samples (B, W), each with the word that is drawn."""
         places = np.arange(self.widths.max())
         opened = places < self.widths[:, None]
@@ -53,12 +46,14 @@ class Sampling(BeamSearch):
         last = self.totals.shape[1] - 1
         rows = np.arange(len(opened))[:, None] * (last + 1) + np.minimum(places, last)
         columns, gains = self._draw(session, rows[opened], np.nonzero(opened)[0])
-        found = Continuations(np.full(rows.shape, -np.inf), rows, np.zeros_like(rows), np.zeros(rows.shape))
+        found = beam_search.Continuations(np.full(rows.shape, -np.inf), rows, np.zeros_like(rows), np.zeros(rows.shape))
         found.totals[opened] = np.broadcast_to(self.totals, rows.shape)[opened] + gains
         found.tokens[opened], found.gains[opened] = self.restrictions.words(columns), gains
         return found
 
-    def _draw(self, session: Session, rows: Integers, places: Integers) -> tuple[Integers, Floats]:
+    def _draw(
+        self, session: beam_search.Session, rows: beam_search.Integers, places: beam_search.Integers
+    ) -> tuple[beam_search.Integers, beam_search.Floats]:
         """The column that is drawn for each open sample (S,) in these rows, and its log-probability."""
         opened = ((sentence, number) for sentence in self.sentences for number in self._open[sentence])
         chances = np.array([self._generators[sentence][number].random() for sentence, number in opened])
@@ -73,17 +68,17 @@ class Sampling(BeamSearch):
                 found.append((columns, gains.gather(1, columns[:, None]).squeeze(1).double()))
         chosen, log_probs = (torch.cat(part).cpu().numpy() for part in zip(*found, strict=True))
         if not np.isfinite(log_probs).all():
-            raise NmtalignError(NO_PROBABILITY)
+            raise NmtalignError(beam_search.NO_PROBABILITY)
         return chosen, log_probs
 
-    def finish(self, found: Continuations, ended: Flags) -> None:
+    def finish(self, found: beam_search.Continuations, ended: beam_search.Flags) -> None:
         """Records the samples that end with this step, and their numbers."""
         for sentence, width, flags in zip(self.sentences, self.widths, ended, strict=True):
             self._ended[sentence] += self._open[sentence][flags[:width]].tolist()
             self._open[sentence] = self._open[sentence][~flags[:width]]
         super().finish(found, ended)
 
-    def ranked(self) -> list[list[Ending]]:
+    def ranked(self) -> list[list[beam_search.Ending]]:
         """The samples of each sentence in the order of their numbers."""
         pairs = zip(self.endings, self._ended, strict=True)
         return [[own[place] for place in np.argsort(numbers)] for own, numbers in pairs]
@@ -95,7 +90,7 @@ def draw(log_probs: Tensor, chances: Tensor, config: TranslateConfig) -> Tensor:
     The columns are ordered by index, or with top_k by decreasing probability. The first column is drawn at which the
     cumulative probability exceeds the random number times the total.
     """
-    values, columns = largest(log_probs, config.top_k) if config.top_k else (log_probs, None)
+    values, columns = beam_search.largest(log_probs, config.top_k) if config.top_k else (log_probs, None)
     values = values.double()
     sums = ((values - values.amax(1, keepdim=True)) / config.temperature).exp().cumsum(1)
     total = sums[:, -1:]

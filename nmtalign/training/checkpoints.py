@@ -18,20 +18,10 @@ from typing import Any
 
 from torch import Tensor
 
-from nmtalign import model_directory
+from nmtalign import files, model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import (
-    CONFIG,
-    SOURCE_VOCABULARY,
-    TARGET_VOCABULARY,
-    atomic_path,
-    disk_errors,
-    parse_json,
-    sha256_of,
-    sweep,
-)
 from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
@@ -113,16 +103,16 @@ def create_run(
     if restart and config.init_from and Path(config.init_from).resolve() == folder.resolve():
         rule = "training anew would remove this folder; give another folder for the new model"
         raise SettingError(rule, init_from=config.init_from)
-    with disk_errors(folder):
+    with files.disk_errors(folder):
         for path in folder.glob("*.safetensors" if restart else "training_state*.safetensors"):
             path.unlink(missing_ok=True)
-    sweep(folder)
-    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
+    files.sweep(folder)
+    names = [files.SOURCE_VOCABULARY, files.TARGET_VOCABULARY, *corpus.tokenizers.files()]
     hashes = json.loads(corpus.attributes["sha256"])
     for name in names:
-        with atomic_path(folder / name, follow=False) as temporary:
+        with files.atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
-            if sha256_of(temporary) != hashes.get(name):
+            if files.sha256_of(temporary) != hashes.get(name):
                 raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
@@ -148,7 +138,7 @@ def find_run(
 
     Raises UsageError if the folder contains another run, with the differences.
     """
-    if not (folder / CONFIG).exists():
+    if not (folder / files.CONFIG).exists():
         return None
     settings = model_directory.read_settings(folder)
     sections = ("model", ModelConfig), ("training", TrainingConfig)
@@ -212,7 +202,7 @@ def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus
 
 def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary, Vocabulary]]:
     """Yields (file name, vocabulary of the model directory, vocabulary of the corpus) for each side that differs."""
-    sides = (SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)
+    sides = (files.SOURCE_VOCABULARY, corpus.source_vocabulary), (files.TARGET_VOCABULARY, corpus.target_vocabulary)
     for name, new in sides:
         if (old := Vocabulary.load(folder / name)) != new:
             yield name, old, new
@@ -227,7 +217,7 @@ def find_checkpoint(folder: Path) -> Checkpoint | None:
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
             metadata, _ = model_directory.check_tensors(path)
-            position = resolve(Position, (str(path), parse_json(metadata["position"])))
+            position = resolve(Position, (str(path), files.parse_json(metadata["position"])))
             return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))
@@ -243,9 +233,9 @@ def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
 
     The next save would otherwise keep the damaged one instead of the complete one.
     """
-    sweep(folder)
+    files.sweep(folder)
     if checkpoint.path.name != model_directory.STATE:
-        with disk_errors(folder):
+        with files.disk_errors(folder):
             (folder / model_directory.STATE).unlink(missing_ok=True)
 
 
