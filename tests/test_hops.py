@@ -39,12 +39,12 @@ from nmtalign.training.updates import TrainingSetup
 
 PACKAGE = str(Path(nmtalign.__file__).parent)
 SIZES = {"embedding": 8, "hidden": 8, "attention_hidden": 8, "maxout": 4}
-UPDATE = {"rnnsearch-50": (8, 82), "small": (8, 81), "luong-global": (8, 65)}  # files, functions
-BEAM_STEP = {"rnnsearch-50": (6, 43), "small": (6, 42), "luong-global": (7, 47)}
+UPDATE = {"rnnsearch-50": (8, 81), "small": (8, 80), "luong-global": (8, 64)}  # files, functions
+BEAM_STEP = {"rnnsearch-50": (6, 42), "small": (6, 41), "luong-global": (7, 45)}
 COMMANDS = {
-    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 148)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 288)),
-    "translate": ("translate", (21, 311)),
+    "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 143)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 283)),
+    "translate": ("translate", (21, 302)),
 }
 
 

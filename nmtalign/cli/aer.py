@@ -79,14 +79,12 @@ def _row(figures: "LinkFigures") -> Row:
 
 
 def _print_json(found: "LinkComparison") -> None:
-    """Prints one object per system."""
     for system in found.systems:
         record = {"name": system.name, **_row(system.figures), "signature": system.signature}
         sys.stdout.write(common.json_text(record) + "\n")
 
 
 def _print_csv(found: "LinkComparison") -> None:
-    """Prints one line per system."""
     columns = ["name", *_row(found.systems[0].figures), "signature"]
     writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
     writer.writeheader()
@@ -95,7 +93,6 @@ def _print_csv(found: "LinkComparison") -> None:
 
 
 def _print_text(found: "LinkComparison") -> None:
-    """Prints one row per system, then their signatures."""
     columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
     columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)

@@ -243,7 +243,6 @@ class _StandardOutput(io.FileIO):
     """Standard output; its errors name it, as the errors of a file do."""
 
     def write(self, data: Any) -> Any:
-        """Writes bytes; raises ResourceError if the system refuses them, BrokenPipeError if the reader has gone."""
         with disk_errors(Path("standard output")):
             return super().write(data)
 
@@ -252,7 +251,6 @@ class _StandardError(io.FileIO):
     """Standard error. What the system refuses is lost, and the command continues: the user may close the terminal."""
 
     def write(self, data: Any) -> Any:
-        """Writes bytes."""
         try:
             return super().write(data)
         except OSError:

@@ -79,18 +79,18 @@ def check_inputs(*inputs: Path | None) -> None:
     """
     if inputs.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once, and can be read only once; give files")
-    written = sorted((name, path) for name, path in outputs.items() if path != STDOUT)
+    written = [
+        ("-o" if name == "output" else f"--{name.replace('_', '-')}", path)
+        for name, path in sorted(outputs.items())
+        if path != STDOUT
+    ]
     if not written:
         return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
     for _, output in written:
         check_other(output, files)
     for (first, one), (second, other) in itertools.combinations(written, 2):
-        check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
-
-
-def _flag(name: str) -> str:
-    return "-o" if name == "output" else f"--{name.replace('_', '-')}"
+        check_other(other, [one], f"is given for {first} and for {second}; give two files")
 
 
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."

@@ -86,6 +86,9 @@ def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any],
 
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
+            values = (value for name, value in arguments.items() if name not in outputs)
+            paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
+            check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
             config, show, assigned = (arguments.pop(one.name) for one in always)
             flags = {name: arguments.pop(name) for name in options}
             flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
@@ -107,10 +110,7 @@ def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any],
                 sys.stdout.write(chosen.text())
             else:
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
-                values = (value for name, value in arguments.items() if name not in outputs)
-                paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
-                given = (named(path)[1] for path in paths if isinstance(path, Path))
-                check_inputs(*workspace.own, *(Path(file) for file in files if file), *given)
+                check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 if not arguments.get("quiet"):
                     own = (made for made in settings if made.unused)
                     say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
@@ -218,7 +218,6 @@ class Command(TyperCommand):
         return parameters
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command."""
         try:
             return super().invoke(ctx)
         except (BrokenPipeError, KeyboardInterrupt) as error:

@@ -129,7 +129,6 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
-    """Prints what the training would do."""
     import torch
 
     from nmtalign.core.numerics import pick_device

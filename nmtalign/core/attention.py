@@ -68,7 +68,6 @@ class FixedContext(nn.Module):
     """The decoder of the RNNencdec does not attend: each step gets the same context (section 2.2)."""
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
-        """See `Attention.look`."""
         return Look(memory.values.repeat_interleave(len(states) // len(memory.values), 0), None)
 
 
@@ -118,11 +117,9 @@ class AdditiveAttention(Attention):
         self.vector = nn.Parameter(torch.empty(size))  # v_a
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """U_a annotations: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight)
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v_a . tanh(W_a s + keys)."""
         queries = F.linear(states, self.query_weight)
         if not torch.is_grad_enabled():
             return additive_energies(queries, keys, self.vector)
@@ -153,7 +150,6 @@ class CoverageAttention(AdditiveAttention):
         return FERTILITY_LIMIT * products.to(wide(products.dtype)).sigmoid()
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v_a . tanh(W_a s + keys + V_c coverage)."""
         if coverage is None:
             return super().energies(states, keys)
         queries = F.linear(states, self.query_weight)
@@ -184,7 +180,6 @@ class DotAttention(Attention):
         return first + others[0] if others else annotations
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """s . keys."""
         dtype = wide(keys.dtype)
         return states.to(dtype) @ keys.to(dtype).mT
 
@@ -197,7 +192,6 @@ class GeneralAttention(DotAttention):
         self.key_weight = nn.Parameter(torch.empty(config.hidden, annotation_size))  # W_a
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """W_a annotations: (B, Tx, 2n) to (B, Tx, n)."""
         return F.linear(annotations, self.key_weight)
 
 
@@ -263,7 +257,6 @@ SCORES: Mapping[str, Callable[[ModelConfig, int], Attention]] = {
 
 
 def make_attention(config: ModelConfig, annotation_size: int) -> Attention | FixedContext:
-    """The alignment model of a configuration."""
     if config.attention == "none":
         return FixedContext()
     if config.coverage == "linguistic":
@@ -321,7 +314,6 @@ class AdditivePass:
         torch.bmm(weights[:, None].to(self.values.dtype), self.values, out=self.contexts[step][:, None])
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         self.d_contexts = torch.zeros_like(self.contexts)
         self._d_queries = torch.empty_like(self.queries)
         self._d_energies = torch.zeros_like(self.weights[0])

@@ -285,7 +285,6 @@ class CellPass(ABC):
         """Computes state `step` + 1 from state `step` and the inputs (*D, B, 3n) of the step."""
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         self.d_inputs = self._buffer(3 * self.size, self.dtype)
 
     @abstractmethod
@@ -370,7 +369,6 @@ class PaperCellPass(CellPass):
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, gates, products = self.states[step], self.gates[step], self.products[step]
         _paper_gates(*split_product(self.rows[step], self.gates_weight, gate_inputs), state, gates, products)
@@ -449,7 +447,6 @@ class CudnnCellPass(CellPass):
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
     def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, row, buffers = self.states[step], self.rows[step], (self.gates[step], self.hidden[step])
         gates = split_product(row, self.gates_weight, gate_inputs)

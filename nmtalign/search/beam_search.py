@@ -568,7 +568,6 @@ class BeamSearch:
         return [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
 
     def results(self) -> list[list[Hypothesis]]:
-        """The hypotheses of each sentence."""
         pairs = zip(self.ranked(), self.lengths, strict=True)
         return [[self._hypothesis(ending, length) for ending in own] for own, length in pairs]
 

@@ -239,11 +239,15 @@ def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
             (folder / model_directory.STATE).unlink(missing_ok=True)
 
 
-def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
-    """Restores weights and optimiser; returns the position."""
-    weights, values = dict[str, Tensor](), defaultdict[int, dict[str, Tensor]](dict)
-    with _fitting(checkpoint.path):
-        for name, tensor in model_directory.load_tensors(checkpoint.path)[0].items():
+def load_state(path: Path, model: TranslationModel, optimizer: Optimizer | None = None) -> None:
+    """Restores the weights of a file, and of a checkpoint also the optimiser; raises FormatError if they do not fit."""
+    tensors, values = model_directory.load_tensors(path)[0], defaultdict[int, dict[str, Tensor]](dict)
+    try:
+        if optimizer is None:
+            model.load_state_dict(tensors)
+            return
+        weights = dict[str, Tensor]()
+        for name, tensor in tensors.items():
             part, _, key = name.partition(".")
             if part == "optimizer":
                 number, _, key = key.partition(".")
@@ -252,20 +256,6 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optim
                 weights[key] = tensor
         model.load_state_dict(weights)
         optimizer.restore(values)
-    return checkpoint.position
-
-
-def load_first_weights(path: Path, model: TranslationModel) -> None:
-    """Gives a model the weights of another one; raises FormatError if they do not fit."""
-    with _fitting(path):
-        model.load_state_dict(model_directory.load_tensors(path)[0])
-
-
-@contextlib.contextmanager
-def _fitting(path: Path) -> Iterator[None]:
-    """Raises FormatError if tensors of a file do not fit the model."""
-    try:
-        yield
     except (ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
 

@@ -98,7 +98,9 @@ class DryRun:
         with keeping_generators(setup.device, config.threads):
             setup.build(self.advice.append)
             self.advice += [setup.guide.note] if setup.guide and setup.guide.note else []
-            self.done = load_state(checkpoint, setup.model, setup.optimizer) if checkpoint else Position()
+            self.done = checkpoint.position if checkpoint else Position()
+            if checkpoint:
+                load_state(checkpoint.path, setup.model, setup.optimizer)
             plan = setup.plan(self.done.epoch)
             times = _update_times(setup, plan, seconds)
             self.memory = _memory(setup, plan, before)  # at the update with the largest batch, by use

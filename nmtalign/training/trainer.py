@@ -67,7 +67,8 @@ class Trainer:
         self._damage = checkpoint.damage if checkpoint else ""
         if checkpoint:
             checkpoints.clean_folder(self.folder, checkpoint)
-            self.position = checkpoints.load_state(checkpoint, setup.model, setup.optimizer)
+            checkpoints.load_state(checkpoint.path, setup.model, setup.optimizer)
+            self.position = checkpoint.position
         elif world.is_main:
             checkpoints.create_run(self.folder, setup.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
@@ -168,7 +169,6 @@ class Trainer:
         return None
 
     def _update(self, group: Sequence[Indices], batches: Iterator[Batch]) -> None:
-        """Makes one update, unless its gradient is not finite."""
         position, self._began = self.position, time.perf_counter()
         self._highest_done = done = self._done()
         position.update += 1
@@ -248,7 +248,6 @@ class Trainer:
         return f"{events.NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
 
     def _advise(self) -> None:
-        """Reports a budget that is too small."""
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
         if not position.diverged:
             self._advice.check_budget(position.update, position.seconds, self._pace(), is_known)
@@ -370,7 +369,6 @@ class Trainer:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
     def _emit(self, kind: type[events.Event], *values: Any, **named: Any) -> None:
-        """Publishes an event at the present update."""
         self._publish(kind(*self._when(), *values, **named))
 
     def _publish(self, event: events.Event) -> None:

@@ -123,7 +123,7 @@ class TrainingSetup:
         torch.manual_seed(self.config.seed)
         self.model = TranslationModel(self.model_config)
         if self._first_weights:
-            checkpoints.load_first_weights(self._first_weights, self.model)
+            checkpoints.load_state(self._first_weights, self.model)
         self.model.to(self.device)
         self.dtype = torch.bfloat16 if self.bf16 else None
         self.optimizer = make_optimizer(self.model.parameters(), self.config)

@@ -160,7 +160,6 @@ class RequestReader:
         return min(every, key=lambda tokens: len(self._unknown(tokens)))
 
     def _unknown(self, tokens: Tokens) -> list[str]:
-        """The tokens that the model does not know."""
         return [token for token in tokens if token not in self._words]
 
     def _text(self, token: str) -> str:
