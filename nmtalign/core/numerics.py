@@ -39,10 +39,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def product(
     rows: Tensor, weight: "Tensor | SharedWeight", addend: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in).
-
-    Fills and returns `out`, if it is given.
-    """
+    """`rows W^T (+ addend)`, in `out` if given: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in)."""
     if isinstance(weight, SharedWeight):
         return weight.product(rows, addend)
     if isinstance(weight, Int8Weight) and not _needs_gradient(rows):
@@ -221,10 +218,7 @@ def aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def take_once(ctx: Any, name: str) -> Any:
-    """Returns what a forward pass stored under `name` and frees it; PyTorch itself would keep it with the graph.
-
-    Raises RuntimeError if it was taken before.
-    """
+    """Returns and frees what a forward pass stored under `name`; raises RuntimeError if it was taken before."""
     kept = getattr(ctx, name)
     setattr(ctx, name, None)
     if kept is None:
@@ -493,10 +487,7 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def picks_bf16(name: Precision, device: torch.device, units: int) -> bool:
-    """Whether a model with hidden layers of `units` trains in bf16; "auto" chooses the faster precision.
-
-    The products of a small model are too short to be faster in bf16 on a CPU.
-    """
+    """Whether hidden layers of `units` train in bf16; "auto" chooses what is faster: fp32 for small ones on a CPU."""
     is_small = device.type == "cpu" and units < BF16_UNITS
     return name == "bf16" or (name == "auto" and not is_small and has_fast_bf16(device))
 

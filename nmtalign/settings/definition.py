@@ -160,10 +160,7 @@ _DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
 
 def setting(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa: A002
-    """A field of a configuration dataclass; `details` are further fields of `Setting`.
-
-    `path` is the placeholder of the name of a file or folder.
-    """
+    """A field of a configuration dataclass; `details` are fields of `Setting`, `path` is the placeholder of a file."""
     details |= {"is_path": True, "metavar": path} if path else {}
     return dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
 
@@ -316,10 +313,7 @@ def resolve(cls: type[T], *layers: Layer) -> T:
 
 
 def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
-    """What the command line changes in vain, each with its reason.
-
-    Presets and nmtalign.toml may have settings for other cases, too.
-    """
+    """What the command line changes in vain, each with its reason; presets may have settings for other cases."""
     known = definitions(type(settings))
     given = {name: origin for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
     for names, reason, is_unused in settings.unused:
@@ -498,10 +492,7 @@ def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
 
 
 def load_workspace(config: Path | None) -> Workspace:
-    """Reads `config`, or nmtalign.toml in the current folder, or returns an empty workspace if there is none.
-
-    Raises UsageError that names the file and the key of any mistake.
-    """
+    """Reads `config`, or nmtalign.toml if it is in the current folder; raises UsageError that names file and key."""
     path = config or Path(FILE_NAME)
     if config is None and not path.exists():
         return Workspace()

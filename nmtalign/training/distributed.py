@@ -58,10 +58,7 @@ class World:
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
-        """Chooses the device, one GPU for each process of a machine or the CPU, and connects all processes.
-
-        Raises ResourceError if the processes cannot connect or have too few GPUs.
-        """
+        """Chooses the device, one GPU per process of a machine or the CPU, and connects all; raises ResourceError."""
         from torch.distributed.distributed_c10d import PrefixStore
 
         self.device = pick_device(device)
@@ -202,10 +199,7 @@ class World:
 
 
 def open_world(device: Device) -> World:
-    """The processes that torchrun describes in the environment; each has a GPU, or all share the CPU.
-
-    Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect or have too few GPUs.
-    """
+    """The processes that torchrun describes in the environment; raises UsageError if the description is incomplete."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))
     from torch.distributed.distributed_c10d import PrefixStore

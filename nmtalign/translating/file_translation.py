@@ -166,10 +166,7 @@ class FileTranslation:
         return self._summary
 
     def is_done(self) -> bool:
-        """Whether an earlier run has translated all lines.
-
-        Raises UsageError if a complete output belongs to another input: to resume, there must be FILE.partial.
-        """
+        """Whether an earlier run has translated all lines; raises UsageError if they are of another input."""
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
@@ -526,10 +523,7 @@ def are_files(*paths: Path) -> bool:
 
 
 def read_request(line: str, where: str) -> Request:
-    """Reads a request from a line of JSON; a blank line is an empty request.
-
-    Raises InputError, which begins with `where` (file and line).
-    """
+    """The request of a line of JSON, empty for a blank line; raises InputError, which begins with `where`."""
     return make_request(parse_line(line, where), where) if line and not line.isspace() else Request("")
 
 
