@@ -91,7 +91,7 @@ class Session(ABC):
 
     @abstractmethod
     def log_probs(self, rows: slice) -> Tensor:
-        """The log-probabilities (r, U) of some rows, float32 or wider; the caller may change them, and the next call does."""
+        """The log-probabilities (r, U) of some rows, float32 or wider; the caller and the next call may change them."""
 
     def parts(self) -> list[slice]:
         """All rows, in parts that fit into the processor's cache; one part on a GPU."""
