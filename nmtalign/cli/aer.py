@@ -21,24 +21,20 @@ if TYPE_CHECKING:
 _ALIGNMENTS = Path("alignments.h5")
 Row = dict[str, Any]  # numbers and texts by column
 
-Files = Annotated[
-    list[Path] | None,
-    own_argument(
-        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
-    ),
-]
-Gold = Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")]
-Source = Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")]
-Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
-
 
 @with_settings(AerConfig)
 def aer(
     chosen: Chosen[AerConfig],
-    files: Files = None,
-    gold: Gold = None,
-    source: Source = None,
-    target: Target = None,
+    files: Annotated[
+        list[Path] | None,
+        own_argument(
+            "[NAME=]LINKS... GOLD",
+            "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
+        ),
+    ] = None,
+    gold: Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")] = None,
+    source: Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")] = None,
+    target: Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.

@@ -21,41 +21,38 @@ if TYPE_CHECKING:
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
-Source = Annotated[Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")]
-Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
-Models = Annotated[
-    list[Path] | None,
-    own_option(
-        f"Model directory, or folder of `nmtalign link`; repeat it for the backward model, TGT to SRC {MODEL_DEFAULT}",
-        "DIR",
-        "--model -m",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    output_option(
-        "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
-        "[/dim].",
-        "FILE.h5",
-    ),
-]
-Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
-Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")]
-Scores = Annotated[
-    bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
-]
-
 
 @with_settings(AlignConfig)
 def align(
     chosen: Chosen[AlignConfig],
-    source: Source = None,
-    target: Target = None,
-    model: Models = None,
-    output: Output = None,
-    resume: Resume = False,
-    pharaoh: Pharaoh = False,
-    scores: Scores = False,
+    source: Annotated[
+        Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")
+    ] = None,
+    target: Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")] = None,
+    model: Annotated[
+        list[Path] | None,
+        own_option(
+            "Model directory, or folder of `nmtalign link`; repeat it for the backward model, TGT to SRC "
+            f"{MODEL_DEFAULT}",
+            "DIR",
+            "--model -m",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        output_option(
+            "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
+            "[/dim].",
+            "FILE.h5",
+        ),
+    ] = None,
+    resume: Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")] = False,
+    pharaoh: Annotated[
+        bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")
+    ] = False,
+    scores: Annotated[
+        bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
+    ] = False,
     shard: common.ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:

@@ -16,24 +16,21 @@ from nmtalign.text.tokenizer import LEXICON
 if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
 
-Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
-Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
-Output = Annotated[
-    Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
-]
-Scores = Annotated[
-    bool,
-    own_option("Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", names="--scores"),
-]
-
 
 @with_settings(LinkConfig)
 def link(
     chosen: Chosen[LinkConfig],
-    source: Source,
-    target: Target,
-    output: Output = Path("aligner"),
-    scores: Scores = False,
+    source: Annotated[Path, own_argument("SRC", "Source text or .gz file.")],
+    target: Annotated[Path, own_argument("TGT", "Its translation, line by line.")],
+    output: Annotated[
+        Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
+    ] = Path("aligner"),
+    scores: Annotated[
+        bool,
+        own_option(
+            "Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", names="--scores"
+        ),
+    ] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.
@@ -57,20 +54,18 @@ def link(
 
         def told(progress: "LinkProgress") -> None:
             steps.add(progress.step)
-            show(_text(progress))
+            done = "" if progress.done is None else f": {progress.done:.0%}"
+            left = progress.seconds_left
+            rest = "" if left is None else f", {common.clock(left)} left for all steps"
+            show(
+                f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}"
+            )  # [2/3] learning: 34%, 0:43 left ...
 
         links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs, count = _print(links, scores)
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
-
-
-def _text(progress: "LinkProgress") -> str:
-    """[2/3] learning: 34%, 0:43 left for all steps."""
-    done = "" if progress.done is None else f": {progress.done:.0%}"
-    left = "" if progress.seconds_left is None else f", {common.clock(progress.seconds_left)} left for all steps"
-    return f"[{progress.step}/{progress.steps}] {progress.doing}{done}{left}"
 
 
 def _print(path: Path, scores: bool) -> tuple[int, int]:

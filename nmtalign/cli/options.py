@@ -3,7 +3,7 @@
 A command states its own arguments only:
 
     @with_settings(TranslateConfig)
-    def translate(chosen: Chosen[TranslateConfig], inputs: Inputs = None, quiet: QuietOption = False) -> None:
+    def translate(chosen: Chosen[TranslateConfig], inputs: Annotated[...] = None, quiet: QuietOption = False) -> None:
 
 and is called with the resolved settings.
 """

@@ -22,31 +22,25 @@ from nmtalign.text.parallel import first_line, languages_of_columns
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
 
-TrainSource = Annotated[
-    Path | None, own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet).")
-]
-TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
-Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev")]
-Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
-Output = Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
-SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
-TargetLanguage = Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")]
-Force = Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")]
 
 
 @with_settings(PrepConfig)
 def prep(
     chosen: Chosen[PrepConfig],
-    train_source: TrainSource = None,
-    train_target: TrainTarget = None,
-    dev: Dev = None,
-    test: Test = None,
-    output: Output = None,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
-    force: Force = False,
+    train_source: Annotated[
+        Path | None, own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet).")
+    ] = None,
+    train_target: Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")] = None,
+    dev: Annotated[
+        FilePair | None, own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev")
+    ] = None,
+    test: Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")] = None,
+    output: Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)] = None,
+    source_language: Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")] = None,
+    target_language: Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")] = None,
+    force: Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")] = False,
     quiet: QuietOption = False,
 ) -> None:
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.

@@ -26,51 +26,44 @@ from nmtalign.text.lines import STDIN, STDOUT
 if TYPE_CHECKING:
     from nmtalign.scoring.scoring_run import ScoreResult
 
-Hypotheses = Annotated[
-    list[Path] | None,
-    own_argument(
-        "[NAME=]HYP...", "Translations to score, one per system: text or .gz files, - for stdin; or model directories."
-    ),
-]
-References = Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")]
-Source = Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")]
-Model = Annotated[
-    Path | None,
-    own_option(
-        "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
-    ),
-]
-SegmentScores = Annotated[
-    list[Path] | None,
-    own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
-]
-Plot = Annotated[
-    Path | None,
-    own_option(
-        "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
-    ),
-]
-Html = Annotated[
-    Path | None,
-    own_option(
-        "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
-        "FILE.html",
-        "--html",
-        callback=writes("a file", stdout=True),
-    ),
-]
-
 
 @with_settings(ScoreConfig)
 def score(
     chosen: Chosen[ScoreConfig],
-    hypotheses: Hypotheses = None,
-    reference: References = None,
-    source: Source = None,
-    model: Model = None,
-    segment_scores: SegmentScores = None,
-    html: Html = None,
-    plot: Plot = None,
+    hypotheses: Annotated[
+        list[Path] | None,
+        own_argument(
+            "[NAME=]HYP...",
+            "Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
+        ),
+    ] = None,
+    reference: Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")] = None,
+    source: Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")] = None,
+    model: Annotated[
+        Path | None,
+        own_option(
+            "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
+        ),
+    ] = None,
+    segment_scores: Annotated[
+        list[Path] | None,
+        own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        own_option(
+            "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
+            "FILE.html",
+            "--html",
+            callback=writes("a file", stdout=True),
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        own_option(
+            "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
+        ),
+    ] = None,
     quiet: QuietOption = False,
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.

@@ -9,33 +9,27 @@ from nmtalign.cli import common
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDOUT, counted
 
-Forward = Annotated[Path, common.own_argument("FORWARD", "Links of source and target.")]
-Backward = Annotated[Path, common.own_argument("BACKWARD", "Links of target and source.")]
-Method = Annotated[
-    HardSymmetrization,
-    common.own_option(
-        "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
-        "METHOD",
-        "--symmetrize",
-    ),
-]
-Order = Annotated[
-    Literal["target-source", "source-target"],
-    common.own_option(
-        "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
-        "source-target, as in `fast_align -r`.",
-        "ORDER",
-    ),
-]
-Output = Annotated[Path, common.output_option("Links [dim](stdout)[/dim].", stdout=True)]
-
 
 def symmetrize(
-    forward: Forward,
-    backward: Backward,
-    method: Method = "grow-diag-final-and",
-    backward_order: Order = "target-source",
-    output: Output = STDOUT,
+    forward: Annotated[Path, common.own_argument("FORWARD", "Links of source and target.")],
+    backward: Annotated[Path, common.own_argument("BACKWARD", "Links of target and source.")],
+    method: Annotated[
+        HardSymmetrization,
+        common.own_option(
+            "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
+            "METHOD",
+            "--symmetrize",
+        ),
+    ] = "grow-diag-final-and",
+    backward_order: Annotated[
+        Literal["target-source", "source-target"],
+        common.own_option(
+            "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
+            "source-target, as in `fast_align -r`.",
+            "ORDER",
+        ),
+    ] = "target-source",
+    output: Annotated[Path, common.output_option("Links [dim](stdout)[/dim].", stdout=True)] = STDOUT,
     quiet: common.QuietOption = False,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.

@@ -23,38 +23,37 @@ from nmtalign.text.lines import counted
 from nmtalign.training.events import NO_PROGRESS, Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}")]
-Output = Annotated[
-    Path | None, common.output_option(f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True)
-]
-Preset = Annotated[
-    str | None,
-    common.own_option(
-        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
-    ),
-]
-Tensorboard = Annotated[
-    Path | None,
-    common.own_option("Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")),
-]
-DryRunOption = Annotated[
-    bool,
-    common.own_option(
-        "Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"
-    ),
-]
-Force = Annotated[bool, common.own_option("Train anew and replace what the directory contains.", names="--force")]
 
 
 @with_settings(ModelConfig, TrainingConfig)
 def train(
     chosen: Settings,
-    data: Data = None,
-    output: Output = None,
-    preset: Preset = None,
-    tensorboard: Tensorboard = None,
-    force: Force = False,
-    dry_run: DryRunOption = False,
+    data: Annotated[
+        Path | None, common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}")
+    ] = None,
+    output: Annotated[
+        Path | None,
+        common.output_option(f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True),
+    ] = None,
+    preset: Annotated[
+        str | None,
+        common.own_option(
+            f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
+        ),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None,
+        common.own_option("Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")),
+    ] = None,
+    force: Annotated[
+        bool, common.own_option("Train anew and replace what the directory contains.", names="--force")
+    ] = False,
+    dry_run: Annotated[
+        bool,
+        common.own_option(
+            "Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"
+        ),
+    ] = False,
     quiet: common.QuietOption = False,
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.

@@ -18,35 +18,31 @@ if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
 
-Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
-Output = Annotated[
-    Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
-]
-Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
-SaveAlignments = Annotated[
-    Path | None,
-    own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
-]
-Target = Annotated[
-    Path | None, own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE")
-]
-NBestList = Annotated[Path | None, own_option("Score a Moses n-best list of translations of INPUT.", "FILE")]
-Rescore = Annotated[
-    bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
-]
-
 
 @with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
-    inputs: Inputs = None,
+    inputs: Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")] = None,
     model: common.ModelsOption = None,
-    output: Output = None,
-    resume: Resume = False,
-    save_alignments: SaveAlignments = None,
-    target: Target = None,
-    n_best_list: NBestList = None,
-    rescore: Rescore = False,
+    output: Annotated[
+        Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
+    ] = None,
+    resume: Annotated[
+        bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")
+    ] = False,
+    save_alignments: Annotated[
+        Path | None,
+        own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
+    ] = None,
+    target: Annotated[
+        Path | None, own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE")
+    ] = None,
+    n_best_list: Annotated[
+        Path | None, own_option("Score a Moses n-best list of translations of INPUT.", "FILE")
+    ] = None,
+    rescore: Annotated[
+        bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
+    ] = False,
     shard: common.ShardOption = None,
     quiet: QuietOption = False,
 ) -> None:

@@ -200,7 +200,7 @@ class TranslationModel(nn.Module):
             arguments = source, source_mask, target, target_mask, copies
             return cast(Loss, functional_call(self, narrowed(self, dtype), arguments, options))
         static = source.is_cuda if static_shapes is None else static_shapes
-        run = self._run(source, source_mask, target, copies, static)
+        run = self._run(self.encode(source, source_mask, copies, static), target)
         alternatives = self._alternatives(run, draw=self.training)
         outputs = self._outputs(run, target, alternatives, None if static else target_mask)
         row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
@@ -230,7 +230,7 @@ class TranslationModel(nn.Module):
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, copies: Tensor | None = None
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
-        run = self._run(source, source_mask, target, copies)
+        run = self._run(self.encode(source, source_mask, copies), target)
         _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
         log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
@@ -251,15 +251,14 @@ class TranslationModel(nn.Module):
         attention the p of the most probable positions are exact, and the others share the p of their mean.
         """
         decoder = self.decoder
-        if self.latent is not None:
-            run = self._run(source, source_mask, target, copies)
-            return self._exact_posterior(self.latent, run, target, target_mask)
-        if self.copying is not None or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
+        if self.latent is None and (self.copying is not None or not decoder.has_posterior):
             return self.force(source, source_mask, target, target_mask, copies)
-        run = self._run(source, source_mask, target, copies)
+        run = self._run(self.encode(source, source_mask, copies), target)
+        if self.latent is not None:
+            return self._exact_posterior(self.latent, run, target, target_mask)
         with torch.enable_grad():
             contexts = run.contexts.detach().requires_grad_()
-            states = decoder.states_given(run, contexts)
+            states = cast(RecurrentDecoder, decoder).states_given(run, contexts)
             products = self.readout.products(contexts.flatten(0, 1))
             features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), products)
             nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
@@ -268,16 +267,8 @@ class TranslationModel(nn.Module):
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
         return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
 
-    def _run(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target: Tensor,
-        copies: Tensor | None = None,
-        static_shapes: bool | None = None,
-    ) -> DecoderOutput:
+    def _run(self, memory: Memory, target: Tensor) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
-        memory = self.encode(source, source_mask, copies, static_shapes)
         previous = target.t()[:-1]
         if self.copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)

@@ -79,7 +79,7 @@ def test_training_of_hard_attention_draws_and_teaches_the_weights(static):
     assert loss(True).nll != loss(True, 1).nll
     assert loss(False).nll == loss(False, 1).nll
     loss(True).objective.backward()
-    run = model._run(batch.source, batch.source_mask, batch.target)
+    run = model._run(model.encode(batch.source, batch.source_mask), batch.target)
     torch.manual_seed(0)
     weights = run.weights.transpose(0, 1)
     drawn = model.latent.alternatives(weights, draw=True)
