@@ -43,8 +43,8 @@ how long a training takes and how often it is validated, or only how the machine
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
 """A setting, some of its values, and the values that other settings need then."""
-Rule = tuple[str, str, Callable[[Any], bool]]
-"""Settings that can be wrong together, what is allowed (formatted with the configuration), and whether it is wrong."""
+Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
+"""For settings that can be wrong together: what is allowed (formatted with the configuration), and when it is wrong."""
 COMMAND_LINE = "command line"  # the origin of options
 SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
@@ -185,8 +185,8 @@ class Settings:
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
     needs: ClassVar[Sequence[Need]] = ()
-    rules: ClassVar[Sequence[Rule]] = ()
-    unused: ClassVar[Sequence[Rule]] = ()
+    rules: ClassVar[Rules] = {}
+    unused: ClassVar[Rules] = {}
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -204,7 +204,7 @@ class Settings:
                     raise SettingError(
                         f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
                     )
-        for names, rule, is_wrong in self.rules:
+        for names, (rule, is_wrong) in self.rules.items():
             if is_wrong(self):
                 raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
 
@@ -316,7 +316,7 @@ def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
     """What the command line changes in vain, each with its reason; presets may have settings for other cases."""
     known = definitions(type(settings))
     given = {name: origin for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
-    for names, reason, is_unused in settings.unused:
+    for names, (reason, is_unused) in settings.unused.items():
         for name in names.split() if is_unused(settings) else ():
             value = getattr(settings, name)
             if name in given and value != known[name].default:
