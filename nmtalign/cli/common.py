@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
+from typing import Annotated, Any, Literal, Self, TextIO
 
 import psutil
 import typer
@@ -29,7 +29,6 @@ from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
-T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash

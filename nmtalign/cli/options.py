@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
 import typer
 from typer.core import TyperCommand
@@ -30,7 +30,6 @@ from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -70,7 +69,7 @@ class Chosen(Generic[T]):
         return "\n".join(lines) + "\n"
 
 
-def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
+def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
@@ -79,7 +78,7 @@ def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any],
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}
 
-    def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
         taken = [one.name for one in own]
         options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
@@ -115,7 +114,7 @@ def with_settings(*classes: type) -> Callable[[Callable[Concatenate[Chosen[Any],
                     own = (made for made in settings if made.unused)
                     say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
                 with definition.naming(*chosen_layers):
-                    command(chosen, **arguments)  # type: ignore[call-arg]
+                    command(chosen, **arguments)
 
         always = _always(found)
         parameters = [*own, *(_parameter(one, sections[0]) for one in options.values()), *always]
