@@ -42,14 +42,6 @@ from nmtalign.core.numerics import (
 from nmtalign.settings.training_settings import ModelConfig, Order
 
 
-class Encoded(NamedTuple):
-    """The results of an encoder for B sentences."""
-
-    annotations: Tensor  # (B, Tx, D)
-    # (B, S), the last state of each layer; of a bidirectional layer that of its backward net
-    finals: tuple[Tensor, ...]
-
-
 @dataclass(frozen=True)
 class DecoderState:
     """The results of a step that the next step needs, for N rows such as the hypotheses of a search."""
@@ -92,8 +84,8 @@ class Decoder(Initialised, ABC):
     has_posterior = False  # whether there are posteriors of the weights (`TranslationModel.force_posterior`)
 
     @abstractmethod
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of B encoded sentences; mask (B, Tx) is True at real tokens."""
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of the results of an encoder for B sentences; mask (B, Tx) is True at real tokens."""
 
     @abstractmethod
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
@@ -264,20 +256,20 @@ class RecurrentDecoder(Decoder):
         reads_context = config.readout == "maxout" or by_state
         self.has_posterior = attends and self.is_papers and self.cell.state_parts == 1 and reads_context
 
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
 
         The last state of each direction has read the complete sentence. It is at `</s>` for the forward net and at the
         first word for the backward net, and for a single direction that reads the source reversed.
         """
-        annotations, size, attention = encoded.annotations, self.cell.size, self.attention
+        size, attention = self.cell.size, self.attention
         summary, has_backward = annotations[:, 0, -size:], annotations.shape[-1] > size
         if not (self._reversed or (has_backward and isinstance(attention, Attention))):
             last = mask.sum(1) - 1
             forward = annotations[torch.arange(len(last), device=last.device), last, :size]
             summary = torch.cat([forward, summary], -1) if has_backward else forward
         if self.initial_weight is None or self.initial_bias is None:
-            initial = torch.cat(encoded.finals, -1)  # (B, L S), the encoder's last states
+            initial = torch.cat(tuple(finals), -1)  # (B, L S), the encoder's last states
         else:  # s_0 = tanh(W_s backward_1 + b_s), (B, n); wide beside bf16 too
             initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
             initial = initial.to(wide(summary.dtype)).tanh()

@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from nmtalign.core.attention import Memory
 from nmtalign.core.cells import CELLS, unroll
 from nmtalign.core.copying import Copying, known_words
-from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, InputFeedingDecoder, RecurrentDecoder, Stack
+from nmtalign.core.decoder import Decoder, DecoderOutput, InputFeedingDecoder, RecurrentDecoder, Stack
 from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
     LEAST,
@@ -62,17 +62,6 @@ class Loss:
     weights: Tensor | None  # (Ty, B, Tx), with a gradient; None without attention
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """The inputs of the softmax for N given target words."""
-
-    features: Tensor  # (N, r); of the C alternatives of each word (N, C, r)
-    targets: Tensor  # (N,)
-    # The terms of `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of
-    # copying the word; None if there is only one softmax.
-    log_terms: Tensor | None = None
-
-
 class Embedding(Initialised):
     """E[word] + b: one bias per side, as in the released code."""
 
@@ -108,8 +97,11 @@ class RecurrentEncoder(nn.Module):
         # Width of an annotation: 2n, or n if its layer has one direction.
         self.output_size = size if above else self.directions * size
 
-    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
-        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); padding (B, Tx), where True, changes no state."""
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m), and the last state (B, S) of each layer.
+
+        For a bidirectional layer it is that of its backward net. padding (B, Tx), where True, changes no state.
+        """
         batch = len(embedded)
         inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1), self._backward))
         skip = None if padding is None else self._in_order(padding.t(), self._backward)[..., None]
@@ -117,12 +109,12 @@ class RecurrentEncoder(nn.Module):
         outputs, last = unroll(self.cell, inputs, initial, skip)
         annotations = self._annotations(outputs, self._backward)
         if not len(self.upper.cells):
-            return Encoded(annotations, (last[-1],))
+            return annotations, (last[-1],)
         order = self._backward[:1]
         skip = None if padding is None else self._in_order(padding.t(), order)[..., None]
         x = self._in_order(annotations.transpose(0, 1), order)
         outputs, lasts = self.upper(x, [initial[:1]] * len(self.upper.cells), skip)
-        return Encoded(self._annotations(outputs, order), (last[-1], *(one[0] for one in lasts)))
+        return self._annotations(outputs, order), (last[-1], *(one[0] for one in lasts))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -174,9 +166,9 @@ class TranslationModel(nn.Module):
         """
         static = source.is_cuda if static_shapes is None else static_shapes
         padding = None if not static and bool(source_mask.all()) else ~source_mask
-        encoded = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
-        encoded = encoded._replace(annotations=self._dropout(encoded.annotations))
-        return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
+        annotations, finals = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
+        memory = self.decoder.remember(self._dropout(annotations), finals, source_mask, padding)
+        return replace(memory, copies=copies)
 
     def loss(
         self,
@@ -202,11 +194,11 @@ class TranslationModel(nn.Module):
         static = source.is_cuda if static_shapes is None else static_shapes
         run = self._run(self.encode(source, source_mask, copies, static), target)
         alternatives = self._alternatives(run, draw=self.training)
-        outputs = self._outputs(run, target, alternatives, None if static else target_mask)
-        row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
+        features, targets, log_terms = self._outputs(run, target, alternatives, None if static else target_mask)
+        row_weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
-            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+            features, *softmax, targets, label_smoothing, row_weights, log_terms
         )
         if alternatives is not None and alternatives.drawn:
             weights = cast(Tensor, run.weights).transpose(0, 1)
@@ -231,7 +223,7 @@ class TranslationModel(nn.Module):
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
         run = self._run(self.encode(source, source_mask, copies), target)
-        _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
+        _, tokens = self._softmax(*self._outputs(run, target, self._alternatives(run), target_mask))
         log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
@@ -261,7 +253,7 @@ class TranslationModel(nn.Module):
             states = cast(RecurrentDecoder, decoder).states_given(run, contexts)
             products = self.readout.products(contexts.flatten(0, 1))
             features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), products)
-            nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
+            nll, log_probs = self._softmax(features, target.t().flatten())
         (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
@@ -280,11 +272,10 @@ class TranslationModel(nn.Module):
         """As `force_posterior`, of a model whose attention is not soft."""
         weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
         alternatives = latent.marginal(weights)
-        outputs = self._outputs(run, target, alternatives)
-        features, each_target = outputs.features, outputs.targets.repeat_interleave(outputs.features.shape[1])
-        _, each = self._softmax(Outputs(features.flatten(0, 1), each_target))
-        log_joint = joint_log_probs(cast(Tensor, outputs.log_terms), each).unflatten(0, shape).transpose(0, 1)
-        _, tokens = self._softmax(self._outputs(run, target, latent.alternatives(weights)))
+        features, targets, log_terms = self._outputs(run, target, alternatives)
+        _, each = self._softmax(features.flatten(0, 1), targets.repeat_interleave(features.shape[1]))
+        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, shape).transpose(0, 1)
+        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights)))
         log_probs = tokens.view(shape).t()
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
@@ -298,8 +289,13 @@ class TranslationModel(nn.Module):
 
     def _outputs(
         self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
-    ) -> Outputs:
-        """The outputs for the chosen (B, Ty) words, or for all, ordered by step."""
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The inputs of the softmax for the chosen (B, Ty) words, or for all, ordered by step.
+
+        They are features (N, r), or (N, C, r) of the C alternatives of each word, targets (N,), and the terms of
+        `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of copying the
+        word; None if there is only one softmax.
+        """
         contexts, weights = run.contexts, list[Tensor]()
         if alternatives is not None:
             contexts = alternatives.sums(self.readout.products(run.memory.values)).transpose(0, 1)
@@ -314,18 +310,17 @@ class TranslationModel(nn.Module):
         features = self.readout.features(state, word, products, self._dropout_rate if self.training else 0.0)
         log_weights = log_parts[0] if weights else None
         if not copied:
-            return Outputs(features, targets, log_weights)
+            return features, targets, log_weights
         generated, log_copied = (part[:, None] for part in log_parts[-2:])
         if log_weights is None:
             features = features[:, None]
         else:
             generated = generated + log_weights
         known = known_words(targets, self.config.target_vocabulary_size)
-        return Outputs(features, known, torch.cat([generated, log_copied], 1))
+        return features, known, torch.cat([generated, log_copied], 1)
 
-    def _softmax(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """(negative log-likelihood with a gradient, log p (N,)) of given words."""
-        features, targets, terms = outputs.features, outputs.targets, outputs.log_terms
+    def _softmax(self, features: Tensor, targets: Tensor, terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(negative log-likelihood with a gradient, log p (N,)) of given words; see `_outputs`."""
         # No gradient of the weights is needed: products may be small, so that a CPU keeps their results in its cache.
         cells = CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS
         softmax = self.readout.output_weight, self.readout.output_bias

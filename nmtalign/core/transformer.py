@@ -10,7 +10,7 @@ heads, and d = m / A.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from typing import ClassVar, cast
@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
-from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, Encoded, StepOutput
+from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, StepOutput
 from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout, wide, widest
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -170,13 +170,13 @@ class TransformerStack(Initialised):
 class TransformerEncoder(TransformerStack):
     """Every layer attends to all words of the sentence."""
 
-    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
         x, hidden = self.with_positions(embedded), None if padding is None else padding[:, None, None]
         for layer in self.layers:
             check_wanted()
             x, _ = layer(x, embedded.dtype, partial(self_attention, hidden=hidden))
-        return Encoded(self.norm(x).to(embedded.dtype), ())
+        return self.norm(x).to(embedded.dtype), ()
 
 
 @dataclass(frozen=True)
@@ -226,9 +226,8 @@ class TransformerDecoder(TransformerStack, Decoder):
         self._aligned = (config.alignment_layer or config.layers) - 1
         self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
 
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
-        annotations = encoded.annotations
         keys = F.linear(annotations, self.memory_weight.flatten(0, 2))
         keys = keys.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
