@@ -11,7 +11,7 @@ Without banks, phrases appear at the length limit, after everything else.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -84,18 +84,14 @@ class Phrases:
         self.ids = {max(symbol, UNK_ID) for phrase in counts for way in phrase.every_way for symbol in way}
         self.longest = max((phrase.size for phrase in counts), default=1)
         progress = PhraseProgress(self, tuple(_Part(phrase, n, n, _BEFORE) for phrase, n in counts.items()), ())
-        for symbol in prefix:
-            progress = progress.after(symbol)
+        progress = reduce(PhraseProgress.after, prefix, progress)
         self.start = PhraseProgress(self, progress.parts, progress.recent, len(prefix))
 
     def lacking(self, translations: Iterable[Symbols]) -> "Phrases":
         """The phrases that not every one of these translations contains."""
         lack = set[RequiredPhrase]()
         for tokens in translations if self.words else ():
-            progress = self.start
-            for symbol in tokens:
-                progress = progress.after(symbol)
-            lack |= {part.phrase for part in progress.parts if part.missing}
+            lack |= {part.phrase for part in reduce(PhraseProgress.after, tokens, self.start).parts if part.missing}
         own = [phrase for phrase in self._all if phrase in lack]
         return Phrases(own, self.text_of, self.unknown, self._prefix) if lack else NO_PHRASES
 

@@ -497,10 +497,10 @@ def load_workspace(config: Path | None) -> Workspace:
     if config is None and not path.exists():
         return Workspace()
     table, lines = _read_toml(path, given=config is not None)
-    known = _known_keys()
-    _check_section(path, lines, "", table, (*_TOP, *known))
-    for name, keys in known.items():
-        _check_section(path, lines, name, _table(path, table, name), keys)
+    known = {"corpus": [*_PAIRS, "gold", "tests"], **{name: [*settings] for name, settings in SECTIONS.items()}}
+    known = {"": [*_TOP, *known], **known, "train": ["preset", *known["train"]]}
+    for name in known:
+        _check_section(path, lines, known, name, _table(path, table, name) if name else table)
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
     names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP if key in table}
@@ -519,12 +519,6 @@ def load_workspace(config: Path | None) -> Workspace:
     )
 
 
-def _known_keys() -> Mapping[str, Sequence[str]]:
-    """The keys of each section."""
-    keys = {name: [*settings] for name, settings in SECTIONS.items()}
-    return {"corpus": [*_PAIRS, "gold", "tests"], **keys, "train": ["preset", *keys["train"]]}
-
-
 def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings of a section, with paths relative to the current folder; raises UsageError for an unknown preset."""
     origin, known = f"{path}: [{name}]", SECTIONS[name]
@@ -534,19 +528,19 @@ def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, An
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
 
 
-def _check_section(path: Path, lines: Sequence[str], name: str, keys: Iterable[str], known: Iterable[str]) -> None:
+def _check_section(
+    path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
+) -> None:
     """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    known = list(known)
     for key in keys:
-        if key in known:
+        if key in known[name]:
             continue
         origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
-        homes = [section for section, keys in _known_keys().items() if key in keys]
-        if homes:
+        if homes := [section for section, keys in known.items() if section and key in keys]:
             raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
         if name and key in _TOP:
             raise UsageError(f"{origin}'{key}' belongs before the first [section]")
-        check_keys(origin.removesuffix(": "), [key], known)
+        check_keys(origin.removesuffix(": "), [key], known[name])
 
 
 def _line_of(lines: Sequence[str], section: str, key: str) -> str:
