@@ -3,11 +3,11 @@
 import csv
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from nmtalign.api import aer as compare
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option
+from nmtalign.cli.common import QUIET, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.report.document import DataTable, Span
@@ -25,17 +25,14 @@ Row = dict[str, Any]  # numbers and texts by column
 @with_settings(AerConfig)
 def aer(
     chosen: Chosen[AerConfig],
-    files: Annotated[
-        list[Path] | None,
-        own_argument(
-            "[NAME=]LINKS... GOLD",
-            "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
-        ),
-    ] = None,
-    gold: Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")] = None,
-    source: Annotated[Path | None, own_option("Source text with words between spaces.", "FILE", "--source -s")] = None,
-    target: Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")] = None,
-    quiet: QuietOption = False,
+    files: list[Path] | None = own_argument(
+        "[NAME=]LINKS... GOLD",
+        "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
+    ),
+    gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
+    source: Path | None = own_option("Source text with words between spaces.", "FILE", "--source -s"),
+    target: Path | None = own_option("Its translation, line by line.", "FILE", "--target -t"),
+    quiet: bool = QUIET,
 ) -> None:
     """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.
 

@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Self, TextIO
+from typing import Any, Literal, Self, TextIO
 
 import psutil
 import typer
@@ -34,14 +34,19 @@ _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
 
-def own_argument(metavar: str, help: str, **details: Any) -> Any:
-    """A positional argument of a command."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False, **details)
+def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -> Any:
+    """A positional argument of a command; the default `...` means that it is required."""
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False, **details)
 
 
-def own_option(help: str, metavar: str | None = None, names: str = "", **bounds: Any) -> Any:
+def own_option(help: str, metavar: str | None = None, names: str = "", default: Any = None, **details: Any) -> Any:
     """An option of a command that is not a setting."""
-    return typer.Option(*names.split(), help=help, metavar=metavar, **bounds)
+    return typer.Option(default, *names.split(), help=help, metavar=metavar, **details)
+
+
+def own_flag(help: str, names: str) -> Any:
+    """An option without a value, which is off by default."""
+    return own_option(help, None, names, False)
 
 
 outputs: dict[str, Path] = {}
@@ -65,9 +70,12 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     return note
 
 
-def output_option(help: str, metavar: str = "FILE", stdout: bool = False, folder: bool = False) -> Any:
+def output_option(
+    help: str, metavar: str = "FILE", stdout: bool = False, folder: bool = False, default: Path | None = None
+) -> Any:
     """The option -o of a command that writes a file or a folder."""
-    return own_option(help, metavar, "--output -o", callback=writes("a folder" if folder else "a file", stdout))
+    callback = writes("a folder" if folder else "a file", stdout)
+    return own_option(help, metavar, "--output -o", default, callback=callback)
 
 
 def check_inputs(*inputs: Path | None) -> None:
@@ -94,22 +102,13 @@ def check_inputs(*inputs: Path | None) -> None:
 
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
 MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
-ConfigOption = Annotated[
-    Path | None,
-    own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
-]
-ModelsOption = Annotated[
-    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
-]
-ShardOption = Annotated[
-    Shard | None,
-    own_option(
-        "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
-        "I/N",
-        parser=Shard.parse,
-    ),
-]
-QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
+MODELS = own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
+SHARD = own_option(
+    "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
+    "I/N",
+    parser=Shard.parse,
+)
+QUIET = own_flag("No progress and no summary on stderr.", "--quiet -q")
 
 
 # Control characters, line separators, characters that change the direction of text, and halves of characters.

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import link as link_texts
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
@@ -20,18 +20,15 @@ if TYPE_CHECKING:
 @with_settings(LinkConfig)
 def link(
     chosen: Chosen[LinkConfig],
-    source: Annotated[Path, own_argument("SRC", "Source text or .gz file.")],
-    target: Annotated[Path, own_argument("TGT", "Its translation, line by line.")],
-    output: Annotated[
-        Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
-    ] = Path("aligner"),
-    scores: Annotated[
-        bool,
-        own_option(
-            "Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", names="--scores"
-        ),
-    ] = False,
-    quiet: QuietOption = False,
+    source: Path = own_argument("SRC", "Source text or .gz file.", default=...),
+    target: Path = own_argument("TGT", "Its translation, line by line.", default=...),
+    output: Path = output_option(
+        "Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True, default=Path("aligner")
+    ),
+    scores: bool = own_flag(
+        "Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", "--scores"
+    ),
+    quiet: bool = QUIET,
 ) -> None:
     """Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.
 

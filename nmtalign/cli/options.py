@@ -3,7 +3,7 @@
 A command states its own arguments only:
 
     @with_settings(TranslateConfig)
-    def translate(chosen: Chosen[TranslateConfig], inputs: Annotated[...] = None, quiet: QuietOption = False) -> None:
+    def translate(chosen: Chosen[TranslateConfig], inputs: list[Path] | None = own_argument(...)) -> None:
 
 and is called with the resolved settings.
 """
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs, say
+from nmtalign.cli.common import check_inputs, escaped, named, outputs, own_flag, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings import definition
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
@@ -143,6 +143,7 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
     kind = bool if one.base is bool else Path if one.is_path else str  # `Setting.parse` converts numbers
     made = typer.Option(
+        None,
         "/".join(one.options),
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
@@ -151,9 +152,7 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
         if one.choices
         else None,
     )
-    return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
-    )
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=kind | None)
 
 
 def metavar(one: Setting) -> str:
@@ -187,13 +186,13 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
             words = [f"{name}={choice}" for choice in choices]
         return [word for word in words if word.startswith(incomplete)]
 
-    show = typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-    text = "Give a setting of --show-settings another value; may be repeated."
-    assign = typer.Option(SET, help=text, metavar="NAME=VALUE", autocompletion=complete)
+    file = "Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim]."
+    show = "Print all settings and their origins, and exit."
+    assign = "Give a setting of --show-settings another value; may be repeated."
     options: dict[str, tuple[Any, Any]] = {
-        "config": (ConfigOption, None),
-        "show_settings": (Annotated[bool, show], False),
-        "assigned": (Annotated[list[str], assign], []),
+        "config": (Path | None, own_option(file, "FILE", "--config")),
+        "show_settings": (bool, own_flag(show, "--show-settings")),
+        "assigned": (list[str], own_option(assign, "NAME=VALUE", SET, [], autocompletion=complete)),
     }
     only = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import prepare
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import DATA_DEFAULT, QUIET, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
@@ -29,19 +29,15 @@ _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
 @with_settings(PrepConfig)
 def prep(
     chosen: Chosen[PrepConfig],
-    train_source: Annotated[
-        Path | None, own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet).")
-    ] = None,
-    train_target: Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")] = None,
-    dev: Annotated[
-        FilePair | None, own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev")
-    ] = None,
-    test: Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")] = None,
-    output: Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)] = None,
-    source_language: Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")] = None,
-    target_language: Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")] = None,
-    force: Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")] = False,
-    quiet: QuietOption = False,
+    train_source: Path | None = own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet)."),
+    train_target: Path | None = own_argument("TRAIN_TGT", "Its translation, line by line."),
+    dev: FilePair | None = own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev"),
+    test: FilePair | None = own_option("Text for scoring.", "SRC [TGT]", "--test"),
+    output: Path | None = output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True),
+    source_language: str | None = own_option(f"Such as en {_SUFFIX}.", "CODE"),
+    target_language: str | None = own_option(f"Such as fr {_SUFFIX}.", "CODE"),
+    force: bool = own_flag("Replace a corpus of other text or settings.", "--force"),
+    quiet: bool = QUIET,
 ) -> None:
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 

@@ -8,13 +8,13 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from nmtalign import api
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import QUIET, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
@@ -30,41 +30,28 @@ if TYPE_CHECKING:
 @with_settings(ScoreConfig)
 def score(
     chosen: Chosen[ScoreConfig],
-    hypotheses: Annotated[
-        list[Path] | None,
-        own_argument(
-            "[NAME=]HYP...",
-            "Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
-        ),
-    ] = None,
-    reference: Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")] = None,
-    source: Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")] = None,
-    model: Annotated[
-        Path | None,
-        own_option(
-            "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
-        ),
-    ] = None,
-    segment_scores: Annotated[
-        list[Path] | None,
-        own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
-    ] = None,
-    html: Annotated[
-        Path | None,
-        own_option(
-            "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
-            "FILE.html",
-            "--html",
-            callback=writes("a file", stdout=True),
-        ),
-    ] = None,
-    plot: Annotated[
-        Path | None,
-        own_option(
-            "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
-        ),
-    ] = None,
-    quiet: QuietOption = False,
+    hypotheses: list[Path] | None = own_argument(
+        "[NAME=]HYP...",
+        "Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
+    ),
+    reference: list[Path] | None = own_option("Reference; may be repeated.", "FILE", "--reference -r"),
+    source: Path | None = own_option("Source text of the translations.", "FILE", "--source -s"),
+    model: Path | None = own_option(
+        "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
+    ),
+    segment_scores: list[Path] | None = own_option(
+        "Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"
+    ),
+    html: Path | None = own_option(
+        "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
+        "FILE.html",
+        "--html",
+        callback=writes("a file", stdout=True),
+    ),
+    plot: Path | None = own_option(
+        "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
+    ),
+    quiet: bool = QUIET,
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
 

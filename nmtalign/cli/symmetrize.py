@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from nmtalign.api import symmetrize_files
 from nmtalign.cli import common
@@ -11,26 +11,22 @@ from nmtalign.text.lines import STDOUT, counted
 
 
 def symmetrize(
-    forward: Annotated[Path, common.own_argument("FORWARD", "Links of source and target.")],
-    backward: Annotated[Path, common.own_argument("BACKWARD", "Links of target and source.")],
-    method: Annotated[
-        HardSymmetrization,
-        common.own_option(
-            "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
-            "METHOD",
-            "--symmetrize",
-        ),
-    ] = "grow-diag-final-and",
-    backward_order: Annotated[
-        Literal["target-source", "source-target"],
-        common.own_option(
-            "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
-            "source-target, as in `fast_align -r`.",
-            "ORDER",
-        ),
-    ] = "target-source",
-    output: Annotated[Path, common.output_option("Links [dim](stdout)[/dim].", stdout=True)] = STDOUT,
-    quiet: common.QuietOption = False,
+    forward: Path = common.own_argument("FORWARD", "Links of source and target.", default=...),
+    backward: Path = common.own_argument("BACKWARD", "Links of target and source.", default=...),
+    method: HardSymmetrization = common.own_option(
+        "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
+        "METHOD",
+        "--symmetrize",
+        default="grow-diag-final-and",
+    ),
+    backward_order: Literal["target-source", "source-target"] = common.own_option(
+        "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
+        "source-target, as in `fast_align -r`.",
+        "ORDER",
+        default="target-source",
+    ),
+    output: Path = common.output_option("Links [dim](stdout)[/dim].", stdout=True, default=STDOUT),
+    quiet: bool = common.QUIET,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
 

@@ -8,7 +8,6 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Annotated
 
 import typer
 
@@ -28,33 +27,21 @@ Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
 @with_settings(ModelConfig, TrainingConfig)
 def train(
     chosen: Settings,
-    data: Annotated[
-        Path | None, common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}")
-    ] = None,
-    output: Annotated[
-        Path | None,
-        common.output_option(f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True),
-    ] = None,
-    preset: Annotated[
-        str | None,
-        common.own_option(
-            f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
-        ),
-    ] = None,
-    tensorboard: Annotated[
-        Path | None,
-        common.own_option("Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")),
-    ] = None,
-    force: Annotated[
-        bool, common.own_option("Train anew and replace what the directory contains.", names="--force")
-    ] = False,
-    dry_run: Annotated[
-        bool,
-        common.own_option(
-            "Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"
-        ),
-    ] = False,
-    quiet: common.QuietOption = False,
+    data: Path | None = common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}"),
+    output: Path | None = common.output_option(
+        f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True
+    ),
+    preset: str | None = common.own_option(
+        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
+    ),
+    tensorboard: Path | None = common.own_option(
+        "Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")
+    ),
+    force: bool = common.own_flag("Train anew and replace what the directory contains.", "--force"),
+    dry_run: bool = common.own_flag(
+        "Print settings, parameters, memory, updates and estimated time, write nothing.", "--dry-run"
+    ),
+    quiet: bool = common.QUIET,
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 

@@ -5,14 +5,14 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import translate_files
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option, writes
+from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, Shard
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
@@ -22,29 +22,18 @@ if TYPE_CHECKING:
 @with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
-    inputs: Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")] = None,
-    model: common.ModelsOption = None,
-    output: Annotated[
-        Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
-    ] = None,
-    resume: Annotated[
-        bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")
-    ] = False,
-    save_alignments: Annotated[
-        Path | None,
-        own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
-    ] = None,
-    target: Annotated[
-        Path | None, own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE")
-    ] = None,
-    n_best_list: Annotated[
-        Path | None, own_option("Score a Moses n-best list of translations of INPUT.", "FILE")
-    ] = None,
-    rescore: Annotated[
-        bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
-    ] = False,
-    shard: common.ShardOption = None,
-    quiet: QuietOption = False,
+    inputs: list[Path] | None = own_argument("INPUT", "Text or .gz files; - is stdin, the default."),
+    model: list[Path] | None = common.MODELS,
+    output: Path | None = output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True),
+    resume: bool = own_flag("Continue an interrupted -o FILE after its last complete line.", "--resume"),
+    save_alignments: Path | None = own_option(
+        "Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")
+    ),
+    target: Path | None = own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE"),
+    n_best_list: Path | None = own_option("Score a Moses n-best list of translations of INPUT.", "FILE"),
+    rescore: bool = own_flag("Replace the scores of the n-best list and sort it, the best first.", "--rescore"),
+    shard: Shard | None = common.SHARD,
+    quiet: bool = QUIET,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.
 

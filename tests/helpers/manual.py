@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 from nmtalign import errors
 from nmtalign.cli.app import COMMANDS
@@ -67,7 +67,7 @@ def _row(one: Any, annotation: Any) -> str:
     if one.param_type_name == "argument":
         return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
     names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-    choices = "|".join(Setting("", kind=(get_args(annotation) or [str])[0]).choices)
+    choices = "|".join(Setting("", kind=annotation).choices)
     value = "" if one.is_flag else f" `{one.metavar or choices or 'VALUE'}`"
     default = "" if one.is_flag or one.default in (None, (), []) else f" [default: {one.default}]"
     return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
