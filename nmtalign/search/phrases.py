@@ -239,7 +239,11 @@ class PhraseSearch(BeamSearch):
         self._read_wanted(log_probs, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])
         self.restrictions.apply(log_probs, sentences, step, incomplete)
-        self._read_best(log_probs, rows.start, sentences, int(self.widths.max()))
+        own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
+        gains, columns = largest(log_probs[torch.from_numpy(own).to(log_probs.device)], int(self.widths.max()))
+        words = self.restrictions.words(columns.cpu().numpy()).tolist()
+        for row, *best in zip((own + rows.start).tolist(), words, gains.cpu().double().tolist(), strict=True):
+            self._best[row] = list(zip(*best, strict=True))
 
     def _read_wanted(self, log_probs: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
         """Stores the log-probabilities of wanted words, given log_probs (r, U) in which no word is banned yet."""
@@ -250,14 +254,6 @@ class PhraseSearch(BeamSearch):
         gains = iter(log_probs[at[0], at[1]].cpu().double().tolist())
         for row, each in enumerate(wanted, start):
             self._wanted[row] = [(symbol, next(gains)) for symbol in each]
-
-    def _read_best(self, log_probs: Tensor, start: int, sentences: Integers, width: int) -> None:
-        """Stores the `width` best words of each row whose sentence has phrases."""
-        own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
-        gains, columns = largest(log_probs[torch.from_numpy(own).to(log_probs.device)], width)
-        words = self.restrictions.words(columns.cpu().numpy()).tolist()
-        for row, *best in zip((own + start).tolist(), words, gains.cpu().double().tolist(), strict=True):
-            self._best[row] = list(zip(*best, strict=True))
 
     def continuations(self, session: Session) -> Continuations:
         """See `BeamSearch`; those of sentences with phrases are selected from all banks."""
