@@ -43,8 +43,8 @@ UPDATE = {"rnnsearch-50": (8, 81), "small": (8, 80), "luong-global": (8, 64)}  #
 BEAM_STEP = {"rnnsearch-50": (6, 42), "small": (6, 41), "luong-global": (7, 45)}
 COMMANDS = {
     "score": ("score", "out.fr", "-r", "test.fr", "--by-length", (15, 143)),
-    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 283)),
-    "translate": ("translate", (21, 302)),
+    "align": ("align", "test.en", "test.fr", "-o", "a.h5", (21, 285)),
+    "translate": ("translate", (21, 304)),
 }
 
 

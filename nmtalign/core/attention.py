@@ -9,7 +9,7 @@ are those of Luong et al. (2015); linguistic coverage is that of Tu et al. (2016
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -74,11 +74,6 @@ class FixedContext(nn.Module):
 class Attention(Initialised, ABC):
     """A score, and attention to all positions."""
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("query_weight", "key_weight", "coverage_weight", "fertility_weight"), Role.ATTENTION),
-        "vector": Role.ENERGY,
-    }
-
     @abstractmethod
     def keys(self, annotations: Tensor) -> Tensor:
         """The part of the energies that no step changes: (B, Tx, 2n) to (B, Tx, .)."""
@@ -112,9 +107,9 @@ class AdditiveAttention(Attention):
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         size = config.attention_hidden
-        self.query_weight = nn.Parameter(torch.empty(size, config.hidden))  # W_a
-        self.key_weight = nn.Parameter(torch.empty(size, annotation_size))  # U_a
-        self.vector = nn.Parameter(torch.empty(size))  # v_a
+        self.query_weight = Role.ATTENTION.parameter(size, config.hidden)  # W_a
+        self.key_weight = Role.ATTENTION.parameter(size, annotation_size)  # U_a
+        self.vector = Role.ENERGY.parameter(size)  # v_a
 
     def keys(self, annotations: Tensor) -> Tensor:
         return F.linear(annotations, self.key_weight)
@@ -141,8 +136,8 @@ class CoverageAttention(AdditiveAttention):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, annotation_size)
-        self.coverage_weight = nn.Parameter(torch.empty(config.attention_hidden, 1))  # V_c
-        self.fertility_weight = nn.Parameter(torch.empty(1, annotation_size))  # U_f
+        self.coverage_weight = Role.ATTENTION.parameter(config.attention_hidden, 1)  # V_c
+        self.fertility_weight = Role.ATTENTION.parameter(1, annotation_size)  # U_f
 
     def fertilities(self, annotations: Tensor) -> Tensor:
         """Phi, float32 beside bf16 too."""
@@ -189,7 +184,7 @@ class GeneralAttention(DotAttention):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, annotation_size)
-        self.key_weight = nn.Parameter(torch.empty(config.hidden, annotation_size))  # W_a
+        self.key_weight = Role.ATTENTION.parameter(config.hidden, annotation_size)  # W_a
 
     def keys(self, annotations: Tensor) -> Tensor:
         return F.linear(annotations, self.key_weight)
@@ -198,12 +193,10 @@ class GeneralAttention(DotAttention):
 class PositionPredictor(Initialised):
     """The position to which local-p attends: p = S sigmoid(v_p . tanh(W_p state)), for a sentence of S words."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.MATRIX, "vector": Role.ENERGY}
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(config.attention_hidden, config.hidden))  # W_p
-        self.vector = nn.Parameter(torch.empty(config.attention_hidden))  # v_p
+        self.weight = Role.MATRIX.parameter(config.attention_hidden, config.hidden)  # W_p
+        self.vector = Role.ENERGY.parameter(config.attention_hidden)  # v_p
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
         """Positions (B, R) of states (B, R, n) and lengths (B,); wide, so that rounding does not jump by words."""

@@ -12,10 +12,10 @@ compare them with `step`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -42,11 +42,6 @@ Weight = Tensor | SharedWeight
 class GatedCell(Initialised, ABC):
     """The stacked weights (blocks * n, .) of a cell with n units, one set per direction if there are directions."""
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("input_weight", "context_weight"), Role.STACKED),
-        "recurrent_weight": Role.RECURRENT,
-        **dict.fromkeys(("bias", "recurrent_bias"), Role.BIAS),
-    }
     blocks = 3
     recurrent_blocks = 3  # the blocks that have a recurrent weight
     bias_blocks = 3  # the blocks that have an input bias, counted from the last one
@@ -56,10 +51,10 @@ class GatedCell(Initialised, ABC):
         super().__init__()
         lead, width, recurrent = (directions,) if directions else (), self.blocks * size, self.recurrent_blocks * size
         self.size, self.state_size = size, self.state_parts * size
-        self.input_weight = nn.Parameter(torch.empty(*lead, width, input_size))
-        self.recurrent_weight = nn.Parameter(torch.empty(*lead, recurrent, size)) if recurrent else None
-        self.context_weight = nn.Parameter(torch.empty(width, context_size)) if context_size else None
-        self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
+        self.input_weight = Role.STACKED.parameter(*lead, width, input_size)
+        self.recurrent_weight = Role.RECURRENT.parameter(*lead, recurrent, size) if recurrent else None
+        self.context_weight = Role.STACKED.parameter(width, context_size) if context_size else None
+        self.bias = Role.BIAS.parameter(*lead, self.bias_blocks * size)
 
     @staticmethod
     @abstractmethod
@@ -126,7 +121,7 @@ class CudnnCell(GatedCell):
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__(input_size, size, context_size, directions)
-        self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
+        self.recurrent_bias = Role.BIAS.parameter(*self.bias.shape)
 
     @staticmethod
     def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:

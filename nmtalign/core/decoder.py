@@ -9,7 +9,7 @@ Layers that do not attend are plain recurrences (`Stack`). With input feeding al
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -220,12 +220,6 @@ class RecurrentDecoder(Decoder):
     from the annotations; in the order update-look-generate each layer begins with the encoder's last state.
     """
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        "initial_weight": Role.MATRIX,
-        "initial_bias": Role.BIAS,
-        "attentional_weight": Role.MATRIX,
-    }
-
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         # The function of one step of the attending layer.
@@ -233,8 +227,8 @@ class RecurrentDecoder(Decoder):
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
-        self.initial_weight = nn.Parameter(torch.empty(state_size, first_size)) if own_start else None
-        self.initial_bias = nn.Parameter(torch.zeros(state_size)) if own_start else None
+        self.initial_weight = Role.MATRIX.parameter(state_size, first_size) if own_start else None
+        self.initial_bias = Role.BIAS.parameter(state_size) if own_start else None
         below = 0 if config.attention_layer == "first" else config.layers - 1
         above = config.layers - 1 - below
         fed = {"context": annotation_size, "attentional": size, "none": 0}[config.input_feeding]
@@ -245,7 +239,7 @@ class RecurrentDecoder(Decoder):
         self.attention = make_attention(config, annotation_size)
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
         vector = config.readout == "attentional"
-        self.attentional_weight = nn.Parameter(torch.empty(size, annotation_size + size)) if vector else None
+        self.attentional_weight = Role.MATRIX.parameter(size, annotation_size + size) if vector else None
         self._dropout, self._residual = config.dropout if below else 0.0, config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
         # Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.

@@ -7,9 +7,9 @@ Other systems have other parts with the same interface, which the constructor ch
 prepared for it (`inference`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -65,12 +65,10 @@ class Loss:
 class Embedding(Initialised):
     """E[word] + b: one bias per side, as in the released code."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.EMBEDDING, "bias": Role.BIAS}
-
     def __init__(self, vocabulary_size: int, size: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
-        self.bias = nn.Parameter(torch.zeros(size))
+        self.weight = Role.EMBEDDING.parameter(vocabulary_size, size)
+        self.bias = Role.BIAS.parameter(size)
 
     def forward(self, words: Tensor) -> Tensor:
         """Word ids (...) to vectors (..., m)."""
@@ -353,12 +351,6 @@ class Readout(Initialised):
     maxout layer: the softmax receives the decoder's output itself.
     """
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("state_weight", "word_weight", "context_weight", "factor"), Role.MATRIX),
-        **dict.fromkeys(("bias", "output_bias"), Role.BIAS),
-        "output_weight": Role.SOFTMAX,
-    }
-
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
         self.has_maxout = config.readout == "maxout"
@@ -366,16 +358,16 @@ class Readout(Initialised):
         width = config.maxout if self.has_maxout else state_size
         if self.has_maxout:
             pre_activations = 2 * config.maxout
-            self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
+            self.state_weight = Role.MATRIX.parameter(pre_activations, config.hidden)  # U_o
             reads_word = config.readout_previous_word
-            self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding)) if reads_word else None
-            self.context_weight = nn.Parameter(torch.empty(pre_activations, context_size))  # C_o
-            self.bias = nn.Parameter(torch.zeros(pre_activations))
+            self.word_weight = Role.MATRIX.parameter(pre_activations, config.embedding) if reads_word else None
+            self.context_weight = Role.MATRIX.parameter(pre_activations, context_size)  # C_o
+            self.bias = Role.BIAS.parameter(pre_activations)
         rank = config.output_rank
-        self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
+        self.factor = Role.MATRIX.parameter(rank, width) if rank else None
         if not config.shared_embeddings:
-            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
-        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
+            self.output_weight = Role.SOFTMAX.parameter(config.target_vocabulary_size, rank or width)
+        self.output_bias = Role.BIAS.parameter(config.target_vocabulary_size)
 
     def products(self, contexts: Tensor) -> Tensor:
         """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache, cached_property, wraps
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -227,7 +227,7 @@ def take_once(ctx: Any, name: str) -> Any:
 
 
 class Role(Enum):
-    """The kind of a parameter, which decides how it is initialised."""
+    """The kind of a parameter, which decides how it is initialised, and whether it is narrowed."""
 
     BIAS = "bias"
     RECURRENT = "recurrent"  # (*D, 3n, n), blocks that multiply the state
@@ -239,15 +239,30 @@ class Role(Enum):
     SOFTMAX = "softmax"  # the matrix of the output words
     SCALE = "scale"  # of a normalisation
 
+    def parameter(self, *shape: int) -> nn.Parameter:
+        """A parameter with this role: zeros if it is a bias, ones if a scale; `initialise` fills the others."""
+        make = {Role.BIAS: torch.zeros, Role.SCALE: torch.ones}.get(self, torch.empty)
+        made = nn.Parameter(make(shape))
+        made.role = self  # type: ignore[attr-defined]
+        return made
+
 
 _VECTORS = (Role.BIAS, Role.ENERGY, Role.SCALE)  # one per direction may be stacked
 
 
 class Initialised(nn.Module):
-    """A module that names the role of each of its own parameters."""
+    """A module that notes the role of each of its own parameters."""
 
-    roles: ClassVar[Mapping[str, Role]]
     blocks = 1  # of a stacked weight
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roles = dict[str, Role]()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(role := getattr(value, "role", None), Role):
+            self.roles[name] = role
+        super().__setattr__(name, value)
 
 
 def matrices(model: nn.Module) -> Iterator[tuple[Initialised, str, nn.Parameter]]:
