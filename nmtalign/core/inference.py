@@ -49,11 +49,6 @@ class Inference:
                 self._folded = FoldedWeights(model, decoder, self.dtype)
             self._decoder = in_dtype(decoder, self.dtype) if self._folded is None else self._folded.decoder
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.output_weight.device
-
     def encode(self, source: Tensor, source_mask: Tensor, copies: Tensor | None = None) -> Memory:
         """The folded memory of sentences that end with `</s>`; see `TranslationModel.encode`."""
         padding = None if bool(source_mask.all()) else ~source_mask
