@@ -497,7 +497,12 @@ class BeamSearch:
         ended = valid & (found.tokens == EOS_ID)
         self.finish(found, ended)
         opened = valid & ~ended
-        kept: Integers = np.nonzero(self._undecided(np.where(opened, found.totals, -np.inf)))[0]
+        best = np.where(opened, found.totals, -np.inf).max(axis=1)
+        undecided = best > -np.inf  # whether an open hypothesis can still become one of the n_best
+        if self._config.search != "paper":
+            reachable = self._scoring.bound(best, self.step + 2, self.restrictions.limits[self.sentences])
+            undecided = reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences]
+        kept: Integers = np.nonzero(undecided)[0]
         self.step += 1
         if not len(kept):
             return None
@@ -534,15 +539,6 @@ class BeamSearch:
                 scores = sorted((ending.score for ending in endings), reverse=True)
                 self._thresholds[sentence] = scores[self._config.n_best - 1]
         self.widths = self.widths - ended.sum(axis=1)
-
-    def _undecided(self, open_totals: Floats) -> Flags:
-        """Which sentences (B,) have an open hypothesis that can still become one of the n_best."""
-        best = open_totals.max(axis=1)
-        if self._config.search == "paper":
-            return np.asarray(best > -np.inf)
-        limits = self.restrictions.limits[self.sentences]
-        reachable = self._scoring.bound(best, self.step + 2, limits)
-        return np.asarray(reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences])
 
     def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
         """Makes the rows of the next step: (the row of this step that each row continues, the word that it adds)."""

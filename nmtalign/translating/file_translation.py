@@ -236,12 +236,10 @@ class FileTranslation:
             if self.lines and self._file is not None:
                 raise with_more(error, self.left()) from None
             raise
-        self._summary = self._report(translator, max(time.monotonic() - started, 1e-3))
-
-    def _report(self, translator: Translator, seconds: float) -> str:
+        seconds = max(time.monotonic() - started, 1e-3)
         unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
-        return (
+        self._summary = (
             f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
             f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
