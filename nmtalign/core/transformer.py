@@ -224,10 +224,7 @@ class TransformerDecoder(TransformerStack, Decoder):
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient.
-
-        The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
-        """
+        """See `Decoder`; the contexts (Ty, B, 0) are empty: the states contain what the layers have read."""
         x = self.with_positions(words.transpose(0, 1))
         places = torch.arange(len(words), device=x.device)
         hidden = places > places[:, None]  # the positions after that of the query
