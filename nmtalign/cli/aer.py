@@ -26,8 +26,7 @@ Row = dict[str, Any]  # numbers and texts by column
 def aer(
     chosen: Chosen[AerConfig],
     files: list[Path] | None = own_argument(
-        "[NAME=]LINKS... GOLD",
-        "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g).",
+        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
     ),
     gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
     source: Path | None = own_option("Source text with words between spaces.", "FILE", "--source -s"),

@@ -31,8 +31,7 @@ if TYPE_CHECKING:
 def score(
     chosen: Chosen[ScoreConfig],
     hypotheses: list[Path] | None = own_argument(
-        "[NAME=]HYP...",
-        "Translations to score, one per system: text or .gz files, - for stdin; or model directories.",
+        "[NAME=]HYP...", "Translations to score, one per system: text or .gz files, - for stdin; or model directories."
     ),
     reference: list[Path] | None = own_option("Reference; may be repeated.", "FILE", "--reference -r"),
     source: Path | None = own_option("Source text of the translations.", "FILE", "--source -s"),

@@ -342,13 +342,7 @@ def _paper_candidate_gradient(
 
 @fused
 def _paper_gates_gradient(
-    d_product: Tensor,
-    taken: Tensor,
-    d_state: Tensor,
-    state: Tensor,
-    candidate: Tensor,
-    gates: Tensor,
-    d_gates: Tensor,
+    d_product: Tensor, taken: Tensor, d_state: Tensor, state: Tensor, candidate: Tensor, gates: Tensor, d_gates: Tensor
 ) -> None:
     (update, reset), (d_update, d_reset) = gates.chunk(2, -1), d_gates.chunk(2, -1)
     d_product = d_product.to(state.dtype).mul_(reset)
