@@ -86,10 +86,11 @@ class Setting:
             self.form(self.name, value)
         if value is None or self.base not in (int, float):
             return
+        largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # with which nmtalign can compute
         for bound, kept, rule in (
             (self.lowest, operator.ge, "at least {:.7g}"),
             (self.above, operator.gt, "greater than {:g}"),
-            (self.highest, operator.le, "at most {:.10g}"),
+            (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most {:.10g}"),
             (self.below, operator.lt, "less than {:g}"),
         ):
             if bound is not None and not kept(value, bound):
@@ -125,13 +126,6 @@ class Setting:
     def lowest(self) -> float | None:
         """The smallest value of a number: 0, unless the definition states another bound."""
         return 0 if self.at_least is None and self.above is None else self.at_least
-
-    @property
-    def highest(self) -> float | None:
-        """The largest value of a number: one that can be computed with, unless the definition states another bound."""
-        if self.at_most is not None or self.below is not None:
-            return self.at_most
-        return _MOST_INTEGER if self.base is int else sys.float_info.max
 
     @property
     def choices(self) -> tuple[str, ...]:
