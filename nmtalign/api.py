@@ -119,6 +119,7 @@ def train(
         from nmtalign.training.distributed import open_world
         from nmtalign.training.dry_run import choose_settings
         from nmtalign.training.trainer import Trainer
+        from nmtalign.training.updates import TrainingSetup
 
         world = open_world(config.device)  # the processes that torchrun has started, or the only one
         with world.reporting_once():
@@ -128,7 +129,7 @@ def train(
                 chosen = choose_settings(layers, corpus, Path(folder), world, force) if world.is_main else (layers, "")
                 layers, note = world.all_gather(chosen)[0]
             configs = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-            trainer = Trainer(corpus, Path(folder), preset, *configs, listen, force, world, note)
+            trainer = Trainer(TrainingSetup(corpus, Path(folder), *configs, world), preset, listen, force, note)
             with stopping(trainer.stop):
                 finished = trainer.run()
             world.close()

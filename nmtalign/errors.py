@@ -1,52 +1,38 @@
-"""The errors that nmtalign raises; the command line prints one line for each and exits with its code.
-
-| exit code | error           | meaning                                                            |
-|-----------|-----------------|--------------------------------------------------------------------|
-| 0         |                 | done                                                               |
-| 1         | NmtalignError   | any other error; an experiment failed; a score below --fail-under  |
-| 2         | UsageError      | unknown option, wrong value, missing argument, wrong configuration |
-| 3         | InputError      | text that is missing, of unequal length, or not UTF-8              |
-| 4         | FormatError     | a corpus, model or alignment file that is missing, foreign, damaged|
-| 5         | ResourceError   | disk full, out of memory, unknown device, no permission to write   |
-| 6         | TrainingError   | training cannot continue (the loss is not finite)                  |
-| 129       |                 | ended by SIGHUP (terminal closed); finished work is kept           |
-| 130       |                 | interrupted (Ctrl-C); finished work is kept                        |
-| 143       |                 | ended by SIGTERM; finished work is kept                            |
-"""
+"""The errors that nmtalign raises; the command line prints one line for each and exits with its code."""
 
 
 class NmtalignError(Exception):
-    """Base of all errors that are reported to the user in one line."""
+    """Any other error; an experiment failed; a score below --fail-under."""
 
     exit_code = 1
 
 
 class UsageError(NmtalignError):
-    """A wrong option, argument or configuration value."""
+    """Unknown option, wrong value, missing argument, wrong configuration."""
 
     exit_code = 2
 
 
 class InputError(NmtalignError):
-    """Text that is missing, has another number of lines than its translation, or is not UTF-8."""
+    """Text that is missing, of unequal length, or not UTF-8."""
 
     exit_code = 3
 
 
 class FormatError(NmtalignError):
-    """A corpus, model or alignment file that is missing, foreign or damaged."""
+    """A corpus, model or alignment file that is missing, foreign, damaged."""
 
     exit_code = 4
 
 
 class ResourceError(NmtalignError):
-    """The machine lacks something: disk space, memory, permission, a device."""
+    """Disk full, out of memory, unknown device, no permission to write."""
 
     exit_code = 5
 
 
 class TrainingError(NmtalignError):
-    """Training cannot continue."""
+    """Training cannot continue (the loss is not finite)."""
 
     exit_code = 6
 

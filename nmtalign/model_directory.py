@@ -463,7 +463,11 @@ def map_arrays(path: Path, access: int = mmap.ACCESS_READ) -> tuple[dict[str, "N
 
     types = {code: np.dtype(name) for name, code in _TYPES.items()}
     with _opened(path) as (stream, metadata):
-        _check_bytes(path, stream)
+        head = stream.read(DIGEST_PLACE + len(BLANK_DIGEST))
+        blank = head[:DIGEST_PLACE] + BLANK_DIGEST
+        digest = hashlib.file_digest(stream, lambda: hashlib.sha256(blank))  # of all bytes, with zeros in its place
+        if digest.hexdigest().encode() != head[DIGEST_PLACE:]:
+            raise FormatError(f"{path}: damaged: its checksum does not match, so some of its bytes have changed")
         data = mmap.mmap(stream.fileno(), 0, access=access)
         start = 8 + int.from_bytes(data[:8], "little")
         arrays = {
@@ -494,10 +498,7 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def check_tensors(path: Path) -> tuple[dict[str, str], int]:
-    """Verifies the checksum of a file; returns its metadata and the number of values of its tensors, without scales.
-
-    Raises FormatError, which describes the damage.
-    """
+    """Verifies a file; returns its metadata and its number of values, without scales. Raises FormatError."""
     arrays, metadata = map_arrays(path)
     scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
     return metadata, sum(array.size for name, array in arrays.items() if name not in scales)
@@ -534,11 +535,3 @@ def _metadata(path: Path, stored: Mapping[str, str] | None) -> dict[str, str]:
     if (version := metadata.pop("format_version", "")) != str(FORMAT_VERSION):
         raise FormatError(f"{path}: has the format {version[:60]}, and this version of nmtalign reads {FORMAT_VERSION}")
     return metadata
-
-
-def _check_bytes(path: Path, stream: FileIO) -> None:
-    """Raises FormatError unless the digest in the file is the SHA-256 of its bytes with zeros in the digest's place."""
-    start = stream.read(DIGEST_PLACE + len(BLANK_DIGEST))
-    digest = hashlib.file_digest(stream, lambda: hashlib.sha256(start[:DIGEST_PLACE] + BLANK_DIGEST))
-    if digest.hexdigest().encode() != start[DIGEST_PLACE:]:
-        raise FormatError(f"{path}: damaged: its checksum does not match, so some of its bytes have changed")

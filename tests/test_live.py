@@ -18,7 +18,7 @@ from nmtalign.data.prepare import _train_pieces as train_pieces
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.live import packed, write_live_page
 from nmtalign.model_directory import SCALE, int8_rows, load_model
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.text.tokenizer import MosesWords, SentencePieces, SpacedWords, TextBytes, Tokenizers
 
@@ -114,7 +114,7 @@ def compare(page, loaded, number, lines):
         config = TranslateConfig(beam=beam)
         for each in ids:
             one = next(answers)
-            other = beam_search(scorer, Sources(*make_source([each])), config, keep_weights=True)[0][0]
+            other = BeamSearch(Sources(*make_source([each])), config, keep_weights=True).run(scorer)[0][0]
             assert one["numbers"] == [*other.tokens, 0]
             assert one["score"] == pytest.approx(other.score, abs=1e-4)
             np.testing.assert_allclose(one["logProbs"], other.token_log_probs, atol=1e-4)

@@ -3,11 +3,11 @@
 import csv
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from nmtalign.api import aer as compare
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option
+from nmtalign.cli.common import QUIET, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.report.document import DataTable, Span
@@ -19,27 +19,19 @@ if TYPE_CHECKING:
 
 _ALIGNMENTS = Path("alignments.h5")
 
-Files = Annotated[
-    list[Path] | None,
-    own_argument(
-        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
-    ),
-]
-Gold = Annotated[Path | None, own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g")]
-Source = Annotated[
-    Path | None, own_option("Raw source text, where LINKS count its words and GOLD tokens.", "FILE", "--source -s")
-]
-Target = Annotated[Path | None, own_option("Its translation, line by line.", "FILE", "--target -t")]
-
 
 @with_settings(AerConfig)
 def aer(
     chosen: Chosen[AerConfig],
-    files: Files = None,
-    gold: Gold = None,
-    source: Source = None,
-    target: Target = None,
-    quiet: QuietOption = False,
+    files: list[Path] | None = own_argument(
+        "[NAME=]LINKS... GOLD", "Links: text, .gz, .h5 of `nmtalign align`, - for stdin; then the gold links (or -g)."
+    ),
+    gold: Path | None = own_option("Gold links; then all files are LINKS.", "FILE", "--gold -g"),
+    source: Path | None = own_option(
+        "Raw source text, where LINKS count its words and GOLD tokens.", "FILE", "--source -s"
+    ),
+    target: Path | None = own_option("Its translation, line by line.", "FILE", "--target -t"),
+    quiet: bool = QUIET,
 ) -> None:
     """Compare links with gold links: precision, recall, alignment error rate (AER) and F1.
 
@@ -67,7 +59,7 @@ def aer(
         raise UsageError("give found links and gold links: nmtalign aer LINKS GOLD")
     systems = common.name_files(files)
     texts = tuple(chosen.workspace.file_pairs.values())
-    with chosen.naming(), common.live_line("comparing the links", quiet):
+    with common.live_line("comparing the links", quiet):
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)
@@ -96,11 +88,11 @@ def _print_csv(found: "LinkComparison") -> None:
 
 
 def _print_text(found: "LinkComparison") -> None:
-    """Prints one row per system, then their signatures."""
     columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
     columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in _rows(found)]
+    texts = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in _rows(found)]
+    cells = [[Span("-" if one is None else common.escaped(str(one))) for one in row] for row in texts]
     common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

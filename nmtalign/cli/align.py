@@ -4,16 +4,16 @@ import contextlib
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import align_files
 from nmtalign.cli import common
-from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import MODEL_DEFAULT, QUIET, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import is_aligner
 from nmtalign.settings.command_settings import AlignConfig
-from nmtalign.text.lines import counted
+from nmtalign.text.lines import Shard, counted
 
 if TYPE_CHECKING:
     from nmtalign.alignment.aligning import AlignmentRun
@@ -21,43 +21,27 @@ if TYPE_CHECKING:
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
 
-Source = Annotated[Path | None, own_argument("SRC", "Source text or .gz file (default: the workspace's test set).")]
-Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
-Models = Annotated[
-    list[Path] | None,
-    own_option(
-        f"Model directory, or folder of `nmtalign link`; repeat it for the backward model, TGT to SRC {MODEL_DEFAULT}",
-        "DIR",
-        "--model -m",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    output_option(
-        "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
-        "[/dim].",
-        "FILE.h5",
-    ),
-]
-Resume = Annotated[bool, own_option("Continue an interrupted -o FILE.h5.", names="--resume")]
-Pharaoh = Annotated[bool, own_option("Print hard links, one line per pair: 0-0 2-1 (source first).", names="--pharaoh")]
-Scores = Annotated[
-    bool, own_option("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", names="--scores")
-]
-
 
 @with_settings(AlignConfig)
 def align(
     chosen: Chosen[AlignConfig],
-    source: Source = None,
-    target: Target = None,
-    model: Models = None,
-    output: Output = None,
-    resume: Resume = False,
-    pharaoh: Pharaoh = False,
-    scores: Scores = False,
-    shard: common.ShardOption = None,
-    quiet: QuietOption = False,
+    source: Path | None = own_argument("SRC", "Source text or .gz file (default: the workspace's test set)."),
+    target: Path | None = own_argument("TGT", "Its translation, line by line."),
+    model: list[Path] | None = own_option(
+        f"Model directory, or folder of `nmtalign link`; repeat it for the backward model, TGT to SRC {MODEL_DEFAULT}",
+        "DIR",
+        "--model -m",
+    ),
+    output: Path | None = output_option(
+        "Soft alignments, FILE.h5.partial until complete [dim]\\[default: alignments.h5, or none with --pharaoh]"
+        "[/dim].",
+        "FILE.h5",
+    ),
+    resume: bool = own_flag("Continue an interrupted -o FILE.h5.", "--resume"),
+    pharaoh: bool = own_flag("Print hard links, one line per pair: 0-0 2-1 (source first).", "--pharaoh"),
+    scores: bool = own_flag("Print hard links and, after a tab, the probability of each: 0.9800 0.7143.", "--scores"),
+    shard: Shard | None = common.SHARD,
+    quiet: bool = QUIET,
 ) -> None:
     """Align given sentence pairs: soft alignments to HDF5, hard links to stdout.
 
@@ -88,7 +72,7 @@ def align(
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)
     common.sleep_beside_others()
-    with chosen.naming(), contextlib.ExitStack() as loading:
+    with contextlib.ExitStack() as loading:
         loading.enter_context(common.live_line("loading the model", quiet))
 
         def watch(run: "AlignmentRun") -> "Iterator[AlignmentRecord]":

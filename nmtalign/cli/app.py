@@ -98,7 +98,14 @@ def run(arguments: Sequence[str]) -> int:
 def _dispatch(arguments: Sequence[str]) -> int:
     first = arguments[0] if arguments else "--help"
     if "_NMTALIGN_COMPLETE" in os.environ or first.endswith("-completion"):
-        result = completing_app()(list(arguments), prog_name="nmtalign", standalone_mode=False)
+        import typer
+
+        from nmtalign.cli.options import add_command
+
+        app = typer.Typer(name="nmtalign", help=HELP)
+        for name in COMMANDS:
+            add_command(app, name)
+        result = app(list(arguments), prog_name="nmtalign", standalone_mode=False)
     elif first in ("--help", "-h"):
         _print_help()
         return 0
@@ -143,18 +150,6 @@ def _guard_address_space() -> None:
     if limit != resource.RLIM_INFINITY:
         os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # 40 MB per thread, which compute nothing
         sys.meta_path.insert(0, SimpleNamespace(find_spec=find_spec))
-
-
-def completing_app() -> Any:
-    """The typer application with all commands, which completes command lines and is not needed to run a command."""
-    import typer
-
-    from nmtalign.cli.options import add_command
-
-    app = typer.Typer(name="nmtalign", help=HELP)
-    for name in COMMANDS:
-        add_command(app, name)
-    return app
 
 
 def _print_help() -> None:
@@ -248,7 +243,6 @@ class _StandardOutput(io.FileIO):
     """Standard output; its errors name it, as the errors of a file do."""
 
     def write(self, data: Any) -> Any:
-        """Writes bytes; raises ResourceError if the system refuses them, BrokenPipeError if the reader has gone."""
         with disk_errors(Path("standard output")):
             return super().write(data)
 
@@ -257,7 +251,6 @@ class _StandardError(io.FileIO):
     """Standard error. What the system refuses is lost, and the command continues: the user may close the terminal."""
 
     def write(self, data: Any) -> Any:
-        """Writes bytes."""
         try:
             return super().write(data)
         except OSError:

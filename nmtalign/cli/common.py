@@ -19,7 +19,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import FrameType, TracebackType
-from typing import Annotated, Any, Literal, Self, TextIO, TypeVar
+from typing import Any, Literal, Self, TextIO
 
 import psutil
 import typer
@@ -29,21 +29,25 @@ from nmtalign.files import atomic_text, check_other, own_files
 from nmtalign.report.document import DataTable, table_lines
 from nmtalign.text.lines import STDIN, STDOUT, Shard, finite, reading
 
-T = TypeVar("T")
 _HEAD = 1 << 16  # bytes of a text from which its number of lines is estimated
 FIRST_REPORT = 10.0  # seconds until the first line of progress in a log
 _BUSY = 0.3  # cores; less load of other programs is not noticed
 _joining = threading.Lock()  # held while a thread joins PyTorch's, and from the end on: an end meanwhile is a crash
 
 
-def own_argument(metavar: str, help: str, **details: Any) -> Any:
-    """A positional argument of a command."""
-    return typer.Argument(metavar=metavar, help=help, show_default=False, **details)
+def own_argument(metavar: str, help: str, default: Any = None, **details: Any) -> Any:
+    """A positional argument of a command; the default `...` means that it is required."""
+    return typer.Argument(default, metavar=metavar, help=help, show_default=False, **details)
 
 
-def own_option(help: str, metavar: str | None = None, names: str = "", **bounds: Any) -> Any:
+def own_option(help: str, metavar: str | None = None, names: str = "", default: Any = None, **details: Any) -> Any:
     """An option of a command that is not a setting."""
-    return typer.Option(*names.split(), help=help, metavar=metavar, **bounds)
+    return typer.Option(default, *names.split(), help=help, metavar=metavar, **details)
+
+
+def own_flag(help: str, names: str) -> Any:
+    """An option without a value, which is off by default."""
+    return own_option(help, None, names, False)
 
 
 outputs: dict[str, Path] = {}
@@ -67,53 +71,45 @@ def writes(kind: Literal["a file", "a folder"], stdout: bool = False) -> Callabl
     return note
 
 
-def output_option(help: str, metavar: str = "FILE", stdout: bool = False, folder: bool = False) -> Any:
+def output_option(
+    help: str, metavar: str = "FILE", stdout: bool = False, folder: bool = False, default: Path | None = None
+) -> Any:
     """The option -o of a command that writes a file or a folder."""
-    return own_option(help, metavar, "--output -o", callback=writes("a folder" if folder else "a file", stdout))
+    callback = writes("a folder" if folder else "a file", stdout)
+    return own_option(help, metavar, "--output -o", default, callback=callback)
 
 
 def check_inputs(*inputs: Path | None) -> None:
     """Raises UsageError if an output of the running command would replace one of these inputs, or another output.
 
-    Two of the inputs must not both be standard input.
-
-    Standard input and the inputs that the command line names are checked for every command. A command gives those that
-    it finds in other ways, such as the texts of the workspace. In a folder the files that nmtalign made are inputs.
+    Two of the inputs must not both be standard input. `with_settings` gives the inputs that the command line names. A
+    command gives those that it finds in other ways. In a folder the files that nmtalign made are inputs.
     """
     if inputs.count(STDIN) > 1:
         raise UsageError("standard input (-) is given more than once, and can be read only once; give files")
-    written = sorted((name, path) for name, path in outputs.items() if path != STDOUT)
+    written = [
+        ("-o" if name == "output" else f"--{name.replace('_', '-')}", path)
+        for name, path in sorted(outputs.items())
+        if path != STDOUT
+    ]
     if not written:
         return
     files = [Path("/dev/stdin"), *(file for one in inputs if one is not None for file in (one, *own_files(one)))]
     for _, output in written:
         check_other(output, files)
     for (first, one), (second, other) in itertools.combinations(written, 2):
-        check_other(other, [one], f"is given for {_flag(first)} and for {_flag(second)}; give two files")
-
-
-def _flag(name: str) -> str:
-    return "-o" if name == "output" else f"--{name.replace('_', '-')}"
+        check_other(other, [one], f"is given for {first} and for {second}; give two files")
 
 
 DATA_DEFAULT = "[dim]\\[default: the workspace's, or data/][/dim]."
 MODEL_DEFAULT = "[dim]\\[default: the workspace's, or model/][/dim]."
-ConfigOption = Annotated[
-    Path | None,
-    own_option("Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim].", "FILE", "--config"),
-]
-ModelsOption = Annotated[
-    list[Path] | None, own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
-]
-ShardOption = Annotated[
-    Shard | None,
-    own_option(
-        "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
-        "I/N",
-        parser=Shard.parse,
-    ),
-]
-QuietOption = Annotated[bool, own_option("No progress and no summary on stderr.", names="--quiet -q")]
+MODELS = own_option(f"Model directory; repeat it for an ensemble {MODEL_DEFAULT}", "DIR", "--model -m")
+SHARD = own_option(
+    "Do only block I of N blocks of lines; the N texts, one after the other, are the complete text.",
+    "I/N",
+    parser=Shard.parse,
+)
+QUIET = own_flag("No progress and no summary on stderr.", "--quiet -q")
 
 
 # Control characters, line separators, characters that change the direction of text, and halves of characters.
@@ -164,11 +160,6 @@ def json_text(value: Any, indent: int | None = None) -> str:
     """The value as JSON: null for NaN and infinity, and escapes for the characters that `escaped` replaces."""
     text = json.dumps(finite(value), ensure_ascii=False, allow_nan=False, indent=indent)
     return _UNSAFE.sub(lambda one: one[0] if one[0] == "\n" else f"\\u{ord(one[0]):04x}", text)
-
-
-def figure(value: object) -> str:
-    """A value for a table: four decimals of a float, and "-" for None."""
-    return "-" if value is None else f"{value:.4f}" if isinstance(value, float) else str(value)
 
 
 def next_report(passed: float) -> float:

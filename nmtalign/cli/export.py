@@ -3,45 +3,35 @@
 import sys
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Literal
+from typing import Literal
 
 from nmtalign.api import export as export_file
-from nmtalign.cli.common import output_option, own_argument, own_option, say
+from nmtalign.cli.common import output_option, own_argument, own_flag, own_option, say
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ExportConfig
 from nmtalign.text.lines import STDOUT
 
-Source = Annotated[Path, own_argument("FILE.h5|MODEL", "Alignment file, or model directory.")]
-Format = Annotated[
-    Literal["pharaoh", "json", "ctranslate2"] | None,
-    own_option("What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"),
-]
-Output = Annotated[
-    Path,
-    output_option(
-        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].", "OUT", stdout=True
-    ),
-]
-Average = Annotated[
-    list[Path] | None,
-    own_option(
-        "Of a model: write the mean of its weights and these, of another model or a file; may be repeated.",
-        "MODEL|FILE",
-        "--average",
-    ),
-]
-Force = Annotated[bool, own_option("Of a model: replace another exported model.", names="--force")]
-
 
 @with_settings(ExportConfig)
 def export(
     chosen: Chosen[ExportConfig],
-    source: Source,
-    format: Format = None,
-    output: Output = STDOUT,
-    average: Average = None,
-    force: Force = False,
+    source: Path = own_argument("FILE.h5|MODEL", "Alignment file, or model directory.", default=...),
+    format: Literal["pharaoh", "json", "ctranslate2"] | None = own_option(
+        "What to write [dim]\\[default: pharaoh; of a model a copy][/dim].", names="--format -f"
+    ),
+    output: Path = output_option(
+        "Output file (.gz is compressed), of a model the new folder [dim](stdout)[/dim].",
+        "OUT",
+        stdout=True,
+        default=STDOUT,
+    ),
+    average: list[Path] | None = own_option(
+        "Of a model: write the mean of its weights and these, of another model or a file; may be repeated.",
+        "MODEL|FILE",
+        "--average",
+    ),
+    force: bool = own_flag("Of a model: replace another exported model.", "--force"),
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.
 

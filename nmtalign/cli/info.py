@@ -3,25 +3,22 @@
 import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 from nmtalign.api import describe
-from nmtalign.cli.common import escaped, json_text, own_argument, own_option, sleep_beside_others
+from nmtalign.cli.common import escaped, json_text, own_argument, own_flag, own_option, sleep_beside_others
 from nmtalign.errors import FormatError, ResourceError, UsageError
 
 _SETTINGS = "model", "training", "prep", "settings", "seed"
 
 
 def info(
-    path: Annotated[
-        Path | None,
-        own_argument(
-            "PATH",
-            "Model directory, folder of prep, folder of link, or alignment file [dim]\\[default: this machine][/dim].",
-        ),
-    ] = None,
-    format: Annotated[Literal["text", "json"], own_option("Format of the description.")] = "text",
-    card: Annotated[bool, own_option("Print a model card in Markdown instead.", names="--card")] = False,
+    path: Path | None = own_argument(
+        "PATH",
+        "Model directory, folder of prep, folder of link, or alignment file [dim]\\[default: this machine][/dim].",
+    ),
+    format: Literal["text", "json"] = own_option("Format of the description.", default="text"),
+    card: bool = own_flag("Print a model card in Markdown instead.", "--card"),
 ) -> None:
     """Describe a model, a prepared corpus, an aligner or an alignment file, and check it for damage.
 

@@ -2,11 +2,11 @@
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import link as link_texts
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
@@ -16,25 +16,19 @@ from nmtalign.text.tokenizer import LEXICON
 if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
 
-Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
-Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
-Output = Annotated[
-    Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
-]
-Scores = Annotated[
-    bool,
-    own_option("Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", names="--scores"),
-]
-
 
 @with_settings(LinkConfig)
 def link(
     chosen: Chosen[LinkConfig],
-    source: Source,
-    target: Target,
-    output: Output = Path("aligner"),
-    scores: Scores = False,
-    quiet: QuietOption = False,
+    source: Path = own_argument("SRC", "Source text or .gz file.", default=...),
+    target: Path = own_argument("TGT", "Its translation, line by line.", default=...),
+    output: Path = output_option(
+        "Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True, default=Path("aligner")
+    ),
+    scores: bool = own_flag(
+        "Also print the probability of each link, after a tab: 0-0 2-1<tab>0.9800 0.7143.", "--scores"
+    ),
+    quiet: bool = QUIET,
 ) -> None:
     """Link the words of a bitext: learns from it, and prints a line of links per pair: 0-0 2-1.
 
@@ -53,24 +47,22 @@ def link(
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
     steps = set[int]()  # that were not complete before
-    with chosen.naming(), common.live_line("opening the texts", quiet) as show:
+    with common.live_line("opening the texts", quiet) as show:
 
         def told(progress: "LinkProgress") -> None:
             steps.add(progress.step)
-            show(_text(progress))
+            done = "" if progress.done is None else f": {progress.done:.0%}"
+            left = progress.seconds_left
+            rest = "" if left is None else f", {common.clock(left)} left for all steps"
+            show(
+                f"[{progress.step}/{progress.steps}] {progress.doing}{done}{rest}"
+            )  # [2/3] learning: 34%, 0:43 left ...
 
         links = link_texts(source, target, output, show=told, notify=common.say, config=chosen.settings)
     pairs, count = _print(links, scores)
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
     tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
-
-
-def _text(progress: "LinkProgress") -> str:
-    """[2/3] learning: 34%, 0:43 left for all steps."""
-    done = "" if progress.done is None else f": {progress.done:.0%}"
-    left = "" if progress.seconds_left is None else f", {common.clock(progress.seconds_left)} left for all steps"
-    return f"[{progress.step}/{progress.steps}] {progress.doing}{done}{left}"
 
 
 def _print(path: Path, scores: bool) -> tuple[int, int]:

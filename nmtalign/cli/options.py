@@ -3,7 +3,7 @@
 A command states its own arguments only:
 
     @with_settings(TranslateConfig)
-    def translate(chosen: Chosen[TranslateConfig], inputs: Inputs = None, quiet: QuietOption = False) -> None:
+    def translate(chosen: Chosen[TranslateConfig], inputs: list[Path] | None = own_argument(...)) -> None:
 
 and is called with the resolved settings.
 """
@@ -17,12 +17,12 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from pathlib import Path
-from typing import Annotated, Any, Concatenate, Generic, ParamSpec, TypeVar
+from typing import Any, Generic, TypeVar
 
 import typer
 from typer.core import TyperCommand
 
-from nmtalign.cli.common import ConfigOption, check_inputs, escaped, named, outputs, say
+from nmtalign.cli.common import check_inputs, escaped, named, outputs, own_flag, own_option, say
 from nmtalign.errors import UsageError
 from nmtalign.settings import definition
 from nmtalign.settings.definition import COMMAND_LINE, SECTIONS, SET, Layer, Setting, Workspace, option, toml
@@ -30,7 +30,6 @@ from nmtalign.settings.presets import DEFAULT_PRESET, PRESETS, budget_of
 from nmtalign.text.lines import bare_name
 
 NO_FILE = Path()  # the second value of an option for two files of which one is given
-P = ParamSpec("P")
 T = TypeVar("T")
 
 
@@ -47,10 +46,6 @@ class Chosen(Generic[T]):
     def typed(self) -> Mapping[str, Any]:
         """The settings that the command line gives."""
         return {**self.layers[-2][1], **self.layers[-1][1]}
-
-    def naming(self) -> Any:
-        """A context in which errors name settings as the user wrote them."""
-        return definition.naming(*self.layers)
 
     def text(self) -> str:
         """The settings as sections of nmtalign.toml; a comment names the origin of each."""
@@ -74,25 +69,25 @@ class Chosen(Generic[T]):
         return "\n".join(lines) + "\n"
 
 
-def with_settings(
-    *classes: type, layers: Callable[..., tuple[Layer, ...]] | None = None
-) -> Callable[[Callable[Concatenate[Chosen[Any], P], None]], Callable[..., None]]:
+def with_settings(*classes: type) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Gives a command `--set` for the settings of `classes`, and options for those that are common in the first one.
 
     The command gets the values as a `Chosen`, whose `settings` are an instance of the class, or a tuple of instances.
-    `layers` extends the layers (sections, command line) of a command with a preset: its arguments are the preset, the
-    layers, the workspace and the command's own arguments.
+    The layers of a command with a preset are those of a training on its corpus.
     """
     sections = list(dict.fromkeys(cls.section for cls in classes))  # type: ignore[attr-defined]
     found = {name: one for cls in classes for name, one in definition.select(cls, lambda one: not one.internal).items()}
 
-    def decorate(command: Callable[Concatenate[Chosen[Any], P], None]) -> Callable[..., None]:
+    def decorate(command: Callable[..., None]) -> Callable[..., None]:
         _, *own = inspect.signature(command, eval_str=True).parameters.values()
         taken = [one.name for one in own]
         options = {name: one for name, one in SECTIONS[sections[0]].items() if one.common and name not in taken}
 
         @functools.wraps(command)
         def run(**arguments: Any) -> None:
+            values = (value for name, value in arguments.items() if name not in outputs)
+            paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
+            check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
             config, show, assigned = (arguments.pop(one.name) for one in always)
             flags = {name: arguments.pop(name) for name in options}
             flags = {n: options[n].parse(v) if isinstance(v, str) else v for n, v in flags.items() if v is not None}
@@ -102,9 +97,13 @@ def with_settings(
                 (COMMAND_LINE, flags),
                 (SET, _assignments(assigned, found)),
             )
-            preset = workspace.preset(arguments.pop("preset")) if layers else ""
-            if layers:
-                chosen_layers = layers(preset, chosen_layers, workspace, arguments)
+            preset, warnings = "", list[str]()
+            if "preset" in arguments:
+                from nmtalign.training.budget import for_another_preset, training_layers
+
+                preset = workspace.preset(arguments.pop("preset"))
+                warnings = for_another_preset(preset, chosen_layers)
+                chosen_layers = training_layers(preset, chosen_layers, arguments["data"] or workspace.data)
             settings: tuple[Any, ...] = tuple(definition.resolve(cls, *chosen_layers) for cls in classes)
             chosen = Chosen(settings if len(settings) > 1 else settings[0], workspace, chosen_layers, preset)
             if show:
@@ -113,9 +112,11 @@ def with_settings(
                 files = (getattr(made, name, "") for made in settings for name, one in found.items() if one.is_path)
                 check_inputs(*workspace.own, *(Path(file) for file in files if file))
                 if not arguments.get("quiet"):
-                    own = (made for made in settings if made.unused)
-                    say(*(f"warning: {one}" for made in own for one in definition.without_effect(made, *chosen_layers)))
-                command(chosen, **arguments)  # type: ignore[call-arg]
+                    for made in (made for made in settings if made.unused):
+                        warnings += definition.without_effect(made, *chosen_layers)
+                    say(*(f"warning: {one}" for one in warnings))
+                with definition.naming(*chosen_layers):
+                    command(chosen, **arguments)
 
         always = _always(found)
         parameters = [*own, *(_parameter(one, sections[0]) for one in options.values()), *always]
@@ -144,6 +145,7 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
     """The option of a setting; None means that it is not given."""
     kind = bool if one.base is bool else Path if one.is_path else str  # `Setting.parse` converts numbers
     made = typer.Option(
+        None,
         "/".join(one.options),
         help=help_text(one, section),
         metavar=None if one.base is bool else metavar(one),
@@ -152,9 +154,7 @@ def _parameter(one: Setting, section: str) -> inspect.Parameter:
         if one.choices
         else None,
     )
-    return inspect.Parameter(
-        one.name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=Annotated[kind | None, made]
-    )
+    return inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=made, annotation=kind | None)
 
 
 def metavar(one: Setting) -> str:
@@ -188,29 +188,16 @@ def _always(known: Mapping[str, Setting]) -> list[inspect.Parameter]:
             words = [f"{name}={choice}" for choice in choices]
         return [word for word in words if word.startswith(incomplete)]
 
-    show = typer.Option("--show-settings", help="Print all settings and their origins, and exit.")
-    text = "Give a setting of --show-settings another value; may be repeated."
-    assign = typer.Option(SET, help=text, metavar="NAME=VALUE", autocompletion=complete)
+    file = "Workspace file [dim]\\[default: nmtalign.toml in the current folder][/dim]."
+    show = "Print all settings and their origins, and exit."
+    assign = "Give a setting of --show-settings another value; may be repeated."
     options: dict[str, tuple[Any, Any]] = {
-        "config": (ConfigOption, None),
-        "show_settings": (Annotated[bool, show], False),
-        "assigned": (Annotated[list[str], assign], []),
+        "config": (Path | None, own_option(file, "FILE", "--config")),
+        "show_settings": (bool, own_flag(show, "--show-settings")),
+        "assigned": (list[str], own_option(assign, "NAME=VALUE", SET, [], autocompletion=complete)),
     }
     only = inspect.Parameter.KEYWORD_ONLY
     return [inspect.Parameter(name, only, default=one, annotation=kind) for name, (kind, one) in options.items()]
-
-
-def _protecting(command: Callable[..., None]) -> Callable[..., None]:
-    """The command, which first checks the inputs that its arguments name (`check_inputs`)."""
-
-    @functools.wraps(command)
-    def run(**arguments: Any) -> None:
-        values = (value for name, value in arguments.items() if name not in outputs)
-        paths = (path for value in values for path in (value if isinstance(value, list | tuple) else [value]))
-        check_inputs(*(named(path)[1] for path in paths if isinstance(path, Path)))
-        command(**arguments)
-
-    return run
 
 
 class PassedError(Exception):
@@ -231,7 +218,6 @@ class Command(TyperCommand):
         return parameters
 
     def invoke(self, ctx: Any) -> Any:
-        """Runs the command."""
         try:
             return super().invoke(ctx)
         except (BrokenPipeError, KeyboardInterrupt) as error:
@@ -291,7 +277,7 @@ def add_command(app: typer.Typer, name: str) -> None:
     # One line per paragraph, because rich breaks a paragraph where its lines end.
     text = "\n\n".join(one if one.startswith("  ") else " ".join(one.split("\n")) for one in paragraphs)
     names = {"help_option_names": ["--help", "-h"]}
-    app.command(name, cls=Command, help=text, context_settings=names)(_protecting(function))
+    app.command(name, cls=Command, help=text, context_settings=names)(function)
 
 
 def load_command(name: str) -> Any:

@@ -4,11 +4,11 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from shlex import quote
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import prepare
 from nmtalign.cli import common
-from nmtalign.cli.common import DATA_DEFAULT, QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import DATA_DEFAULT, QUIET, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import NO_FILE, Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.files import CONFIG
@@ -22,32 +22,22 @@ from nmtalign.text.parallel import first_line, languages_of_columns
 if TYPE_CHECKING:
     from nmtalign.data.corpus_writer import Summary
 
-TrainSource = Annotated[
-    Path | None, own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet).")
-]
-TrainTarget = Annotated[Path | None, own_argument("TRAIN_TGT", "Its translation, line by line.")]
-Dev = Annotated[FilePair | None, own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev")]
-Test = Annotated[FilePair | None, own_option("Text for scoring.", "SRC [TGT]", "--test")]
-Output = Annotated[Path | None, output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True)]
 _REASONS = ("empty", "duplicate", "too long")  # of all corpora; those of --clean have a table of their own
 _SUFFIX = "[dim]\\[default: the suffix of the file][/dim]"
-SourceLanguage = Annotated[str | None, own_option(f"Such as en {_SUFFIX}.", "CODE")]
-TargetLanguage = Annotated[str | None, own_option(f"Such as fr {_SUFFIX}.", "CODE")]
-Force = Annotated[bool, own_option("Replace a corpus of other text or settings.", names="--force")]
 
 
 @with_settings(PrepConfig)
 def prep(
     chosen: Chosen[PrepConfig],
-    train_source: TrainSource = None,
-    train_target: TrainTarget = None,
-    dev: Dev = None,
-    test: Test = None,
-    output: Output = None,
-    source_language: SourceLanguage = None,
-    target_language: TargetLanguage = None,
-    force: Force = False,
-    quiet: QuietOption = False,
+    train_source: Path | None = own_argument("TRAIN_SRC", "Training text, or one file with both (TSV, TMX, Parquet)."),
+    train_target: Path | None = own_argument("TRAIN_TGT", "Its translation, line by line."),
+    dev: FilePair | None = own_option("Text for validation: two files, or one with both.", "SRC [TGT]", "--dev"),
+    test: FilePair | None = own_option("Text for scoring.", "SRC [TGT]", "--test"),
+    output: Path | None = output_option(f"Folder of the corpus {DATA_DEFAULT}", "FOLDER", folder=True),
+    source_language: str | None = own_option(f"Such as en {_SUFFIX}.", "CODE"),
+    target_language: str | None = own_option(f"Such as fr {_SUFFIX}.", "CODE"),
+    force: bool = own_flag("Replace a corpus of other text or settings.", "--force"),
+    quiet: bool = QUIET,
 ) -> None:
     """Prepare a corpus: tokenise parallel text, choose the vocabularies, write ids to HDF5.
 
@@ -65,7 +55,7 @@ def prep(
     workspace, folder, tell = chosen.workspace, output or chosen.workspace.data, common.notifier(quiet)
     texts = _texts(workspace, train_source, train_target, {"dev": dev, "test": test})
     languages = _languages(workspace, texts["train"], chosen.settings.columns, source_language, target_language)
-    with chosen.naming(), common.live_line("reading train", quiet) as show:
+    with common.live_line("reading train", quiet) as show:
         summary = prepare(
             *texts["train"],
             folder,

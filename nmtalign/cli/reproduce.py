@@ -1,21 +1,20 @@
 """`nmtalign reproduce`: the paper's experiments on the workspace's corpus, and a report on them."""
 
 from pathlib import Path
-from typing import Annotated
 
 import typer
 
-from nmtalign.cli.common import QuietOption, notifier, output_option, signals
+from nmtalign.cli.common import QUIET, notifier, output_option, signals
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import folder_lock
 from nmtalign.settings.command_settings import ReproduceConfig
 
-Output = Annotated[Path, output_option("Folder of the report.", "FOLDER", folder=True)]
-
 
 @with_settings(ReproduceConfig)
 def reproduce(
-    chosen: Chosen[ReproduceConfig], output: Output = Path("reproduction"), quiet: QuietOption = False
+    chosen: Chosen[ReproduceConfig],
+    output: Path = output_option("Folder of the report.", "FOLDER", folder=True, default=Path("reproduction")),
+    quiet: bool = QUIET,
 ) -> None:
     """Train the paper's models or other systems under one budget, compare them, and write a report.
 

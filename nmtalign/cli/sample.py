@@ -1,9 +1,8 @@
 """`nmtalign sample`: a sample corpus in English and French, made by a grammar."""
 
 from pathlib import Path
-from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, live_line, own_argument, own_option, say, writes
+from nmtalign.cli.common import QUIET, live_line, own_argument, own_flag, say, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import SampleConfig
 
@@ -11,9 +10,11 @@ from nmtalign.settings.command_settings import SampleConfig
 @with_settings(SampleConfig)
 def sample(
     chosen: Chosen[SampleConfig],
-    folder: Annotated[Path, own_argument("FOLDER", "Folder to write, made if missing.", callback=writes("a folder"))],
-    force: Annotated[bool, own_option("Replace files that have other content.", names="--force")] = False,
-    quiet: QuietOption = False,
+    folder: Path = own_argument(
+        "FOLDER", "Folder to write, made if missing.", callback=writes("a folder"), default=...
+    ),
+    force: bool = own_flag("Replace files that have other content.", "--force"),
+    quiet: bool = QUIET,
 ) -> None:
     """Write a sample corpus: train, dev and test in English and French, gold word alignments, and an nmtalign.toml.
 
@@ -25,7 +26,7 @@ def sample(
     """
     from nmtalign.sample.sample_corpus import write_sample
 
-    with chosen.naming(), live_line("writing the corpus", quiet):
+    with live_line("writing the corpus", quiet):
         held_out = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
     if not quiet:
         say(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")

@@ -8,13 +8,13 @@ import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from nmtalign import api
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, own_argument, own_option, writes
+from nmtalign.cli.common import QUIET, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.figures import check_figure_name, need_matplotlib
@@ -26,52 +26,31 @@ from nmtalign.text.lines import STDIN, STDOUT
 if TYPE_CHECKING:
     from nmtalign.scoring.scoring_run import ScoreResult
 
-Hypotheses = Annotated[
-    list[Path] | None,
-    own_argument(
+
+@with_settings(ScoreConfig)
+def score(
+    chosen: Chosen[ScoreConfig],
+    hypotheses: list[Path] | None = own_argument(
         "[NAME=]HYP...", "Translations to score, one per system: text or .gz files, - for stdin; or model directories."
     ),
-]
-References = Annotated[list[Path] | None, own_option("Reference; may be repeated.", "FILE", "--reference -r")]
-Source = Annotated[Path | None, own_option("Source text of the translations.", "FILE", "--source -s")]
-Model = Annotated[
-    Path | None,
-    own_option(
+    reference: list[Path] | None = own_option("Reference; may be repeated.", "FILE", "--reference -r"),
+    source: Path | None = own_option("Source text of the translations.", "FILE", "--source -s"),
+    model: Path | None = own_option(
         "Model that translates the source; with HYP, model or corpus whose words are known.", "DIR", "--model -m"
     ),
-]
-SegmentScores = Annotated[
-    list[Path] | None,
-    own_option("Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"),
-]
-Plot = Annotated[
-    Path | None,
-    own_option(
-        "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
+    segment_scores: list[Path] | None = own_option(
+        "Scores of another program, one number per line; repeat it for each system.", "METRIC=FILE"
     ),
-]
-Html = Annotated[
-    Path | None,
-    own_option(
+    html: Path | None = own_option(
         "Write a page with the same tables, and Figure 2 with --by-length; - writes it to stdout.",
         "FILE.html",
         "--html",
         callback=writes("a file", stdout=True),
     ),
-]
-
-
-@with_settings(ScoreConfig)
-def score(
-    chosen: Chosen[ScoreConfig],
-    hypotheses: Hypotheses = None,
-    reference: References = None,
-    source: Source = None,
-    model: Model = None,
-    segment_scores: SegmentScores = None,
-    html: Html = None,
-    plot: Plot = None,
-    quiet: QuietOption = False,
+    plot: Path | None = own_option(
+        "Draw the article's Figure 2: scores by length.", "FILE.png|svg|pdf", "--plot", callback=writes("a file")
+    ),
+    quiet: bool = QUIET,
 ) -> None:
     """Score translations with sacreBLEU's BLEU, chrF and chrF++, and their signatures.
 
@@ -101,18 +80,17 @@ def score(
     if chosen.settings.known_words and hypotheses and not model:
         folders = (workspace.model, workspace.data)
         words = next((folder for folder in folders if (folder / "tokenizer.json").is_file()), None)
-    with chosen.naming():
-        result = api.score(
-            systems,
-            references,
-            source,
-            model=words,
-            segment_scores=scores,
-            translation=translation,
-            config=chosen.settings,
-            notify=common.say,
-            progress=functools.partial(common.advancing, quiet),
-        )
+    result = api.score(
+        systems,
+        references,
+        source,
+        model=words,
+        segment_scores=scores,
+        translation=translation,
+        config=chosen.settings,
+        notify=common.say,
+        progress=functools.partial(common.advancing, quiet),
+    )
     if plot:
         from nmtalign.scoring.figure import draw_by_length
 

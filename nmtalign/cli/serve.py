@@ -2,28 +2,27 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 from nmtalign.api import serve as serve_models
 from nmtalign.cli import common
-from nmtalign.cli.common import MODEL_DEFAULT, QuietOption, own_option
+from nmtalign.cli.common import MODEL_DEFAULT, QUIET, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import AlignConfig, ServeConfig, TranslateConfig
 from nmtalign.settings.definition import resolve
 
 Settings = Chosen[tuple[ServeConfig, TranslateConfig]]
-Models = Annotated[
-    list[Path] | None,
-    own_option(
+
+
+@with_settings(ServeConfig, TranslateConfig)
+def serve(
+    chosen: Settings,
+    model: list[Path] | None = own_option(
         f"Model directory, or folder of `nmtalign link`; repeat it for other directions {MODEL_DEFAULT}",
         "DIR",
         "--model -m",
     ),
-]
-
-
-@with_settings(ServeConfig, TranslateConfig)
-def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) -> None:
+    quiet: bool = QUIET,
+) -> None:
     """Serve models over HTTP: for programs that use LibreTranslate, for JSON, and a page to try it.
 
     The address is printed on stdout when the server is ready. Only this machine reaches the server, unless you choose
@@ -47,12 +46,11 @@ def serve(chosen: Settings, model: Models = None, quiet: QuietOption = False) ->
 
     common.sleep_beside_others()
     common.bound_caches()
-    with chosen.naming():
-        serve_models(
-            model or chosen.workspace.model,
-            config=chosen.settings[0],
-            translate=chosen.settings[1],
-            align=resolve(AlignConfig, chosen.workspace.section("align")),
-            notify=common.say,
-            ready=ready,
-        )
+    serve_models(
+        model or chosen.workspace.model,
+        config=chosen.settings[0],
+        translate=chosen.settings[1],
+        align=resolve(AlignConfig, chosen.workspace.section("align")),
+        notify=common.say,
+        ready=ready,
+    )

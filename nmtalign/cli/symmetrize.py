@@ -2,41 +2,31 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Literal
 
 from nmtalign.api import symmetrize_files
-from nmtalign.cli.common import QuietOption, live_line, notifier, output_option, own_argument, own_option, say
+from nmtalign.cli import common
 from nmtalign.settings.command_settings import HardSymmetrization
 from nmtalign.text.lines import STDOUT, counted
 
-Forward = Annotated[Path, own_argument("FORWARD", "Links of source and target.")]
-Backward = Annotated[Path, own_argument("BACKWARD", "Links of target and source.")]
-Method = Annotated[
-    HardSymmetrization,
-    own_option(
+
+def symmetrize(
+    forward: Path = common.own_argument("FORWARD", "Links of source and target.", default=...),
+    backward: Path = common.own_argument("BACKWARD", "Links of target and source.", default=...),
+    method: HardSymmetrization = common.own_option(
         "intersection, union, grow-diag, grow-diag-strict, grow-diag-final, grow-diag-final-and.",
         "METHOD",
         "--symmetrize",
+        default="grow-diag-final-and",
     ),
-]
-Order = Annotated[
-    Literal["target-source", "source-target"],
-    own_option(
+    backward_order: Literal["target-source", "source-target"] = common.own_option(
         "Order of the positions in BACKWARD: target-source, as in `nmtalign align TGT SRC --pharaoh`, or "
         "source-target, as in `fast_align -r`.",
         "ORDER",
+        default="target-source",
     ),
-]
-Output = Annotated[Path, output_option("Links [dim](stdout)[/dim].", stdout=True)]
-
-
-def symmetrize(
-    forward: Forward,
-    backward: Backward,
-    method: Method = "grow-diag-final-and",
-    backward_order: Order = "target-source",
-    output: Output = STDOUT,
-    quiet: QuietOption = False,
+    output: Path = common.output_option("Links [dim](stdout)[/dim].", stdout=True, default=STDOUT),
+    quiet: bool = common.QUIET,
 ) -> None:
     """Make one set of links from two directions: one line per pair on stdout, source first, counted from 0.
 
@@ -48,14 +38,15 @@ def symmetrize(
       nmtalign symmetrize en-fr.txt fr-en.txt --symmetrize grow-diag > links.txt
       nmtalign symmetrize forward.txt reverse.txt --backward-order source-target
     """
+    common.check_inputs(forward, backward)
     place = sys.stdout if output == STDOUT else output
-    with live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
+    with common.live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
     if counts.looks_exchanged():
         other = "target-source" if backward_order == "source-target" else "source-target"
-        say(
+        common.say(
             f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "
             f"--backward-order {other}; does that option fit how they are written?"
         )
     where = "" if output == STDOUT else f" in {output}"
-    notifier(quiet)(f"{counted(counts.pairs, 'pair')}, {counted(counts.links, 'link')}{where}")
+    common.notifier(quiet)(f"{counted(counts.pairs, 'pair')}, {counted(counts.links, 'link')}{where}")

@@ -4,75 +4,44 @@ import math
 import os
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from shlex import quote
-from typing import Annotated, Any
 
 import typer
 
 from nmtalign.api import train as train_model
 from nmtalign.cli import common
-from nmtalign.cli.common import (
-    DATA_DEFAULT,
-    MODEL_DEFAULT,
-    QuietOption,
-    output_option,
-    own_argument,
-    own_option,
-    writes,
-)
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
-from nmtalign.settings.definition import Layer, Workspace, resolve, select, written
+from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import AUTO, DEFAULT_PRESET, PRESETS
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
 from nmtalign.training.events import NO_PROGRESS, Finished
 
 Settings = Chosen[tuple[ModelConfig, TrainingConfig]]
-Data = Annotated[Path | None, own_argument("DATA", f"Folder of `nmtalign prep` {DATA_DEFAULT}")]
-Output = Annotated[Path | None, output_option(f"Model directory, new or to resume {MODEL_DEFAULT}", "DIR", folder=True)]
-Preset = Annotated[
-    str | None,
-    own_option(
-        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
-    ),
-]
-Tensorboard = Annotated[
-    Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder"))
-]
-DryRunOption = Annotated[
-    bool,
-    own_option("Print settings, parameters, memory, updates and estimated time, write nothing.", names="--dry-run"),
-]
-Force = Annotated[bool, own_option("Train anew and replace what the directory contains.", names="--force")]
 
 
-def _layers(
-    preset: str, layers: tuple[Layer, ...], workspace: Workspace, arguments: Mapping[str, Any]
-) -> tuple[Layer, ...]:
-    from nmtalign.training.budget import training_layers
-
-    (origin, own), *later = layers
-    if preset != (meant := own.get("preset", preset)) and not arguments["quiet"]:
-        tuned = select(TrainingConfig, lambda one: one.affects == "result")
-        for name in (name for name in own if name in tuned and not any(name in values for _, values in later)):
-            common.say(f"warning: {written(origin, name, own[name])} is for {meant}, not {preset}; --set replaces it")
-    return training_layers(preset, layers, arguments["data"] or workspace.data)
-
-
-@with_settings(ModelConfig, TrainingConfig, layers=_layers)
+@with_settings(ModelConfig, TrainingConfig)
 def train(
     chosen: Settings,
-    data: Data = None,
-    output: Output = None,
-    preset: Preset = None,
-    tensorboard: Tensorboard = None,
-    force: Force = False,
-    dry_run: DryRunOption = False,
-    quiet: QuietOption = False,
+    data: Path | None = common.own_argument("DATA", f"Folder of `nmtalign prep` {common.DATA_DEFAULT}"),
+    output: Path | None = common.output_option(
+        f"Model directory, new or to resume {common.MODEL_DEFAULT}", "DIR", folder=True
+    ),
+    preset: str | None = common.own_option(
+        f"Architecture, sizes and budget: {', '.join(PRESETS)} [dim]\\[default: {DEFAULT_PRESET}][/dim].", "NAME"
+    ),
+    tensorboard: Path | None = common.own_option(
+        "Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder")
+    ),
+    force: bool = common.own_flag("Train anew and replace what the directory contains.", "--force"),
+    dry_run: bool = common.own_flag(
+        "Print settings, parameters, memory, updates and estimated time, write nothing.", "--dry-run"
+    ),
+    quiet: bool = common.QUIET,
 ) -> None:
     """Train a model; rerun an interrupted command and it resumes.
 
@@ -146,25 +115,23 @@ def _report(finished: Finished, updates: int, folder: Path, tell: Callable[[str]
 
 
 def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
-    """Prints what the training would do."""
     import torch
 
     from nmtalign.core.numerics import pick_device
     from nmtalign.data.corpus import Corpus
     from nmtalign.training.budget import rounded
     from nmtalign.training.distributed import World
-    from nmtalign.training.dry_run import choose_settings, dry_run, process_peak
-    from nmtalign.training.trainer import TrainingSetup
+    from nmtalign.training.dry_run import DryRun, choose_settings, process_peak
+    from nmtalign.training.updates import TrainingSetup
 
-    with chosen.naming():
-        world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
-        before = process_peak()
-        if chosen.preset == AUTO:
-            layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
-            settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
-            chosen = replace(chosen, settings=settings, layers=layers)
-        setup = TrainingSetup(corpus, folder, *chosen.settings, world)
-        found = dry_run(setup, chosen.preset, before, force)
+    world, corpus, note = World(pick_device(chosen.settings[1].device)), Corpus.open(data), ""
+    before = process_peak()
+    if chosen.preset == AUTO:
+        layers, note = choose_settings(chosen.layers, corpus, folder, world, force)
+        settings = resolve(ModelConfig, *layers), resolve(TrainingConfig, *layers)
+        chosen = replace(chosen, settings=settings, layers=layers)
+    setup = TrainingSetup(corpus, folder, *chosen.settings, world)
+    found = DryRun(setup, chosen.preset, before, force)
     memory, limited = {name: size / 1e6 for name, size in found.memory.items()}, found.updates < math.inf
     parts = ", ".join(f"{name} {count:,}" for name, count in found.parameters.items())
     sizes = ", ".join(f"{name} {size:,.0f}" for name, size in memory.items())

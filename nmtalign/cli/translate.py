@@ -5,50 +5,35 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 from nmtalign.api import translate_files
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option, writes
+from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.text.lines import STDIN
+from nmtalign.text.lines import STDIN, Shard
 
 if TYPE_CHECKING:
     from nmtalign.translating.file_translation import FileTranslation
     from nmtalign.translating.rescoring import FileScores
 
-Inputs = Annotated[list[Path] | None, own_argument("INPUT", "Text or .gz files; - is stdin, the default.")]
-Output = Annotated[
-    Path | None, output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True)
-]
-Resume = Annotated[bool, own_option("Continue an interrupted -o FILE after its last complete line.", names="--resume")]
-SaveAlignments = Annotated[
-    Path | None,
-    own_option("Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")),
-]
-Target = Annotated[
-    Path | None, own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE")
-]
-NBestList = Annotated[Path | None, own_option("Score a Moses n-best list of translations of INPUT.", "FILE")]
-Rescore = Annotated[
-    bool, own_option("Replace the scores of the n-best list and sort it, the best first.", names="--rescore")
-]
-
 
 @with_settings(TranslateConfig)
 def translate(
     chosen: Chosen[TranslateConfig],
-    inputs: Inputs = None,
-    model: common.ModelsOption = None,
-    output: Output = None,
-    resume: Resume = False,
-    save_alignments: SaveAlignments = None,
-    target: Target = None,
-    n_best_list: NBestList = None,
-    rescore: Rescore = False,
-    shard: common.ShardOption = None,
-    quiet: QuietOption = False,
+    inputs: list[Path] | None = own_argument("INPUT", "Text or .gz files; - is stdin, the default."),
+    model: list[Path] | None = common.MODELS,
+    output: Path | None = output_option("Write to FILE, which is FILE.partial until it is complete.", stdout=True),
+    resume: bool = own_flag("Continue an interrupted -o FILE after its last complete line.", "--resume"),
+    save_alignments: Path | None = own_option(
+        "Also save the attention weights of each translation (HDF5).", "FILE.h5", callback=writes("a file")
+    ),
+    target: Path | None = own_option("Score the lines of FILE as translations of INPUT instead of searching.", "FILE"),
+    n_best_list: Path | None = own_option("Score a Moses n-best list of translations of INPUT.", "FILE"),
+    rescore: bool = own_flag("Replace the scores of the n-best list and sort it, the best first.", "--rescore"),
+    shard: Shard | None = common.SHARD,
+    quiet: bool = QUIET,
 ) -> None:
     """Translate text: one line out for each line in, as soon as it is translated.
 
@@ -78,7 +63,7 @@ def translate(
         common.say("reading from the terminal, a sentence a line; Ctrl-D ends it")
     to_stdout = output in (None, STDIN)
     shown = not (quiet or (to_stdout and sys.stdout.isatty()))
-    with chosen.naming(), ExitStack() as line:
+    with ExitStack() as line:
         line.enter_context(common.live_line("loading the model", quiet))
         update: Callable[..., None] | None = None
         began = 0.0

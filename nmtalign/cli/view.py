@@ -2,63 +2,42 @@
 
 import sys
 from pathlib import Path
-from typing import Annotated
 
 from nmtalign.api import view as draw
 from nmtalign.cli import common
-from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
+from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import ViewConfig
 from nmtalign.text.lines import STDOUT
-
-Inputs = Annotated[
-    list[Path] | None,
-    own_argument(
-        "[NAME=]INPUT...",
-        "Alignment files of `nmtalign align` or `translate --save-alignments` [dim](default: alignments.h5)[/dim], or "
-        "models. Several are drawn side by side. With --live the source and the target text of a test set, from which "
-        "the page takes its examples [dim](default: the workspace's, if it has one)[/dim].",
-    ),
-]
-Output = Annotated[
-    Path | None,
-    output_option("A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].", stdout=True),
-]
-Models = Annotated[
-    list[Path] | None,
-    own_option(
-        "With --live: the model with attention that the page runs; repeat it for one without attention beside it "
-        f"{common.MODEL_DEFAULT}",
-        "DIR",
-        "--model -m",
-    ),
-]
-Live = Annotated[
-    bool, own_option("Write a page that contains models and translates in the browser what is typed.", names="--live")
-]
-Sentence = Annotated[
-    list[str] | None,
-    own_option(
-        "Sentence pairs by number, counted from 0 as in the file [dim](default: 0; of a page all)[/dim].",
-        "N,N-N",
-        "--sentence -s",
-    ),
-]
-Gold = Annotated[Path | None, own_option("Also draw gold links, one line per sentence pair.", "FILE", "--gold -g")]
-Title = Annotated[str, own_option("Title of the page, or caption of the only picture.", "TEXT")]
 
 
 @with_settings(ViewConfig)
 def view(
     chosen: Chosen[ViewConfig],
-    inputs: Inputs = None,
-    output: Output = None,
-    live: Live = False,
-    model: Models = None,
-    sentence: Sentence = None,
-    gold: Gold = None,
-    title: Title = "",
-    quiet: QuietOption = False,
+    inputs: list[Path] | None = own_argument(
+        "[NAME=]INPUT...",
+        "Alignment files of `nmtalign align` or `translate --save-alignments` [dim](default: alignments.h5)[/dim], "
+        "or models. Several are drawn side by side. With --live the source and the target text of a test set, from "
+        "which the page takes its examples [dim](default: the workspace's, if it has one)[/dim].",
+    ),
+    output: Path | None = output_option(
+        "A page (.html) or a figure (.png, .svg or .pdf) [dim](default: the terminal)[/dim].", stdout=True
+    ),
+    live: bool = own_flag("Write a page that contains models and translates in the browser what is typed.", "--live"),
+    model: list[Path] | None = own_option(
+        "With --live: the model with attention that the page runs; repeat it for one without attention beside it "
+        f"{common.MODEL_DEFAULT}",
+        "DIR",
+        "--model -m",
+    ),
+    sentence: list[str] | None = own_option(
+        "Sentence pairs by number, counted from 0 as in the file [dim](default: 0; of a page all)[/dim].",
+        "N,N-N",
+        "--sentence -s",
+    ),
+    gold: Path | None = own_option("Also draw gold links, one line per sentence pair.", "FILE", "--gold -g"),
+    title: str = own_option("Title of the page, or caption of the only picture.", "TEXT", default=""),
+    quiet: bool = QUIET,
 ) -> None:
     """Draw soft alignments as in the paper's Figure 3, learning curves, or a page that runs a model.
 
@@ -84,7 +63,7 @@ def view(
     found = (workspace.test_files or ()) if live or model else [Path("alignments.h5")]
     files = common.name_files(inputs or [*found])
     common.check_inputs(*workspace.own, *(path for _, path in files))
-    with chosen.naming(), common.live_line("drawing", quiet or output is None):
+    with common.live_line("drawing", quiet or output is None):
         text = draw(
             [(common.escaped(name), path) for name, path in files],
             None if output == STDOUT else output,

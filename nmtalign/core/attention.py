@@ -9,7 +9,7 @@ are those of Luong et al. (2015); linguistic coverage is that of Tu et al. (2016
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, TypeVar, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -68,17 +68,11 @@ class FixedContext(nn.Module):
     """The decoder of the RNNencdec does not attend: each step gets the same context (section 2.2)."""
 
     def look(self, memory: Memory, states: Tensor, coverage: Tensor | None, step: int) -> Look:
-        """See `Attention.look`."""
         return Look(memory.values.repeat_interleave(len(states) // len(memory.values), 0), None)
 
 
 class Attention(Initialised, ABC):
     """A score, and attention to all positions."""
-
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("query_weight", "key_weight", "coverage_weight", "fertility_weight"), Role.ATTENTION),
-        "vector": Role.ENERGY,
-    }
 
     @abstractmethod
     def keys(self, annotations: Tensor) -> Tensor:
@@ -113,16 +107,14 @@ class AdditiveAttention(Attention):
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         size = config.attention_hidden
-        self.query_weight = nn.Parameter(torch.empty(size, config.hidden))  # W_a
-        self.key_weight = nn.Parameter(torch.empty(size, annotation_size))  # U_a
-        self.vector = nn.Parameter(torch.empty(size))  # v_a
+        self.query_weight = Role.ATTENTION.parameter(size, config.hidden)  # W_a
+        self.key_weight = Role.ATTENTION.parameter(size, annotation_size)  # U_a
+        self.vector = Role.ENERGY.parameter(size)  # v_a
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """U_a annotations: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight)
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v_a . tanh(W_a s + keys)."""
         queries = F.linear(states, self.query_weight)
         if not torch.is_grad_enabled():
             return additive_energies(queries, keys, self.vector)
@@ -144,8 +136,8 @@ class CoverageAttention(AdditiveAttention):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, annotation_size)
-        self.coverage_weight = nn.Parameter(torch.empty(config.attention_hidden, 1))  # V_c
-        self.fertility_weight = nn.Parameter(torch.empty(1, annotation_size))  # U_f
+        self.coverage_weight = Role.ATTENTION.parameter(config.attention_hidden, 1)  # V_c
+        self.fertility_weight = Role.ATTENTION.parameter(1, annotation_size)  # U_f
 
     def fertilities(self, annotations: Tensor) -> Tensor:
         """Phi, float32 beside bf16 too."""
@@ -153,7 +145,6 @@ class CoverageAttention(AdditiveAttention):
         return FERTILITY_LIMIT * products.to(wide(products.dtype)).sigmoid()
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """v_a . tanh(W_a s + keys + V_c coverage)."""
         if coverage is None:
             return super().energies(states, keys)
         queries = F.linear(states, self.query_weight)
@@ -184,7 +175,6 @@ class DotAttention(Attention):
         return first + others[0] if others else annotations
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
-        """s . keys."""
         dtype = wide(keys.dtype)
         return states.to(dtype) @ keys.to(dtype).mT
 
@@ -194,22 +184,19 @@ class GeneralAttention(DotAttention):
 
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, annotation_size)
-        self.key_weight = nn.Parameter(torch.empty(config.hidden, annotation_size))  # W_a
+        self.key_weight = Role.ATTENTION.parameter(config.hidden, annotation_size)  # W_a
 
     def keys(self, annotations: Tensor) -> Tensor:
-        """W_a annotations: (B, Tx, 2n) to (B, Tx, n)."""
         return F.linear(annotations, self.key_weight)
 
 
 class PositionPredictor(Initialised):
     """The position to which local-p attends: p = S sigmoid(v_p . tanh(W_p state)), for a sentence of S words."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.MATRIX, "vector": Role.ENERGY}
-
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(config.attention_hidden, config.hidden))  # W_p
-        self.vector = nn.Parameter(torch.empty(config.attention_hidden))  # v_p
+        self.weight = Role.MATRIX.parameter(config.attention_hidden, config.hidden)  # W_p
+        self.vector = Role.ENERGY.parameter(config.attention_hidden)  # v_p
 
     def forward(self, states: Tensor, lengths: Tensor) -> Tensor:
         """Positions (B, R) of states (B, R, n) and lengths (B,); wide, so that rounding does not jump by words."""
@@ -263,7 +250,6 @@ SCORES: Mapping[str, Callable[[ModelConfig, int], Attention]] = {
 
 
 def make_attention(config: ModelConfig, annotation_size: int) -> Attention | FixedContext:
-    """The alignment model of a configuration."""
     if config.attention == "none":
         return FixedContext()
     if config.coverage == "linguistic":
@@ -321,7 +307,6 @@ class AdditivePass:
         torch.bmm(weights[:, None].to(self.values.dtype), self.values, out=self.contexts[step][:, None])
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         self.d_contexts = torch.zeros_like(self.contexts)
         self._d_queries = torch.empty_like(self.queries)
         self._d_energies = torch.zeros_like(self.weights[0])

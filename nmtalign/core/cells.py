@@ -12,10 +12,10 @@ compare them with `step`.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from functools import cached_property
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
@@ -42,11 +42,6 @@ Weight = Tensor | SharedWeight
 class GatedCell(Initialised, ABC):
     """The stacked weights (blocks * n, .) of a cell with n units, one set per direction if there are directions."""
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("input_weight", "context_weight"), Role.STACKED),
-        "recurrent_weight": Role.RECURRENT,
-        **dict.fromkeys(("bias", "recurrent_bias"), Role.BIAS),
-    }
     blocks = 3
     recurrent_blocks = 3  # the blocks that have a recurrent weight
     bias_blocks = 3  # the blocks that have an input bias, counted from the last one
@@ -56,10 +51,10 @@ class GatedCell(Initialised, ABC):
         super().__init__()
         lead, width, recurrent = (directions,) if directions else (), self.blocks * size, self.recurrent_blocks * size
         self.size, self.state_size = size, self.state_parts * size
-        self.input_weight = nn.Parameter(torch.empty(*lead, width, input_size))
-        self.recurrent_weight = nn.Parameter(torch.empty(*lead, recurrent, size)) if recurrent else None
-        self.context_weight = nn.Parameter(torch.empty(width, context_size)) if context_size else None
-        self.bias = nn.Parameter(torch.zeros(*lead, self.bias_blocks * size))
+        self.input_weight = Role.STACKED.parameter(*lead, width, input_size)
+        self.recurrent_weight = Role.RECURRENT.parameter(*lead, recurrent, size) if recurrent else None
+        self.context_weight = Role.STACKED.parameter(width, context_size) if context_size else None
+        self.bias = Role.BIAS.parameter(*lead, self.bias_blocks * size)
 
     @staticmethod
     @abstractmethod
@@ -126,7 +121,7 @@ class CudnnCell(GatedCell):
 
     def __init__(self, input_size: int, size: int, context_size: int = 0, directions: int = 0) -> None:
         super().__init__(input_size, size, context_size, directions)
-        self.recurrent_bias = nn.Parameter(torch.zeros(self.bias.shape))
+        self.recurrent_bias = Role.BIAS.parameter(*self.bias.shape)
 
     @staticmethod
     def step(inputs: Tensor, state: Tensor, *weights: Weight) -> Tensor:
@@ -285,7 +280,6 @@ class CellPass(ABC):
         """Computes state `step` + 1 from state `step` and the inputs (*D, B, 3n) of the step."""
 
     def start_backward(self) -> None:
-        """Allocates the gradients."""
         self.d_inputs = self._buffer(3 * self.size, self.dtype)
 
     @abstractmethod
@@ -348,13 +342,7 @@ def _paper_candidate_gradient(
 
 @fused
 def _paper_gates_gradient(
-    d_product: Tensor,
-    taken: Tensor,
-    d_state: Tensor,
-    state: Tensor,
-    candidate: Tensor,
-    gates: Tensor,
-    d_gates: Tensor,
+    d_product: Tensor, taken: Tensor, d_state: Tensor, state: Tensor, candidate: Tensor, gates: Tensor, d_gates: Tensor
 ) -> None:
     (update, reset), (d_update, d_reset) = gates.chunk(2, -1), d_gates.chunk(2, -1)
     d_product = d_product.to(state.dtype).mul_(reset)
@@ -370,7 +358,6 @@ class PaperCellPass(CellPass):
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, gates, products = self.states[step], self.gates[step], self.products[step]
         _paper_gates(*split_product(self.rows[step], self.gates_weight, gate_inputs), state, gates, products)
@@ -449,7 +436,6 @@ class CudnnCellPass(CellPass):
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
     def forward(self, step: int, inputs: Tensor) -> None:
-        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, row, buffers = self.states[step], self.rows[step], (self.gates[step], self.hidden[step])
         gates = split_product(row, self.gates_weight, gate_inputs)

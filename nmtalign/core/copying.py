@@ -5,11 +5,10 @@ gets the ids of what is copied from each place of the source (`nmtalign.text.tok
 is a place of the source, whose word the target vocabulary lacks. As an input it is `<unk>`.
 """
 
-from collections.abc import Mapping
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from nmtalign.core.decoder import DecoderOutput
@@ -26,18 +25,13 @@ def known_words(words: Tensor, size: int) -> Tensor:
 class Copying(Initialised):
     """The parameters of p_gen = sigmoid(w_c . context + w_s . state + w_x . previous word + b)."""
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("context_weight", "state_weight", "word_weight"), Role.MATRIX),
-        "bias": Role.BIAS,
-    }
-
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
         self._words = config.target_vocabulary_size
-        self.context_weight = nn.Parameter(torch.empty(1, context_size))
-        self.state_weight = nn.Parameter(torch.empty(1, config.hidden))
-        self.word_weight = nn.Parameter(torch.empty(1, config.embedding))
-        self.bias = nn.Parameter(torch.zeros(1))
+        self.context_weight = Role.MATRIX.parameter(1, context_size)
+        self.state_weight = Role.MATRIX.parameter(1, config.hidden)
+        self.word_weight = Role.MATRIX.parameter(1, config.embedding)
+        self.bias = Role.BIAS.parameter(1)
 
     def forward(self, state: Tensor, word: Tensor, context: Tensor) -> Tensor:
         """The logit (...) of p_gen, from states (..., n), previous words (..., m) and contexts (..., D)."""

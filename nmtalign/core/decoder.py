@@ -9,7 +9,7 @@ Layers that do not attend are plain recurrences (`Stack`). With input feeding al
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
@@ -40,14 +40,6 @@ from nmtalign.core.numerics import (
     wide,
 )
 from nmtalign.settings.training_settings import ModelConfig, Order
-
-
-class Encoded(NamedTuple):
-    """The results of an encoder for B sentences."""
-
-    annotations: Tensor  # (B, Tx, D)
-    # (B, S), the last state of each layer; of a bidirectional layer that of its backward net
-    finals: tuple[Tensor, ...]
 
 
 @dataclass(frozen=True)
@@ -92,8 +84,8 @@ class Decoder(Initialised, ABC):
     has_posterior = False  # whether there are posteriors of the weights (`TranslationModel.force_posterior`)
 
     @abstractmethod
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
-        """The memory of B encoded sentences; mask (B, Tx) is True at real tokens."""
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
+        """The memory of the results of an encoder for B sentences; mask (B, Tx) is True at real tokens."""
 
     @abstractmethod
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
@@ -228,12 +220,6 @@ class RecurrentDecoder(Decoder):
     from the annotations; in the order update-look-generate each layer begins with the encoder's last state.
     """
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        "initial_weight": Role.MATRIX,
-        "initial_bias": Role.BIAS,
-        "attentional_weight": Role.MATRIX,
-    }
-
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__()
         # The function of one step of the attending layer.
@@ -241,8 +227,8 @@ class RecurrentDecoder(Decoder):
         size, attends, own_start = config.hidden, config.attention != "none", config.order != "update-look-generate"
         state_size = CELLS[config.cell].state_parts * size
         first_size = size if attends else annotation_size
-        self.initial_weight = nn.Parameter(torch.empty(state_size, first_size)) if own_start else None
-        self.initial_bias = nn.Parameter(torch.zeros(state_size)) if own_start else None
+        self.initial_weight = Role.MATRIX.parameter(state_size, first_size) if own_start else None
+        self.initial_bias = Role.BIAS.parameter(state_size) if own_start else None
         below = 0 if config.attention_layer == "first" else config.layers - 1
         above = config.layers - 1 - below
         fed = {"context": annotation_size, "attentional": size, "none": 0}[config.input_feeding]
@@ -253,7 +239,7 @@ class RecurrentDecoder(Decoder):
         self.attention = make_attention(config, annotation_size)
         # W_c of Luong et al.'s equation 5: tanh(W_c [context; state])
         vector = config.readout == "attentional"
-        self.attentional_weight = nn.Parameter(torch.empty(size, annotation_size + size)) if vector else None
+        self.attentional_weight = Role.MATRIX.parameter(size, annotation_size + size) if vector else None
         self._dropout, self._residual = config.dropout if below else 0.0, config.residual
         self._skips = config.residual and below > 1  # whether a residual connection skips the attending layer
         # Whether it is a decoder of the paper: one layer, a first state of its own, contexts that are fed to the cell.
@@ -264,30 +250,27 @@ class RecurrentDecoder(Decoder):
         reads_context = config.readout == "maxout" or by_state
         self.has_posterior = attends and self.is_papers and self.cell.state_parts == 1 and reads_context
 
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, D): keys and the first state, or the fixed context.
 
         The last state of each direction has read the complete sentence. It is at `</s>` for the forward net and at the
         first word for the backward net, and for a single direction that reads the source reversed.
         """
-        annotations, size, attention = encoded.annotations, self.cell.size, self.attention
+        size, attention = self.cell.size, self.attention
         summary, has_backward = annotations[:, 0, -size:], annotations.shape[-1] > size
         if not (self._reversed or (has_backward and isinstance(attention, Attention))):
             last = mask.sum(1) - 1
             forward = annotations[torch.arange(len(last), device=last.device), last, :size]
             summary = torch.cat([forward, summary], -1) if has_backward else forward
-        initial = self._initial_state(summary, encoded)
+        if self.initial_weight is None or self.initial_bias is None:
+            initial = torch.cat(tuple(finals), -1)  # (B, L S), the encoder's last states
+        else:  # s_0 = tanh(W_s backward_1 + b_s), (B, n); wide beside bf16 too
+            initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
+            initial = initial.to(wide(summary.dtype)).tanh()
         if not isinstance(attention, Attention):
             return Memory(summary, None, padding, initial)
         fertilities = attention.fertilities(annotations)
         return Memory(annotations, attention.keys(annotations), padding, initial, fertilities)
-
-    def _initial_state(self, summary: Tensor, encoded: Encoded) -> Tensor:
-        """s_0 = tanh(W_s backward_1 + b_s), (B, n), or the encoder's last states (B, L S); wide beside bf16 too."""
-        if self.initial_weight is None or self.initial_bias is None:
-            return torch.cat(encoded.finals, -1)
-        initial = F.linear(summary, self.initial_weight, self.initial_bias.to(summary.dtype))
-        return initial.to(wide(summary.dtype)).tanh()
 
     def start(self, memory: Memory) -> DecoderState:
         """The state of one row per sentence; a fixed context is known from the start."""

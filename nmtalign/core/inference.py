@@ -49,16 +49,11 @@ class Inference:
                 self._folded = FoldedWeights(model, decoder, self.dtype)
             self._decoder = in_dtype(decoder, self.dtype) if self._folded is None else self._folded.decoder
 
-    @property
-    def device(self) -> torch.device:
-        """Where the weights are."""
-        return self.output_weight.device
-
     def encode(self, source: Tensor, source_mask: Tensor, copies: Tensor | None = None) -> Memory:
         """The folded memory of sentences that end with `</s>`; see `TranslationModel.encode`."""
         padding = None if bool(source_mask.all()) else ~source_mask
-        encoded = self._encoder(self.model.source_embedding(source).to(self.dtype), padding)
-        memory = self._decoder.remember(encoded, source_mask, padding)
+        annotations, finals = self._encoder(self.model.source_embedding(source).to(self.dtype), padding)
+        memory = self._decoder.remember(annotations, finals, source_mask, padding)
         values = memory.values if self._folded is None else F.linear(memory.values, self._folded.context_weight)
         return replace(memory, values=values, copies=copies)
 

@@ -7,9 +7,9 @@ Other systems have other parts with the same interface, which the constructor ch
 prepared for it (`inference`).
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from torch.nn import functional as F
 from nmtalign.core.attention import Memory
 from nmtalign.core.cells import CELLS, unroll
 from nmtalign.core.copying import Copying, known_words
-from nmtalign.core.decoder import Decoder, DecoderOutput, Encoded, InputFeedingDecoder, RecurrentDecoder, Stack
+from nmtalign.core.decoder import Decoder, DecoderOutput, InputFeedingDecoder, RecurrentDecoder, Stack
 from nmtalign.core.latent_alignment import Alternatives, Latent
 from nmtalign.core.numerics import (
     LEAST,
@@ -62,26 +62,13 @@ class Loss:
     weights: Tensor | None  # (Ty, B, Tx), with a gradient; None without attention
 
 
-@dataclass(frozen=True)
-class Outputs:
-    """The inputs of the softmax for N given target words."""
-
-    features: Tensor  # (N, r); of the C alternatives of each word (N, C, r)
-    targets: Tensor  # (N,)
-    # The terms of `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of
-    # copying the word; None if there is only one softmax.
-    log_terms: Tensor | None = None
-
-
 class Embedding(Initialised):
     """E[word] + b: one bias per side, as in the released code."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"weight": Role.EMBEDDING, "bias": Role.BIAS}
-
     def __init__(self, vocabulary_size: int, size: int) -> None:
         super().__init__()
-        self.weight = nn.Parameter(torch.empty(vocabulary_size, size))
-        self.bias = nn.Parameter(torch.zeros(size))
+        self.weight = Role.EMBEDDING.parameter(vocabulary_size, size)
+        self.bias = Role.BIAS.parameter(size)
 
     def forward(self, words: Tensor) -> Tensor:
         """Word ids (...) to vectors (..., m)."""
@@ -108,8 +95,11 @@ class RecurrentEncoder(nn.Module):
         # Width of an annotation: 2n, or n if its layer has one direction.
         self.output_size = size if above else self.directions * size
 
-    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
-        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m); padding (B, Tx), where True, changes no state."""
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
+        """Annotations (B, Tx, 2n) of embedded words (B, Tx, m), and the last state (B, S) of each layer.
+
+        For a bidirectional layer it is that of its backward net. padding (B, Tx), where True, changes no state.
+        """
         batch = len(embedded)
         inputs = self.cell.inputs(self._in_order(embedded.transpose(0, 1), self._backward))
         skip = None if padding is None else self._in_order(padding.t(), self._backward)[..., None]
@@ -117,12 +107,12 @@ class RecurrentEncoder(nn.Module):
         outputs, last = unroll(self.cell, inputs, initial, skip)
         annotations = self._annotations(outputs, self._backward)
         if not len(self.upper.cells):
-            return Encoded(annotations, (last[-1],))
+            return annotations, (last[-1],)
         order = self._backward[:1]
         skip = None if padding is None else self._in_order(padding.t(), order)[..., None]
         x = self._in_order(annotations.transpose(0, 1), order)
         outputs, lasts = self.upper(x, [initial[:1]] * len(self.upper.cells), skip)
-        return Encoded(self._annotations(outputs, order), (last[-1], *(one[0] for one in lasts)))
+        return self._annotations(outputs, order), (last[-1], *(one[0] for one in lasts))
 
     @property
     def dtype(self) -> torch.dtype:
@@ -174,9 +164,9 @@ class TranslationModel(nn.Module):
         """
         static = source.is_cuda if static_shapes is None else static_shapes
         padding = None if not static and bool(source_mask.all()) else ~source_mask
-        encoded = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
-        encoded = encoded._replace(annotations=self._dropout(encoded.annotations))
-        return replace(self.decoder.remember(encoded, source_mask, padding), copies=copies)
+        annotations, finals = self.encoder(self._dropout(self._embed(self.source_embedding, source)), padding)
+        memory = self.decoder.remember(self._dropout(annotations), finals, source_mask, padding)
+        return replace(memory, copies=copies)
 
     def loss(
         self,
@@ -200,13 +190,13 @@ class TranslationModel(nn.Module):
             arguments = source, source_mask, target, target_mask, copies
             return cast(Loss, functional_call(self, narrowed(self, dtype), arguments, options))
         static = source.is_cuda if static_shapes is None else static_shapes
-        run = self._run(source, source_mask, target, copies, static)
+        run = self._run(self.encode(source, source_mask, copies, static), target)
         alternatives = self._alternatives(run, draw=self.training)
-        outputs = self._outputs(run, target, alternatives, None if static else target_mask)
-        row_weights = target_mask.t().flatten().to(wide(outputs.features.dtype)) if static else None
+        features, targets, log_terms = self._outputs(run, target, alternatives, None if static else target_mask)
+        row_weights = target_mask.t().flatten().to(wide(features.dtype)) if static else None
         softmax = self.readout.output_weight, self.readout.output_bias
         objective, nll, log_probs = linear_cross_entropy(
-            outputs.features, *softmax, outputs.targets, label_smoothing, row_weights, outputs.log_terms
+            features, *softmax, targets, label_smoothing, row_weights, log_terms
         )
         if alternatives is not None and alternatives.drawn:
             weights = cast(Tensor, run.weights).transpose(0, 1)
@@ -230,8 +220,8 @@ class TranslationModel(nn.Module):
         self, source: Tensor, source_mask: Tensor, target: Tensor, target_mask: Tensor, copies: Tensor | None = None
     ) -> Forced:
         """The log-probability of each target word (B, Ty), and the weights with which it was generated."""
-        run = self._run(source, source_mask, target, copies)
-        _, tokens = self._softmax(self._outputs(run, target, self._alternatives(run), target_mask))
+        run = self._run(self.encode(source, source_mask, copies), target)
+        _, tokens = self._softmax(*self._outputs(run, target, self._alternatives(run), target_mask))
         log_probs = _of_words(tokens, target_mask, target)
         return Forced(log_probs, None if run.weights is None else run.weights.transpose(0, 1))
 
@@ -251,33 +241,24 @@ class TranslationModel(nn.Module):
         attention the p of the most probable positions are exact, and the others share the p of their mean.
         """
         decoder = self.decoder
-        if self.latent is not None:
-            run = self._run(source, source_mask, target, copies)
-            return self._exact_posterior(self.latent, run, target, target_mask)
-        if self.copying is not None or not isinstance(decoder, RecurrentDecoder) or not decoder.has_posterior:
+        if self.latent is None and (self.copying is not None or not decoder.has_posterior):
             return self.force(source, source_mask, target, target_mask, copies)
-        run = self._run(source, source_mask, target, copies)
+        run = self._run(self.encode(source, source_mask, copies), target)
+        if self.latent is not None:
+            return self._exact_posterior(self.latent, run, target, target_mask)
         with torch.enable_grad():
             contexts = run.contexts.detach().requires_grad_()
-            states = decoder.states_given(run, contexts)
+            states = cast(RecurrentDecoder, decoder).states_given(run, contexts)
             products = self.readout.products(contexts.flatten(0, 1))
             features = self.readout.features(states.flatten(0, 1), run.words.flatten(0, 1), products)
-            nll, log_probs = self._softmax(Outputs(features, target.t().flatten()))
+            nll, log_probs = self._softmax(features, target.t().flatten())
         (gradient,) = torch.autograd.grad(nll, contexts)
         gains = -torch.bmm(gradient.transpose(0, 1), run.memory.values.mT)  # (B, Ty, Tx), up to a constant per row
         posterior = (cast(Tensor, run.weights).transpose(0, 1).log() + gains).softmax(-1)
         return Forced(log_probs.view(target.t().shape).t().masked_fill(~target_mask, 0.0), posterior)
 
-    def _run(
-        self,
-        source: Tensor,
-        source_mask: Tensor,
-        target: Tensor,
-        copies: Tensor | None = None,
-        static_shapes: bool | None = None,
-    ) -> DecoderOutput:
+    def _run(self, memory: Memory, target: Tensor) -> DecoderOutput:
         """Runs the decoder along the targets (B, Ty)."""
-        memory = self.encode(source, source_mask, copies, static_shapes)
         previous = target.t()[:-1]
         if self.copying is not None:
             previous = known_words(previous, self.config.target_vocabulary_size)
@@ -289,11 +270,10 @@ class TranslationModel(nn.Module):
         """As `force_posterior`, of a model whose attention is not soft."""
         weights, shape = cast(Tensor, run.weights).transpose(0, 1), target.t().shape
         alternatives = latent.marginal(weights)
-        outputs = self._outputs(run, target, alternatives)
-        features, each_target = outputs.features, outputs.targets.repeat_interleave(outputs.features.shape[1])
-        _, each = self._softmax(Outputs(features.flatten(0, 1), each_target))
-        log_joint = joint_log_probs(cast(Tensor, outputs.log_terms), each).unflatten(0, shape).transpose(0, 1)
-        _, tokens = self._softmax(self._outputs(run, target, latent.alternatives(weights)))
+        features, targets, log_terms = self._outputs(run, target, alternatives)
+        _, each = self._softmax(features.flatten(0, 1), targets.repeat_interleave(features.shape[1]))
+        log_joint = joint_log_probs(cast(Tensor, log_terms), each).unflatten(0, shape).transpose(0, 1)
+        _, tokens = self._softmax(*self._outputs(run, target, latent.alternatives(weights)))
         log_probs = tokens.view(shape).t()
         if run.memory.copies is not None:
             alternatives = alternatives.with_copied(weights * (run.memory.copies[:, None] == target[..., None]))
@@ -307,8 +287,13 @@ class TranslationModel(nn.Module):
 
     def _outputs(
         self, run: DecoderOutput, target: Tensor, alternatives: Alternatives | None, chosen: Tensor | None = None
-    ) -> Outputs:
-        """The outputs for the chosen (B, Ty) words, or for all, ordered by step."""
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The inputs of the softmax for the chosen (B, Ty) words, or for all, ordered by step.
+
+        They are features (N, r), or (N, C, r) of the C alternatives of each word, targets (N,), and the terms of
+        `linear_cross_entropy`: log-probabilities (N, C) of the alternatives, and (N, C + 1) with that of copying the
+        word; None if there is only one softmax.
+        """
         contexts, weights = run.contexts, list[Tensor]()
         if alternatives is not None:
             contexts = alternatives.sums(self.readout.products(run.memory.values)).transpose(0, 1)
@@ -323,18 +308,17 @@ class TranslationModel(nn.Module):
         features = self.readout.features(state, word, products, self._dropout_rate if self.training else 0.0)
         log_weights = log_parts[0] if weights else None
         if not copied:
-            return Outputs(features, targets, log_weights)
+            return features, targets, log_weights
         generated, log_copied = (part[:, None] for part in log_parts[-2:])
         if log_weights is None:
             features = features[:, None]
         else:
             generated = generated + log_weights
         known = known_words(targets, self.config.target_vocabulary_size)
-        return Outputs(features, known, torch.cat([generated, log_copied], 1))
+        return features, known, torch.cat([generated, log_copied], 1)
 
-    def _softmax(self, outputs: Outputs) -> tuple[Tensor, Tensor]:
-        """(negative log-likelihood with a gradient, log p (N,)) of given words."""
-        features, targets, terms = outputs.features, outputs.targets, outputs.log_terms
+    def _softmax(self, features: Tensor, targets: Tensor, terms: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """(negative log-likelihood with a gradient, log p (N,)) of given words; see `_outputs`."""
         # No gradient of the weights is needed: products may be small, so that a CPU keeps their results in its cache.
         cells = CHUNK_CELLS if features.device.type == "cpu" else BLOCK_CELLS
         softmax = self.readout.output_weight, self.readout.output_bias
@@ -367,12 +351,6 @@ class Readout(Initialised):
     word. The readouts "direct" and "attentional" have no maxout layer: the softmax gets the decoder's output itself.
     """
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("state_weight", "word_weight", "context_weight", "factor"), Role.MATRIX),
-        **dict.fromkeys(("bias", "output_bias"), Role.BIAS),
-        "output_weight": Role.SOFTMAX,
-    }
-
     def __init__(self, config: ModelConfig, context_size: int) -> None:
         super().__init__()
         self.has_maxout = config.readout == "maxout"
@@ -380,16 +358,16 @@ class Readout(Initialised):
         width = config.maxout if self.has_maxout else state_size
         if self.has_maxout:
             pre_activations = 2 * config.maxout
-            self.state_weight = nn.Parameter(torch.empty(pre_activations, config.hidden))  # U_o
+            self.state_weight = Role.MATRIX.parameter(pre_activations, config.hidden)  # U_o
             reads_word = config.readout_previous_word
-            self.word_weight = nn.Parameter(torch.empty(pre_activations, config.embedding)) if reads_word else None
-            self.context_weight = nn.Parameter(torch.empty(pre_activations, context_size))  # C_o
-            self.bias = nn.Parameter(torch.zeros(pre_activations))
+            self.word_weight = Role.MATRIX.parameter(pre_activations, config.embedding) if reads_word else None
+            self.context_weight = Role.MATRIX.parameter(pre_activations, context_size)  # C_o
+            self.bias = Role.BIAS.parameter(pre_activations)
         rank = config.output_rank
-        self.factor = nn.Parameter(torch.empty(rank, width)) if rank else None
+        self.factor = Role.MATRIX.parameter(rank, width) if rank else None
         if not config.shared_embeddings:
-            self.output_weight = nn.Parameter(torch.empty(config.target_vocabulary_size, rank or width))
-        self.output_bias = nn.Parameter(torch.zeros(config.target_vocabulary_size))
+            self.output_weight = Role.SOFTMAX.parameter(config.target_vocabulary_size, rank or width)
+        self.output_bias = Role.BIAS.parameter(config.target_vocabulary_size)
 
     def products(self, contexts: Tensor) -> Tensor:
         """C_o contexts (..., 2l), which are linear in the contexts (..., 2n); without a maxout layer the contexts."""

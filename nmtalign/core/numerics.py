@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from enum import Enum
 from functools import cache, cached_property, wraps
-from typing import Any, ClassVar, Literal, TypeVar, cast
+from typing import Any, Literal, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -39,10 +39,7 @@ def wide(dtype: torch.dtype) -> torch.dtype:
 def product(
     rows: Tensor, weight: "Tensor | SharedWeight", addend: Tensor | None = None, out: Tensor | None = None
 ) -> Tensor:
-    """`rows W^T (+ addend)`: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in).
-
-    Fills and returns `out`, if it is given.
-    """
+    """`rows W^T (+ addend)`, in `out` if given: rows (B, in) with weight (out, in), or (D, B, in) with (D, out, in)."""
     if isinstance(weight, SharedWeight):
         return weight.product(rows, addend)
     if isinstance(weight, Int8Weight) and not _needs_gradient(rows):
@@ -221,10 +218,7 @@ def aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def take_once(ctx: Any, name: str) -> Any:
-    """Returns what a forward pass stored under `name` and frees it; PyTorch itself would keep it with the graph.
-
-    Raises RuntimeError if it was taken before.
-    """
+    """Returns and frees what a forward pass stored under `name`; raises RuntimeError if it was taken before."""
     kept = getattr(ctx, name)
     setattr(ctx, name, None)
     if kept is None:
@@ -233,7 +227,7 @@ def take_once(ctx: Any, name: str) -> Any:
 
 
 class Role(Enum):
-    """The kind of a parameter, which decides how it is initialised."""
+    """The kind of a parameter, which decides how it is initialised, and whether it is narrowed."""
 
     BIAS = "bias"
     RECURRENT = "recurrent"  # (*D, 3n, n), blocks that multiply the state
@@ -245,15 +239,30 @@ class Role(Enum):
     SOFTMAX = "softmax"  # the matrix of the output words
     SCALE = "scale"  # of a normalisation
 
+    def parameter(self, *shape: int) -> nn.Parameter:
+        """A parameter with this role: zeros if it is a bias, ones if a scale; `initialise` fills the others."""
+        make = {Role.BIAS: torch.zeros, Role.SCALE: torch.ones}.get(self, torch.empty)
+        made = nn.Parameter(make(shape))
+        made.role = self  # type: ignore[attr-defined]
+        return made
+
 
 _VECTORS = (Role.BIAS, Role.ENERGY, Role.SCALE)  # one per direction may be stacked
 
 
 class Initialised(nn.Module):
-    """A module that names the role of each of its own parameters."""
+    """A module that notes the role of each of its own parameters."""
 
-    roles: ClassVar[Mapping[str, Role]]
     blocks = 1  # of a stacked weight
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.roles = dict[str, Role]()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if isinstance(role := getattr(value, "role", None), Role):
+            self.roles[name] = role
+        super().__setattr__(name, value)
 
 
 def matrices(model: nn.Module) -> Iterator[tuple[Initialised, str, nn.Parameter]]:
@@ -452,11 +461,6 @@ def joined(weights: Sequence[Tensor], dtype: torch.dtype) -> Tensor:
     return Int8Weight.of(together) if any(isinstance(weight, Int8Weight) for weight in weights) else together
 
 
-def outputs_of(weight: Tensor, outputs: Tensor) -> Tensor:
-    """Some of the outputs of a weight (out, in)."""
-    return Int8Weight.of(weight[outputs]) if isinstance(weight, Int8Weight) else weight[outputs]
-
-
 @cache
 def weight_steps() -> int:
     """The steps of a weight with which products are exact here: 127, or 63 on a processor that adds in 16 bits.
@@ -498,10 +502,7 @@ def widest(device: torch.device) -> torch.dtype:
 
 
 def picks_bf16(name: Precision, device: torch.device, units: int) -> bool:
-    """Whether a model with hidden layers of `units` trains in bf16; "auto" chooses the faster precision.
-
-    The products of a small model are too short to be faster in bf16 on a CPU.
-    """
+    """Whether hidden layers of `units` train in bf16; "auto" chooses what is faster: fp32 for small ones on a CPU."""
     is_small = device.type == "cpu" and units < BF16_UNITS
     return name == "bf16" or (name == "auto" and not is_small and has_fast_bf16(device))
 

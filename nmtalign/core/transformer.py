@@ -10,17 +10,17 @@ heads, and d = m / A.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache, partial
-from typing import ClassVar, cast
+from typing import cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from nmtalign.core.attention import Memory
-from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, Encoded, StepOutput
+from nmtalign.core.decoder import Decoder, DecoderOutput, DecoderState, StepOutput
 from nmtalign.core.numerics import Initialised, Role, check_wanted, fast_dropout, wide, widest
 from nmtalign.settings.training_settings import ModelConfig
 
@@ -74,11 +74,9 @@ def self_attention(parts: Tensor, hidden: Tensor | None) -> Tensor:
 class LayerNorm(Initialised):
     """Each vector minus its mean, over its standard deviation, times a scale, plus a shift (Ba et al. 2016)."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"scale": Role.SCALE, "shift": Role.BIAS}
-
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.scale, self.shift = nn.Parameter(torch.ones(width)), nn.Parameter(torch.zeros(width))
+        self.scale, self.shift = Role.SCALE.parameter(width), Role.BIAS.parameter(width)
 
     def forward(self, x: Tensor) -> Tensor:
         """(..., m) to (..., m)."""
@@ -88,24 +86,18 @@ class LayerNorm(Initialised):
 class TransformerLayer(Initialised):
     """A layer of the encoder, or with `of_decoder` one that also attends to the source."""
 
-    roles: ClassVar[Mapping[str, Role]] = {
-        **dict.fromkeys(("self_weight", "self_output", "source_weight", "source_output"), Role.MATRIX),
-        **dict.fromkeys(("inner_weight", "outer_weight"), Role.MATRIX),
-        **dict.fromkeys(("inner_bias", "outer_bias"), Role.BIAS),
-    }
-
     def __init__(self, config: ModelConfig, of_decoder: bool) -> None:
         super().__init__()
         size, inner = config.embedding, config.hidden
         self._heads, self._pre, self._dropout = config.heads, config.norm == "pre", config.dropout
-        self.self_weight = nn.Parameter(torch.empty(3, size, size))  # W^Q, W^K and W^V of all heads
-        self.self_output = nn.Parameter(torch.empty(size, size))  # W^O
-        self.source_weight = nn.Parameter(torch.empty(size, size)) if of_decoder else None  # W^Q
-        self.source_output = nn.Parameter(torch.empty(size, size)) if of_decoder else None
-        self.inner_weight = nn.Parameter(torch.empty(inner, size))
-        self.inner_bias = nn.Parameter(torch.zeros(inner))
-        self.outer_weight = nn.Parameter(torch.empty(size, inner))
-        self.outer_bias = nn.Parameter(torch.zeros(size))
+        self.self_weight = Role.MATRIX.parameter(3, size, size)  # W^Q, W^K and W^V of all heads
+        self.self_output = Role.MATRIX.parameter(size, size)  # W^O
+        self.source_weight = Role.MATRIX.parameter(size, size) if of_decoder else None  # W^Q
+        self.source_output = Role.MATRIX.parameter(size, size) if of_decoder else None
+        self.inner_weight = Role.MATRIX.parameter(inner, size)
+        self.inner_bias = Role.BIAS.parameter(inner)
+        self.outer_weight = Role.MATRIX.parameter(size, inner)
+        self.outer_bias = Role.BIAS.parameter(size)
         self.norms = nn.ModuleList(LayerNorm(size) for _ in range(3 if of_decoder else 2))
 
     def forward(
@@ -170,13 +162,13 @@ class TransformerStack(Initialised):
 class TransformerEncoder(TransformerStack):
     """Every layer attends to all words of the sentence."""
 
-    def forward(self, embedded: Tensor, padding: Tensor | None) -> Encoded:
+    def forward(self, embedded: Tensor, padding: Tensor | None) -> tuple[Tensor, tuple[Tensor, ...]]:
         """Annotations (B, Tx, m) of embedded words (B, Tx, m); padding (B, Tx) is True where no word is."""
         x, hidden = self.with_positions(embedded), None if padding is None else padding[:, None, None]
         for layer in self.layers:
             check_wanted()
             x, _ = layer(x, embedded.dtype, partial(self_attention, hidden=hidden))
-        return Encoded(self.norm(x).to(embedded.dtype), ())
+        return self.norm(x).to(embedded.dtype), ()
 
 
 @dataclass(frozen=True)
@@ -217,28 +209,22 @@ class CachedState(DecoderState):
 class TransformerDecoder(TransformerStack, Decoder):
     """Every layer attends to the words so far and to the annotations; one layer gives the weights of the alignment."""
 
-    roles: ClassVar[Mapping[str, Role]] = {"memory_weight": Role.MATRIX}
-
     def __init__(self, config: ModelConfig, annotation_size: int) -> None:
         super().__init__(config, of_decoder=True)
         size = config.embedding
         self._heads, self._head = config.heads, config.alignment_head
         self._aligned = (config.alignment_layer or config.layers) - 1
-        self.memory_weight = nn.Parameter(torch.empty(config.layers, 2, size, annotation_size))  # W^K, W^V of all
+        self.memory_weight = Role.MATRIX.parameter(config.layers, 2, size, annotation_size)  # W^K, W^V of all
 
-    def remember(self, encoded: Encoded, mask: Tensor, padding: Tensor | None) -> Memory:
+    def remember(self, annotations: Tensor, finals: Sequence[Tensor], mask: Tensor, padding: Tensor | None) -> Memory:
         """The memory of annotations (B, Tx, m); its `keys` are keys and values (B, A, L, 2, Tx, d) of all layers."""
-        annotations = encoded.annotations
         keys = F.linear(annotations, self.memory_weight.flatten(0, 2))
         keys = keys.unflatten(-1, (len(self.layers), 2, self._heads, -1)).permute(0, 4, 2, 3, 1, 5)
         keys = keys if torch.is_grad_enabled() else keys.contiguous()  # a search reads them at every step
         return Memory(annotations, keys, padding, annotations.new_empty(len(mask), 0))
 
     def unroll(self, memory: Memory, words: Tensor) -> DecoderOutput:
-        """All steps along given previous words (Ty, B, m), the first one's vector 0, with a gradient.
-
-        The contexts (Ty, B, 0) are empty: the states contain what the layers have read.
-        """
+        """See `Decoder`; the contexts (Ty, B, 0) are empty: the states contain what the layers have read."""
         x = self.with_positions(words.transpose(0, 1))
         places = torch.arange(len(words), device=x.device)
         hidden = places > places[:, None]  # the positions after that of the query

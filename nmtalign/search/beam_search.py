@@ -21,7 +21,7 @@ from nmtalign.core.attention import select_rows
 from nmtalign.core.copying import known_words
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import CHUNK_CELLS, slices
-from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, outputs_of, product, weight_steps, widest
+from nmtalign.core.numerics import LEAST, Int8Weight, check_wanted, product, weight_steps, widest
 from nmtalign.errors import NmtalignError
 from nmtalign.search.candidates import Candidates
 from nmtalign.settings.command_settings import TranslateConfig
@@ -91,10 +91,7 @@ class Session(ABC):
 
     @abstractmethod
     def log_probs(self, rows: slice) -> Tensor:
-        """The log-probabilities (r, U) of some rows, float32 (float64 for a float64 model).
-
-        The caller may change them; the next call overwrites them.
-        """
+        """The log-probabilities (r, U) of some rows, float32 or wider; the caller and the next call may change them."""
 
     def parts(self) -> list[slice]:
         """All rows, in parts that fit into the processor's cache; one part on a GPU."""
@@ -126,7 +123,7 @@ class ModelSession(Session):
             words = torch.from_numpy(candidates.words).to(self.device)
             allowed = torch.from_numpy(candidates.allowed).to(self.device)
             known, copies = known_words(words, size), None if copies is None else torch.searchsorted(words, copies)
-            self._weight = outputs_of(self._weight, known)
+            self._weight = Int8Weight.of(self._weight[known]) if self._by_parts else self._weight[known]
             self._bias = self._bias[:, known].masked_fill(~allowed | (words >= size), -torch.inf)
         elif copies is not None:
             self._bias = F.pad(self._bias, (0, max(0, int(copies.max()) + 1 - size)), value=-torch.inf)
@@ -429,22 +426,6 @@ def _ban_all_but(log_probs: Tensor, flags: Flags, columns: Integers) -> None:
     log_probs[rows, allowed] = values
 
 
-@torch.inference_mode()
-def beam_search(
-    scorer: Scorer, sources: Sources, config: TranslateConfig, keep_weights: bool = False
-) -> list[list[Hypothesis]]:
-    """The best translations of each sentence, best first: at least one and at most n_best.
-
-    A finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability,
-    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx
-    every open hypothesis must end. A sentence is finished when no open hypothesis can become one of the n_best any
-    more; with `search` = paper when its beam is empty, as in the released code of Bahdanau et al. (2015). The result
-    for a sentence does not depend on the other sentences of the batch, except for rounding.
-    Raises NmtalignError if the model gives no finite probability.
-    """
-    return BeamSearch(sources, config, keep_weights).run(scorer)
-
-
 class Ending(NamedTuple):
     """A `</s>` after a row: the step (0 = first), the row of that step, the log-probabilities and the score."""
 
@@ -456,13 +437,19 @@ class Ending(NamedTuple):
 
 
 class BeamSearch:
-    """The host's record of one search: which hypotheses are open and which have ended.
+    """One search, and its record on the host: which hypotheses are open and which have ended.
+
+    A finished hypothesis leaves the beam, which shrinks by one. Open hypotheses are compared by log-probability,
+    finished ones by `Scoring`. `</s>` is banned in the first min_length_ratio * Tx steps; at step max_length_ratio * Tx
+    every open hypothesis must end. A sentence is finished when no open hypothesis can become one of the n_best any
+    more; with `search` = paper when its beam is empty, as in the released code of Bahdanau et al. (2015). The result
+    for a sentence does not depend on the other sentences of the batch, except for rounding.
 
     The B sentences that are not finished have R rows of a step each: row b * R + r is hypothesis r of sentence b.
     """
 
     def __init__(
-        self, sources: Sources, config: TranslateConfig, keep_weights: bool, phrase_words: Sequence[int] = ()
+        self, sources: Sources, config: TranslateConfig, keep_weights: bool = False, phrase_words: Sequence[int] = ()
     ) -> None:
         """See `Restrictions`; with `keep_weights` the hypotheses have their weights."""
         self.restrictions = Restrictions(sources, config, phrase_words)
@@ -481,8 +468,12 @@ class BeamSearch:
         self._weights: list[Array] = []  # (rows, Tx) for each step, if hypotheses have them
         self._coverage: Array | None = None  # (rows, Tx), sums of the weights so far, if the score needs them
 
+    @torch.inference_mode()
     def run(self, scorer: Scorer) -> list[list[Hypothesis]]:
-        """Makes all steps of the search; returns the hypotheses of each sentence."""
+        """The best translations of each sentence, best first: at least one and at most n_best.
+
+        Raises NmtalignError if the model gives no finite probability.
+        """
         session = scorer(self._sources)
         self._dtype = widest(session.device)
         session.step(None)
@@ -493,7 +484,12 @@ class BeamSearch:
 
     def _advance(self, session: Session) -> Choice | None:
         """Extends the hypotheses by a word; returns the choice for the next step, None at the end."""
-        self._add_weights(session.weights)
+        if session.weights is not None and (self._keep_weights or self._scoring.coverage_penalty):
+            weights = session.weights.float().cpu().numpy()
+            if self._keep_weights:
+                self._weights.append(weights)
+            if self._scoring.coverage_penalty:
+                self._coverage = weights if self._coverage is None else weights + self._coverage[self._steps[-1][0]]
         found = self.continuations(session)
         valid = (np.arange(found.totals.shape[1]) < self.widths[:, None]) & np.isfinite(found.totals)
         if not valid.any(axis=1).all():
@@ -501,24 +497,18 @@ class BeamSearch:
         ended = valid & (found.tokens == EOS_ID)
         self.finish(found, ended)
         opened = valid & ~ended
-        kept: Integers = np.nonzero(self._undecided(np.where(opened, found.totals, -np.inf)))[0]
+        best = np.where(opened, found.totals, -np.inf).max(axis=1)
+        undecided = best > -np.inf  # whether an open hypothesis can still become one of the n_best
+        if self._config.search != "paper":
+            reachable = self._scoring.bound(best, self.step + 2, self.restrictions.limits[self.sentences])
+            undecided = reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences]
+        kept: Integers = np.nonzero(undecided)[0]
         self.step += 1
         if not len(kept):
             return None
         rows, words = self.extend(found, opened, kept)
         sentences = None if len(kept) == len(opened) else torch.from_numpy(kept).to(session.device)
         return Choice(sentences, *torch.from_numpy(np.stack([rows, words])).to(session.device))
-
-    def _add_weights(self, weights: Tensor | None) -> None:
-        """Stores the attention weights (rows, Tx) of a step, if hypotheses or scores need them."""
-        keeps, covers = self._keep_weights, self._scoring.coverage_penalty
-        if weights is None or not (keeps or covers):
-            return
-        on_host = weights.float().cpu().numpy()
-        if keeps:
-            self._weights.append(on_host)
-        if covers:
-            self._coverage = on_host if self._coverage is None else on_host + self._coverage[self._steps[-1][0]]
 
     def continuations(self, session: Session) -> Continuations:
         """The best continuations of each sentence, best first."""
@@ -550,15 +540,6 @@ class BeamSearch:
                 self._thresholds[sentence] = scores[self._config.n_best - 1]
         self.widths = self.widths - ended.sum(axis=1)
 
-    def _undecided(self, open_totals: Floats) -> Flags:
-        """Which sentences (B,) have an open hypothesis that can still become one of the n_best."""
-        best = open_totals.max(axis=1)
-        if self._config.search == "paper":
-            return np.asarray(best > -np.inf)
-        limits = self.restrictions.limits[self.sentences]
-        reachable = self._scoring.bound(best, self.step + 2, limits)
-        return np.asarray(reachable * (1 + _ROUNDING * np.sign(reachable)) > self._thresholds[self.sentences])
-
     def extend(self, found: Continuations, opened: Flags, kept: Integers) -> tuple[Integers, Integers]:
         """Makes the rows of the next step: (the row of this step that each row continues, the word that it adds)."""
         opened = opened[kept]
@@ -575,14 +556,12 @@ class BeamSearch:
         self._steps.append((rows, tokens, chosen.gains.ravel()))
         return rows, tokens
 
-    def results(self) -> list[list[Hypothesis]]:
-        """The n_best hypotheses of each sentence; of equal scores, the one that ended first comes first."""
-        best = [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
-        return self.hypotheses(best)
+    def ranked(self) -> list[list[Ending]]:
+        """The n_best endings of each sentence; of equal scores, the one that ended first comes first."""
+        return [sorted(endings, key=lambda ending: -ending.score)[: self._config.n_best] for endings in self.endings]
 
-    def hypotheses(self, endings: Sequence[Sequence[Ending]]) -> list[list[Hypothesis]]:
-        """Reconstructs the hypotheses that have these endings."""
-        pairs = zip(endings, self.lengths, strict=True)
+    def results(self) -> list[list[Hypothesis]]:
+        pairs = zip(self.ranked(), self.lengths, strict=True)
         return [[self._hypothesis(ending, length) for ending in own] for own, length in pairs]
 
     def _hypothesis(self, ending: Ending, source_length: int) -> Hypothesis:

@@ -48,7 +48,22 @@ class CandidateLists:
                 pairs += zip(source.encode([left]), target.encode([right]), strict=True)
             swapped += left in target and right in source
             pieces += left.startswith(WORD_START)
-        if fault := _fault(source, entries, len(pairs), swapped, pieces):
+        reads_pieces = 10 * sum(word.startswith(WORD_START) for word in source.words) > len(source)
+        fault = ""  # even a wrong lexicon shares a few words with the model
+        if not entries:
+            fault = "no entries"
+        elif reads_pieces and not pieces:
+            fault = (
+                "a lexicon of complete words, and this model reads subword pieces: first split the texts by its "
+                "source.spm and target.spm, and add --tokenized"
+            )
+        elif not reads_pieces and 2 * pieces > entries:
+            fault = "a lexicon of subword pieces, and this model reads complete words"
+        elif 4 * len(pairs) < swapped:
+            fault = "a lexicon of the other direction"
+        elif not pairs:
+            fault = f"none of its {entries} entries has both words in the model's vocabularies"
+        if fault:
             raise FormatError(f"{path}: {fault}; make one from the training texts: nmtalign link SRC TGT -o FOLDER")
         return cls(np.array(pairs), len(source), len(target), frequent)
 
@@ -72,24 +87,3 @@ class CandidateLists:
         allowed[:, : self._always] = True
         allowed[rows, columns[found]] = True
         return Candidates(words, allowed)
-
-
-def _fault(source: Vocabulary, entries: int, known: int, swapped: int, pieces: int) -> str:
-    """Says why a lexicon does not fit the model, given counts of entries; even a wrong one shares a few words with it.
-
-    `entries` counts all, `known` those with both words in the vocabularies, `swapped` those with both if source and
-    target are exchanged, and `pieces` those whose source word is a subword piece.
-    """
-    reads_pieces = 10 * sum(word.startswith(WORD_START) for word in source.words) > len(source)
-    if not entries:
-        return "no entries"
-    if reads_pieces and not pieces:
-        return (
-            "a lexicon of complete words, and this model reads subword pieces: first split the texts by its source.spm "
-            "and target.spm, and add --tokenized"
-        )
-    if not reads_pieces and 2 * pieces > entries:
-        return "a lexicon of subword pieces, and this model reads complete words"
-    if 4 * known < swapped:
-        return "a lexicon of the other direction"
-    return "" if known else f"none of its {entries} entries has both words in the model's vocabularies"

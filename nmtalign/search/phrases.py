@@ -11,7 +11,7 @@ Without banks, phrases appear at the length limit, after everything else.
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, reduce
 from operator import itemgetter
 from typing import NamedTuple
 
@@ -26,7 +26,6 @@ from nmtalign.search.beam_search import (
     Flags,
     Hypothesis,
     Integers,
-    Scorer,
     Session,
     Sources,
     largest,
@@ -85,18 +84,14 @@ class Phrases:
         self.ids = {max(symbol, UNK_ID) for phrase in counts for way in phrase.every_way for symbol in way}
         self.longest = max((phrase.size for phrase in counts), default=1)
         progress = PhraseProgress(self, tuple(_Part(phrase, n, n, _BEFORE) for phrase, n in counts.items()), ())
-        for symbol in prefix:
-            progress = progress.after(symbol)
+        progress = reduce(PhraseProgress.after, prefix, progress)
         self.start = PhraseProgress(self, progress.parts, progress.recent, len(prefix))
 
     def lacking(self, translations: Iterable[Symbols]) -> "Phrases":
         """The phrases that not every one of these translations contains."""
         lack = set[RequiredPhrase]()
         for tokens in translations if self.words else ():
-            progress = self.start
-            for symbol in tokens:
-                progress = progress.after(symbol)
-            lack |= {part.phrase for part in progress.parts if part.missing}
+            lack |= {part.phrase for part in reduce(PhraseProgress.after, tokens, self.start).parts if part.missing}
         own = [phrase for phrase in self._all if phrase in lack]
         return Phrases(own, self.text_of, self.unknown, self._prefix) if lack else NO_PHRASES
 
@@ -215,15 +210,16 @@ class _Continuation(NamedTuple):
     missing: int  # phrase words that are missing after it
 
 
-class _PhraseSearch(BeamSearch):
+class PhraseSearch(BeamSearch):
     """A beam search whose translations contain the phrases of their sentences, with the progress of each row.
 
     Sentences without phrases are searched as usual. In a sentence with phrases, the missing words of each row always
-    fit below the length limit, and no row ends before it contains all phrases.
+    fit below the length limit, and no row ends before it contains all phrases. The candidates must include the words of
+    the phrases.
     """
 
     def __init__(
-        self, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool
+        self, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool = False
     ) -> None:
         super().__init__(sources, config, keep_weights, [each.words for each in phrases])
         self._phrases = phrases
@@ -243,7 +239,11 @@ class _PhraseSearch(BeamSearch):
         self._read_wanted(log_probs, rows.start, wanted)
         incomplete = np.array([each.missing > 0 for each in progress])
         self.restrictions.apply(log_probs, sentences, step, incomplete)
-        self._read_best(log_probs, rows.start, sentences, int(self.widths.max()))
+        own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
+        gains, columns = largest(log_probs[torch.from_numpy(own).to(log_probs.device)], int(self.widths.max()))
+        words = self.restrictions.words(columns.cpu().numpy()).tolist()
+        for row, *best in zip((own + rows.start).tolist(), words, gains.cpu().double().tolist(), strict=True):
+            self._best[row] = list(zip(*best, strict=True))
 
     def _read_wanted(self, log_probs: Tensor, start: int, wanted: Sequence[Symbols]) -> None:
         """Stores the log-probabilities of wanted words, given log_probs (r, U) in which no word is banned yet."""
@@ -254,14 +254,6 @@ class _PhraseSearch(BeamSearch):
         gains = iter(log_probs[at[0], at[1]].cpu().double().tolist())
         for row, each in enumerate(wanted, start):
             self._wanted[row] = [(symbol, next(gains)) for symbol in each]
-
-    def _read_best(self, log_probs: Tensor, start: int, sentences: Integers, width: int) -> None:
-        """Stores the `width` best words of each row whose sentence has phrases."""
-        own = np.nonzero([self._phrases[sentence].words > 0 for sentence in sentences])[0]
-        gains, columns = largest(log_probs[torch.from_numpy(own).to(log_probs.device)], width)
-        words = self.restrictions.words(columns.cpu().numpy()).tolist()
-        for row, *best in zip((own + start).tolist(), words, gains.cpu().double().tolist(), strict=True):
-            self._best[row] = list(zip(*best, strict=True))
 
     def continuations(self, session: Session) -> Continuations:
         """See `BeamSearch`; those of sentences with phrases are selected from all banks."""
@@ -327,17 +319,6 @@ class _PhraseSearch(BeamSearch):
                         if missing + (symbol != EOS_ID) <= steps:
                             pool.append(_Continuation(total + gain, number, symbol, gain, missing))
         return best + wanted
-
-
-@torch.inference_mode()
-def phrase_search(
-    scorer: Scorer, sources: Sources, config: TranslateConfig, phrases: Sequence[Phrases], keep_weights: bool = False
-) -> list[list[Hypothesis]]:
-    """As `beam_search`, for translations that contain the phrases of their sentences (see `_PhraseSearch`).
-
-    The candidates must include the words of the phrases.
-    """
-    return _PhraseSearch(sources, config, phrases, keep_weights).run(scorer)
 
 
 def _divide(pool: Sequence[_Continuation], words: int, width: int) -> list[_Continuation]:

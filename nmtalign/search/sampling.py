@@ -12,37 +12,26 @@ from nmtalign.search import beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 
 
-@torch.inference_mode()
-def sample(
-    scorer: beam_search.Scorer,
-    sources: beam_search.Sources,
-    config: TranslateConfig,
-    numbers: Sequence[Sequence[int]],
-    keep_weights: bool = False,
-) -> list[list[beam_search.Hypothesis]]:
-    """`n_best` independent translations of each sentence, in the order in which they were drawn; some may be equal.
+class Sampling(beam_search.BeamSearch):
+    """A beam search whose hypotheses are samples: each is continued by one word, which is drawn.
 
-    Each word is drawn from the `top_k` most probable ones (0 = all). Log-probabilities are divided by `temperature`;
-    below 1 it makes probable words more probable. Lengths, `<unk>`, candidates, prefixes and scores are those of
-    `beam_search`. log_prob is the model's, before temperature and `top_k`. The samples of a sentence depend only on the
-    seed, on the sentence's `numbers` and on the number of each draw, so that a smaller count gives the first of the
-    same samples. Raises NmtalignError if the model gives no finite probability.
+    `run` gives `n_best` independent translations of each sentence, in the order in which they were drawn; some may be
+    equal. Each word is drawn from the `top_k` most probable ones (0 = all). Log-probabilities are divided by
+    `temperature`; below 1 it makes probable words more probable. Lengths, `<unk>`, candidates, prefixes and scores are
+    those of `BeamSearch`. log_prob is the model's, before temperature and `top_k`. The samples of a sentence depend
+    only on the seed, on the sentence's `numbers` and on the number of each draw, so that a smaller count gives the
+    first of the same samples.
     """
-    every = replace(config, beam=config.n_best, search="paper")  # until all samples have ended
-    return _Sampling(sources, every, numbers, keep_weights).run(scorer)
-
-
-class _Sampling(beam_search.BeamSearch):
-    """A beam search whose hypotheses are samples: each is continued by one word, which is drawn."""
 
     def __init__(
         self,
         sources: beam_search.Sources,
         config: TranslateConfig,
         numbers: Sequence[Sequence[int]],
-        keep_weights: bool,
+        keep_weights: bool = False,
     ) -> None:
-        super().__init__(sources, config, keep_weights)
+        every = replace(config, beam=config.n_best, search="paper")  # until all samples have ended
+        super().__init__(sources, every, keep_weights)
         count, seed = config.n_best, config.seed % (1 << 64)
         self._generators = [[np.random.default_rng([seed, *own, n]) for n in range(count)] for own in numbers]
         # The numbers of each sentence's samples: of the open ones in order, and of those that ended.
@@ -89,10 +78,10 @@ class _Sampling(beam_search.BeamSearch):
             self._open[sentence] = self._open[sentence][~flags[:width]]
         super().finish(found, ended)
 
-    def results(self) -> list[list[beam_search.Hypothesis]]:
+    def ranked(self) -> list[list[beam_search.Ending]]:
         """The samples of each sentence in the order of their numbers."""
         pairs = zip(self.endings, self._ended, strict=True)
-        return self.hypotheses([[own[place] for place in np.argsort(numbers)] for own, numbers in pairs])
+        return [[own[place] for place in np.argsort(numbers)] for own, numbers in pairs]
 
 
 def draw(log_probs: Tensor, chances: Tensor, config: TranslateConfig) -> Tensor:

@@ -1,12 +1,13 @@
 """The settings of all commands but `train`: configuration classes, whose values are checked when they are made."""
 
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     INFERENCE_PRECISION_HELP,
     Device,
     InferencePrecision,
+    Rules,
     SettingError,
     Settings,
     byte_count,
@@ -95,22 +96,20 @@ class PrepConfig(Settings, section="prep"):
     workers: int = setting(0, "Processes that tokenise; 0 starts one per core.", affects="machine")
 
     needs = (("subwords", (True,), {"vocabulary": ("auto", "unigram", "bpe")}),)
-    rules = (
-        (
-            "joint vocabulary",
+    rules: ClassVar[Rules] = {
+        "joint vocabulary": (
             "only subword pieces can be joint",
             lambda own: own.joint and own.vocabulary in ("word", "none"),
         ),
-        (
-            "joint size",
+        "joint size": (
             "joint pieces have one size",
             lambda own: own.joint and len({*pair_of_sizes("size", own.pieces)}) > 1,
         ),
-    )
-    unused = (
-        ("shortlist min_count", "no piece is left out", lambda own: own.subwords or own.vocabulary not in _WORDS),
-        ("size", "only subword pieces have a size", lambda own: own.vocabulary in ("word", "bytes", "none")),
-    )
+    }
+    unused: ClassVar[Rules] = {
+        "shortlist min_count": ("no piece is left out", lambda own: own.subwords or own.vocabulary not in _WORDS),
+        "size": ("only subword pieces have a size", lambda own: own.vocabulary in ("word", "bytes", "none")),
+    }
 
     @property
     def pieces(self) -> str:
@@ -218,33 +217,28 @@ class TranslateConfig(Settings, section="translate"):
     precision: InferencePrecision = setting("fp32", INFERENCE_PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True, loading=True)
 
-    rules = (
-        (
-            "min_length_ratio max_length_ratio",
+    rules: ClassVar[Rules] = {
+        "min_length_ratio max_length_ratio": (
             "the smallest ratio of lengths must not be above the largest",
             lambda own: own.min_length_ratio > own.max_length_ratio,
         ),
-        (
-            "n_best beam",
+        "n_best beam": (
             "a search finds at most as many translations as the beam is wide",
             lambda own: not own.sample and own.n_best > own.beam,
         ),
-        (
-            "split_sentences tokenized",
+        "split_sentences tokenized": (
             "tokenised text is not split; give raw text",
             lambda own: own.split_sentences and own.tokenized,
         ),
-        (
-            "glossary sample",
+        "glossary sample": (
             "a sample cannot be made to contain given phrases",
             lambda own: own.sample and bool(own.glossary),
         ),
-        (
-            "candidates",
+        "candidates": (
             "needs a lexicon, too (`nmtalign link` makes one)",
             lambda own: own.candidates > 0 and not own.lexicon,
         ),
-    )
+    }
 
 
 class ScoreConfig(Settings, section="score"):
@@ -387,7 +381,9 @@ class ReproduceConfig(Settings, section="reproduce"):
     hours: float | None = _budget("Budget of each model: hours of training.")
     jobs: int = common(1, "Models trained at the same time.", at_least=1)
 
-    rules = (("words hours", "give one budget, the same for every model", lambda own: own.words and own.hours),)
+    rules: ClassVar[Rules] = {
+        "words hours": ("give one budget, the same for every model", lambda own: own.words and own.hours),
+    }
 
 
 class ServeConfig(Settings, section="serve"):

@@ -43,8 +43,8 @@ how long a training takes and how often it is validated, or only how the machine
 Layer = tuple[str, Mapping[str, Any]]  # (where the settings come from, the settings)
 Need = tuple[str, tuple[Any, ...], Mapping[str, tuple[Any, ...]]]
 """A setting, some of its values, and the values that other settings need then."""
-Rule = tuple[str, str, Callable[[Any], bool]]
-"""Settings that can be wrong together, what is allowed (formatted with the configuration), and whether it is wrong."""
+Rules = Mapping[str, tuple[str, Callable[[Any], bool]]]
+"""For settings that can be wrong together: what is allowed (formatted with the configuration), and when it is wrong."""
 COMMAND_LINE = "command line"  # the origin of options
 SET = "--set"  # the origin of `--set NAME=VALUE`, which belongs to the command line, too
 _MOST_INTEGER = 2**31 - 1
@@ -86,10 +86,11 @@ class Setting:
             self.form(self.name, value)
         if value is None or self.base not in (int, float):
             return
+        largest = _MOST_INTEGER if self.base is int else sys.float_info.max  # with which nmtalign can compute
         for bound, kept, rule in (
             (self.lowest, operator.ge, "at least {:.7g}"),
             (self.above, operator.gt, "greater than {:g}"),
-            (self.highest, operator.le, "at most {:.10g}"),
+            (largest if self.at_most is None and self.below is None else self.at_most, operator.le, "at most {:.10g}"),
             (self.below, operator.lt, "less than {:g}"),
         ):
             if bound is not None and not kept(value, bound):
@@ -127,13 +128,6 @@ class Setting:
         return 0 if self.at_least is None and self.above is None else self.at_least
 
     @property
-    def highest(self) -> float | None:
-        """The largest value of a number: one that can be computed with, unless the definition states another bound."""
-        if self.at_most is not None or self.below is not None:
-            return self.at_most
-        return _MOST_INTEGER if self.base is int else sys.float_info.max
-
-    @property
     def choices(self) -> tuple[str, ...]:
         """The values of a setting that has only a few; else ()."""
         return get_args(self.base) if get_origin(self.base) is Literal else ()
@@ -160,10 +154,7 @@ _DEFINITIONS: dict[Any, Mapping[str, Setting]] = {}
 
 
 def setting(default: T, help: str, path: str = "", **details: Any) -> T:  # noqa: A002
-    """A field of a configuration dataclass; `details` are further fields of `Setting`.
-
-    `path` is the placeholder of the name of a file or folder.
-    """
+    """A field of a configuration dataclass; `details` are fields of `Setting`, `path` is the placeholder of a file."""
     details |= {"is_path": True, "metavar": path} if path else {}
     return dataclasses.field(default=default, metadata={"setting": Setting(help, **details)})
 
@@ -188,8 +179,8 @@ class Settings:
     __dataclass_fields__: ClassVar[dict[str, Any]]
     section: ClassVar[str]
     needs: ClassVar[Sequence[Need]] = ()
-    rules: ClassVar[Sequence[Rule]] = ()
-    unused: ClassVar[Sequence[Rule]] = ()
+    rules: ClassVar[Rules] = {}
+    unused: ClassVar[Rules] = {}
 
     def __init_subclass__(cls, section: str) -> None:
         dataclass(frozen=True)(cls)
@@ -207,7 +198,7 @@ class Settings:
                     raise SettingError(
                         f"needs {other} = {wanted}", **{one: getattr(self, one) for one in (name, other)}
                     )
-        for names, rule, is_wrong in self.rules:
+        for names, (rule, is_wrong) in self.rules.items():
             if is_wrong(self):
                 raise SettingError(rule.format(self), **{name: getattr(self, name) for name in names.split()})
 
@@ -316,13 +307,10 @@ def resolve(cls: type[T], *layers: Layer) -> T:
 
 
 def without_effect(settings: Any, *layers: Layer) -> Iterator[str]:
-    """What the command line changes in vain, each with its reason.
-
-    Presets and nmtalign.toml may have settings for other cases, too.
-    """
+    """What the command line changes in vain, each with its reason; presets may have settings for other cases."""
     known = definitions(type(settings))
     given = {name: origin for origin, values in layers if origin in (COMMAND_LINE, SET) for name in values}
-    for names, reason, is_unused in settings.unused:
+    for names, (reason, is_unused) in settings.unused.items():
         for name in names.split() if is_unused(settings) else ():
             value = getattr(settings, name)
             if name in given and value != known[name].default:
@@ -498,18 +486,15 @@ def stored_texts(data: Path) -> dict[str, tuple[str, str]]:
 
 
 def load_workspace(config: Path | None) -> Workspace:
-    """Reads `config`, or nmtalign.toml in the current folder, or returns an empty workspace if there is none.
-
-    Raises UsageError that names the file and the key of any mistake.
-    """
+    """Reads `config`, or nmtalign.toml if it is in the current folder; raises UsageError that names file and key."""
     path = config or Path(FILE_NAME)
     if config is None and not path.exists():
         return Workspace()
     table, lines = _read_toml(path, given=config is not None)
-    known = _known_keys()
-    _check_section(path, lines, "", table, (*_TOP, *known))
-    for name, keys in known.items():
-        _check_section(path, lines, name, _table(path, table, name), keys)
+    known = {"corpus": [*_PAIRS, "gold", "tests"], **{name: [*settings] for name, settings in SECTIONS.items()}}
+    known = {"": [*_TOP, *known], **known, "train": ["preset", *known["train"]]}
+    for name in known:
+        _check_section(path, lines, known, name, _table(path, table, name) if name else table)
     corpus = _table(path, table, "corpus")
     tests = _table(path, {"corpus.tests": corpus.get("tests", {})}, "corpus.tests")
     names: dict[str, Any] = {key: _text(str(path), key, table[key]) for key in _TOP if key in table}
@@ -528,12 +513,6 @@ def load_workspace(config: Path | None) -> Workspace:
     )
 
 
-def _known_keys() -> Mapping[str, Sequence[str]]:
-    """The keys of each section."""
-    keys = {name: [*settings] for name, settings in SECTIONS.items()}
-    return {"corpus": [*_PAIRS, "gold", "tests"], **keys, "train": ["preset", *keys["train"]]}
-
-
 def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, Any]:
     """The settings of a section, with paths relative to the current folder; raises UsageError for an unknown preset."""
     origin, known = f"{path}: [{name}]", SECTIONS[name]
@@ -543,19 +522,19 @@ def _section(path: Path, name: str, table: Mapping[str, Any]) -> Mapping[str, An
     return {**table, **{key: str(path.parent / _text(origin, key, table[key])) for key in paths}}
 
 
-def _check_section(path: Path, lines: Sequence[str], name: str, keys: Iterable[str], known: Iterable[str]) -> None:
+def _check_section(
+    path: Path, lines: Sequence[str], known: Mapping[str, Sequence[str]], name: str, keys: Iterable[str]
+) -> None:
     """Raises UsageError for the first unknown key of a section ("" is the part before the first one), with its line."""
-    known = list(known)
     for key in keys:
-        if key in known:
+        if key in known[name]:
             continue
         origin = f"{path}{_line_of(lines, name, key)}: {f'[{name}]: ' if name else ''}"
-        homes = [section for section, keys in _known_keys().items() if key in keys]
-        if homes:
+        if homes := [section for section, keys in known.items() if section and key in keys]:
             raise UsageError(f"{origin}'{key}' belongs in {' or '.join(f'[{home}]' for home in homes)}")
         if name and key in _TOP:
             raise UsageError(f"{origin}'{key}' belongs before the first [section]")
-        check_keys(origin.removesuffix(": "), [key], known)
+        check_keys(origin.removesuffix(": "), [key], known[name])
 
 
 def _line_of(lines: Sequence[str], section: str, key: str) -> str:

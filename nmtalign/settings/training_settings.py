@@ -1,12 +1,13 @@
 """The settings of the model and of its training: frozen dataclasses, validated when they are made."""
 
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from nmtalign.settings.definition import (
     DEVICE_HELP,
     PRECISION_HELP,
     Device,
     Precision,
+    Rules,
     Settings,
     common,
     interval,
@@ -126,19 +127,16 @@ class ModelConfig(Settings, section="train"):
         ("architecture", ("transformer",), {"coverage": ("none",), "copy": (False,), "attention_span": _GLOBAL}),
         ("architecture", ("transformer",), {"attention": _SCORES}),
     )
-    rules = (
-        (
-            "layers order",
+    rules: ClassVar[Rules] = {
+        "layers order": (
             "the orders of the paper have one layer",
             lambda own: own.layers > 1 and own.order != "update-look-generate" and own.architecture == "recurrent",
         ),
-        (
-            "input_feeding attention_layer",
+        "input_feeding attention_layer": (
             "attentional vectors are fed where the last layer attends",
             lambda own: own.layers > 1 and own.input_feeding == "attentional" and own.attention_layer == "first",
         ),
-        (
-            "attention input_feeding readout",
+        "attention input_feeding readout": (
             "no part of the model reads the context",
             lambda own: (
                 (own.attention != "none" and own.input_feeding == "none" and own.readout == "direct")
@@ -147,44 +145,39 @@ class ModelConfig(Settings, section="train"):
                 and not own.copy
             ),
         ),
-        (
-            "shared_embeddings embedding",
+        "shared_embeddings embedding": (
             "the softmax has vectors of another size; output_rank = {0.embedding} makes them equal",
             lambda own: (
                 (own.shared_embeddings and own.architecture == "recurrent")
                 and own.embedding != (own.output_rank or (own.maxout if own.readout == "maxout" else own.hidden))
             ),
         ),
-        (
-            "heads embedding",
+        "heads embedding": (
             "the heads must divide the embedding",
             lambda own: own.architecture == "transformer" and own.embedding % own.heads > 0,
         ),
-        (
-            "alignment_layer layers architecture",
+        "alignment_layer layers architecture": (
             "there is no such layer of a Transformer",
             lambda own: own.alignment_layer > own.layers * (own.architecture == "transformer"),
         ),
-        (
-            "alignment_head heads architecture",
+        "alignment_head heads architecture": (
             "there is no such head of a Transformer",
             lambda own: own.alignment_head > own.heads * (own.architecture == "transformer"),
         ),
-    )
+    }
     # A size of a part that a model lacks is no mistake: experiments with several models have the same sizes.
-    unused = (
-        ("heads", "only a Transformer has heads", lambda own: own.architecture != "transformer"),
-        (
-            "cell bidirectional reverse_source residual attention attention_layer input_feeding readout_previous_word",
+    unused: ClassVar[Rules] = {
+        "heads": ("only a Transformer has heads", lambda own: own.architecture != "transformer"),
+        "cell bidirectional reverse_source residual attention attention_layer input_feeding readout_previous_word": (
             "a Transformer does not use it",
             lambda own: own.architecture == "transformer",
         ),
-        ("readout_previous_word", "only maxout uses it", lambda own: own.readout != "maxout"),
-        ("residual", "the first two layers have no such connections", lambda own: own.layers < 3),
-        ("attention_layer", "there is only one layer", lambda own: own.layers == 1),
-        ("attention_window", "global attention has no window", lambda own: own.attention_span == "global"),
-        ("attention_positions", "soft attention sums over all positions", lambda own: own.attention_kind == "soft"),
-    )
+        "readout_previous_word": ("only maxout uses it", lambda own: own.readout != "maxout"),
+        "residual": ("the first two layers have no such connections", lambda own: own.layers < 3),
+        "attention_layer": ("there is only one layer", lambda own: own.layers == 1),
+        "attention_window": ("global attention has no window", lambda own: own.attention_span == "global"),
+        "attention_positions": ("soft attention sums over all positions", lambda own: own.attention_kind == "soft"),
+    }
 
 
 class TrainingConfig(Settings, section="train"):
@@ -242,16 +235,15 @@ class TrainingConfig(Settings, section="train"):
     precision: Precision = setting("auto", PRECISION_HELP, loading=True)
     threads: int = threads_setting(common=True)
 
-    rules = (
-        (
-            "weight_decay optimizer",
+    rules: ClassVar[Rules] = {
+        "weight_decay optimizer": (
             "only adamw decays weights",
             lambda own: own.weight_decay > 0 and own.optimizer != "adamw",
         ),
-    )
-    unused = (
-        ("rho", "only adadelta uses it", lambda own: own.optimizer != "adadelta"),
-        ("beta1 beta2", "only adam and adamw use it", lambda own: own.optimizer == "adadelta"),
-        ("guided_weight", "there are no links to learn", lambda own: not own.guided_alignment),
-        ("metric", "without translations the loss selects", lambda own: not own.bleu_sentences),
-    )
+    }
+    unused: ClassVar[Rules] = {
+        "rho": ("only adadelta uses it", lambda own: own.optimizer != "adadelta"),
+        "beta1 beta2": ("only adam and adamw use it", lambda own: own.optimizer == "adadelta"),
+        "guided_weight": ("there are no links to learn", lambda own: not own.guided_alignment),
+        "metric": ("without translations the loss selects", lambda own: not own.bleu_sentences),
+    }

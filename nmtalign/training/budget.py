@@ -6,12 +6,11 @@ This module needs no PyTorch.
 import math
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 from nmtalign.data.corpus import CORPUS_FILE, Corpus
 from nmtalign.model_directory import with_first_model
-from nmtalign.settings.definition import Layer, interval, seconds
+from nmtalign.settings.definition import Layer, interval, seconds, select, written
 from nmtalign.settings.presets import AUTO, fitted_to_corpus, preset
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.lines import counted
@@ -46,6 +45,16 @@ def training_layers(name: str, layers: tuple[Layer, ...], data: Path) -> tuple[L
     return layers[0], *fitted, *layers[1:]
 
 
+def for_another_preset(name: str, layers: tuple[Layer, ...]) -> list[str]:
+    """Warnings of settings that nmtalign.toml, the first of `layers`, has for a preset that the command replaces."""
+    (origin, own), *later = layers
+    tuned = select(TrainingConfig, lambda one: one.affects == "result") if own.get("preset", name) != name else {}
+    kept = [each for each in own if each in tuned and not any(each in values for _, values in later)]
+    return [
+        f"{written(origin, each, own[each])} is for {own['preset']}, not {name}; --set replaces it" for each in kept
+    ]
+
+
 def updates_needed(words: int, updates_in_epoch: int) -> int:
     """About how many updates a useful model needs on a corpus with `words` target words.
 
@@ -55,19 +64,12 @@ def updates_needed(words: int, updates_in_epoch: int) -> int:
     return max(_FEWEST, math.ceil(_PASSES / math.sqrt(max(1, words)) * updates_in_epoch))
 
 
-@dataclass(frozen=True)
 class TrainingBudget:
-    """The limits of a training; infinity means no limit."""
+    """The limits of a training; infinity means no limit. The first one that is reached ends the training."""
 
-    updates: float
-    epochs: float
-    seconds: float
-
-    @classmethod
-    def of(cls, config: TrainingConfig) -> "TrainingBudget":
-        """The limits of a configuration; the first one that is reached ends the training."""
-        limit = seconds("max_time", config.max_time) if config.max_time else math.inf
-        return cls(config.max_updates or math.inf, config.epochs or math.inf, limit)
+    def __init__(self, config: TrainingConfig) -> None:
+        self.updates, self.epochs = config.max_updates or math.inf, config.epochs or math.inf
+        self.seconds = seconds("max_time", config.max_time) if config.max_time else math.inf
 
     def done(self, update: int, epoch: float, elapsed: float, reserve: float = 0.0) -> float:
         """The share of the nearest limit that is used up, 0 to 1.
@@ -142,7 +144,7 @@ class BudgetAdvice:
     ) -> None:
         """`notice` is called with one line of advice."""
         self._preset, self._updates_in_epoch, self._notice = preset, updates_in_epoch, notice
-        self._budget = TrainingBudget.of(config)
+        self._budget = TrainingBudget(config)
         # Weights of another model need an unknown, smaller number of further updates.
         self._needed = 0 if config.init_from else updates_needed(words, updates_in_epoch)
         self.on_train, self.on_dev = list[float](), list[float]()  # losses per word, of reports and of validations

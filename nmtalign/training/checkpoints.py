@@ -18,20 +18,10 @@ from typing import Any
 
 from torch import Tensor
 
-from nmtalign import model_directory
+from nmtalign import files, model_directory
 from nmtalign.core.model import TranslationModel
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import FormatError, ResourceError, UsageError
-from nmtalign.files import (
-    CONFIG,
-    SOURCE_VOCABULARY,
-    TARGET_VOCABULARY,
-    atomic_path,
-    disk_errors,
-    parse_json,
-    sha256_of,
-    sweep,
-)
 from nmtalign.settings.definition import SettingError, definitions, resolve, select, toml
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.tokenizer import MODEL_FILES, Vocabulary
@@ -92,10 +82,7 @@ class Checkpoint:
 def fingerprint_of(
     corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
 ) -> str:
-    """SHA-256 of what must be equal for a run to resume: corpus, model, and the settings that change the updates.
-
-    `files` are the hashes of the files that settings name, by setting.
-    """
+    """SHA-256 of what must be equal for a run to resume; `files` are hashes of the files that settings name."""
     left_out = _MAY_CHANGE | _FILES | (set() if config.guided_alignment else {"guided_weight"})
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files or {})
     text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
@@ -113,16 +100,16 @@ def create_run(
     if restart and config.init_from and Path(config.init_from).resolve() == folder.resolve():
         rule = "training anew would remove this folder; give another folder for the new model"
         raise SettingError(rule, init_from=config.init_from)
-    with disk_errors(folder):
+    with files.disk_errors(folder):
         for path in folder.glob("*.safetensors" if restart else "training_state*.safetensors"):
             path.unlink(missing_ok=True)
-    sweep(folder)
-    names = [SOURCE_VOCABULARY, TARGET_VOCABULARY, *corpus.tokenizers.files()]
+    files.sweep(folder)
+    names = [files.SOURCE_VOCABULARY, files.TARGET_VOCABULARY, *corpus.tokenizers.files()]
     hashes = json.loads(corpus.attributes["sha256"])
     for name in names:
-        with atomic_path(folder / name, follow=False) as temporary:
+        with files.atomic_path(folder / name, follow=False) as temporary:
             shutil.copyfile(corpus.folder / name, temporary)
-            if sha256_of(temporary) != hashes.get(name):
+            if files.sha256_of(temporary) != hashes.get(name):
                 raise FormatError(f"{corpus.folder / name}: was replaced just now; repeat the command")
     for name in {*MODEL_FILES} - {*names}:  # of the tokeniser of an earlier corpus
         (folder / name).unlink(missing_ok=True)
@@ -148,7 +135,7 @@ def find_run(
 
     Raises UsageError if the folder contains another run, with the differences.
     """
-    if not (folder / CONFIG).exists():
+    if not (folder / files.CONFIG).exists():
         return None
     settings = model_directory.read_settings(folder)
     sections = ("model", ModelConfig), ("training", TrainingConfig)
@@ -212,22 +199,19 @@ def _changes_of_corpus(folder: Path, settings: Mapping[str, Any], corpus: Corpus
 
 def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary, Vocabulary]]:
     """Yields (file name, vocabulary of the model directory, vocabulary of the corpus) for each side that differs."""
-    sides = (SOURCE_VOCABULARY, corpus.source_vocabulary), (TARGET_VOCABULARY, corpus.target_vocabulary)
+    sides = (files.SOURCE_VOCABULARY, corpus.source_vocabulary), (files.TARGET_VOCABULARY, corpus.target_vocabulary)
     for name, new in sides:
         if (old := Vocabulary.load(folder / name)) != new:
             yield name, old, new
 
 
 def find_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
-
-    Raises FormatError if all checkpoints are damaged.
-    """
+    """The newest complete checkpoint, with its checksum verified; None without any, FormatError if all are damaged."""
     wrong = list[str]()
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
             metadata, _ = model_directory.check_tensors(path)
-            position = resolve(Position, (str(path), parse_json(metadata["position"])))
+            position = resolve(Position, (str(path), files.parse_json(metadata["position"])))
             return Checkpoint(path, position, metadata.get("fingerprint", ""), "; ".join(wrong))
         except FormatError as error:
             wrong.append(str(error))
@@ -243,17 +227,21 @@ def clean_folder(folder: Path, checkpoint: Checkpoint) -> None:
 
     The next save would otherwise keep the damaged one instead of the complete one.
     """
-    sweep(folder)
+    files.sweep(folder)
     if checkpoint.path.name != model_directory.STATE:
-        with disk_errors(folder):
+        with files.disk_errors(folder):
             (folder / model_directory.STATE).unlink(missing_ok=True)
 
 
-def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optimizer) -> Position:
-    """Restores weights and optimiser; returns the position."""
-    weights, values = dict[str, Tensor](), defaultdict[int, dict[str, Tensor]](dict)
-    with _fitting(checkpoint.path):
-        for name, tensor in model_directory.load_tensors(checkpoint.path)[0].items():
+def load_state(path: Path, model: TranslationModel, optimizer: Optimizer | None = None) -> None:
+    """Restores the weights of a file, and of a checkpoint also the optimiser; raises FormatError if they do not fit."""
+    tensors, values = model_directory.load_tensors(path)[0], defaultdict[int, dict[str, Tensor]](dict)
+    try:
+        if optimizer is None:
+            model.load_state_dict(tensors)
+            return
+        weights = dict[str, Tensor]()
+        for name, tensor in tensors.items():
             part, _, key = name.partition(".")
             if part == "optimizer":
                 number, _, key = key.partition(".")
@@ -262,20 +250,6 @@ def load_state(checkpoint: Checkpoint, model: TranslationModel, optimizer: Optim
                 weights[key] = tensor
         model.load_state_dict(weights)
         optimizer.restore(values)
-    return checkpoint.position
-
-
-def load_first_weights(path: Path, model: TranslationModel) -> None:
-    """Gives a model the weights of another one; raises FormatError if they do not fit."""
-    with _fitting(path):
-        model.load_state_dict(model_directory.load_tensors(path)[0])
-
-
-@contextlib.contextmanager
-def _fitting(path: Path) -> Iterator[None]:
-    """Raises FormatError if tensors of a file do not fit the model."""
-    try:
-        yield
     except (ValueError, RuntimeError) as error:
         raise FormatError(f"{path}: does not fit this model: {' '.join(str(error).split())[:200]}") from None
 
@@ -308,10 +282,7 @@ def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 
 
 def first_weights(folder: Path, corpus: Corpus) -> Path:
-    """The best weights of the model that `init_from` names; its words must be those of the corpus.
-
-    Raises UsageError or FormatError with the difference.
-    """
+    """The best weights of the model `init_from`; raises UsageError if its words are not those of the corpus."""
     model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         raise UsageError(

@@ -14,7 +14,7 @@ import re
 import signal
 import socket
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
 from typing import Any, Literal, TypeVar
 
@@ -58,10 +58,7 @@ class World:
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
-        """Chooses the device, one GPU for each process of a machine or the CPU, and connects all processes.
-
-        Raises ResourceError if the processes cannot connect or have too few GPUs.
-        """
+        """Chooses the device, one GPU per process of a machine or the CPU, and connects all; raises ResourceError."""
         from torch.distributed.distributed_c10d import PrefixStore
 
         self.device = pick_device(device)
@@ -94,16 +91,12 @@ class World:
     def all_reduce(self, values: Sequence[float], operation: Literal["sum", "max"]) -> list[float]:
         """The sums, or the highest values, over the processes."""
         numbers = torch.tensor(list(values), dtype=torch.float64)
-        if self._store is not None:
-            with self._connected():
-                distributed.all_reduce(numbers, getattr(distributed.ReduceOp, operation.upper()))
+        self._together(lambda: distributed.all_reduce(numbers, getattr(distributed.ReduceOp, operation.upper())))
         return numbers.tolist()
 
     def wait_for_files(self) -> None:
         """Waits until all processes, rank 0 with its files among them, are here."""
-        if self._store is not None:
-            with self._connected():
-                distributed.all_reduce(torch.zeros(1), group=self._files)
+        self._together(lambda: distributed.all_reduce(torch.zeros(1), group=self._files))
 
     def begin(self, update: int) -> None:
         """Notes the update; if torchrun has died, which would end all processes, this one ends by SIGTERM."""
@@ -113,11 +106,8 @@ class World:
 
     def all_gather(self, value: T) -> list[T]:
         """The values of all processes, by rank."""
-        if self._store is None:
-            return [value]
-        values: list[Any] = [None] * self.size
-        with self._connected():
-            distributed.all_gather_object(values, value)
+        values = [value] * self.size
+        self._together(lambda: distributed.all_gather_object(values, value))
         return values
 
     def broadcast(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -128,8 +118,7 @@ class World:
             {name: weight.cpu() for name, weight in model.state_dict().items()},
             {n: {name: x.cpu() for name, x in values.items()} for n, values in optimizer.values().items()},
         ]
-        with self._connected():
-            distributed.broadcast_object_list(state, 0)
+        self._together(lambda: distributed.broadcast_object_list(state, 0))
         if not self.is_main:
             model.load_state_dict(state[0])
             optimizer.restore(state[1])
@@ -143,16 +132,16 @@ class World:
         if len(self._flat) != total:
             self._flat = parts[0].new_empty(total)  # kept, because to allocate it takes longer than to fill it
         torch.cat(parts, out=self._flat)
-        with self._connected():
-            distributed.all_reduce(self._flat)
+        self._together(lambda: distributed.all_reduce(self._flat))
         for weight, part in zip(parameters, self._flat.split([len(part) for part in parts]), strict=True):
             weight.grad = part.view_as(weight)
 
-    @contextlib.contextmanager
-    def _connected(self) -> Iterator[None]:
-        """Raises TrainingError where a collective operation fails."""
+    def _together(self, operation: Callable[[], object]) -> None:
+        """Makes a collective operation, if there are several processes; raises TrainingError where it fails."""
+        if self._store is None:
+            return
         try:
-            yield
+            operation()
         except RuntimeError as error:
             text = re.sub(r"^\[[^\]]*\]\s*", "", str(error))  # without the line of the C++ source
             reason = " ".join(text.split()).partition(". ")[0][:160]
@@ -175,22 +164,19 @@ class World:
                     signal.signal(signal.SIGTERM, signal.SIG_IGN)
             others = {KeyboardInterrupt: 130, SystemExit: getattr(error, "code", 1)}
             code = getattr(error, "exit_code", others.get(type(error), 1))
-            if not self._is_first_to_fail():
+            first = True  # no other process failed before; if the store does not answer, this one reports its error
+            if not self.is_main:
+                time.sleep(TURN)
+            with contextlib.suppress(RuntimeError):
+                self._store.set_timeout(ANSWER)
+                first = self._store.add("failures", 1) == 1
+            if not first:
                 raise FailedElsewhereError(code) from None
             if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
                 raise
             named = NmtalignError(f"{self._name}: {error}")
             named.exit_code = code
             raise named from None
-
-    def _is_first_to_fail(self) -> bool:
-        """Whether no other process failed before; if the store does not answer, the process reports its error."""
-        if not self.is_main:
-            time.sleep(TURN)
-        with contextlib.suppress(RuntimeError):
-            self._store.set_timeout(ANSWER)
-            return bool(self._store.add("failures", 1) == 1)
-        return True
 
     def close(self) -> None:
         """Waits until all processes are done, and disconnects from them."""
@@ -199,16 +185,12 @@ class World:
         # A thread of PyTorch may still use the tensors of the last operation. As their only owner, it would wait for
         # Python's lock to free them, and `destroy_process_group`, which holds the lock, would wait for the thread.
         last = torch.zeros(1)
-        with self._connected():
-            distributed.all_reduce(last)
+        self._together(lambda: distributed.all_reduce(last))
         distributed.destroy_process_group()
 
 
 def open_world(device: Device) -> World:
-    """The processes that torchrun describes in the environment; each has a GPU, or all share the CPU.
-
-    Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect or have too few GPUs.
-    """
+    """The processes that torchrun describes in the environment; raises UsageError if the description is incomplete."""
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))
     from torch.distributed.distributed_c10d import PrefixStore

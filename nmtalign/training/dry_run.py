@@ -7,7 +7,6 @@ import math
 import time
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import cycle, islice
 from pathlib import Path
 from statistics import median_high
@@ -26,28 +25,12 @@ from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.training.budget import BudgetAdvice, TrainingBudget, count_words, duration, rounded
 from nmtalign.training.checkpoints import Position, load_state
 from nmtalign.training.distributed import World
-from nmtalign.training.trainer import TrainingSetup
+from nmtalign.training.updates import TrainingSetup
 
 _PROCESS = 500_000_000  # bytes of Python and PyTorch where the system does not report them, and of CUDA on a GPU
 _KERNELS = 1_100_000_000  # bytes of the bf16 kernels that PyTorch keeps on a processor, one for each shape of batch
 _GPU_GROUPS = 8  # whose updates are measured on a GPU
 _LOOK = 2.0  # seconds in which the speed of a size is measured
-
-
-@dataclass(frozen=True)
-class DryRun:
-    """The course of a training, as far as it is known before; sizes are in bytes."""
-
-    parameters: Mapping[str, int]  # by part of the model
-    memory: Mapping[str, int]  # at the update with the largest batch, by use
-    budget: str  # the limits in words
-    done: Position
-    measured: int  # updates
-    update_seconds: float  # estimated, of one update
-    updates: float  # in total, infinite without a limit
-    updates_in_epoch: int
-    seconds: float  # estimated, of the updates that remain
-    advice: Sequence[str]  # about a budget that is too small
 
 
 def choose_settings(
@@ -85,7 +68,7 @@ def choose_settings(
             plan = setup.plan(0)
             update_seconds = median_high(_update_times(setup, plan, _LOOK)) / world.size
         updates_in_epoch = math.ceil(len(plan) / config.accumulate)
-        total = TrainingBudget.of(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
+        total = TrainingBudget(config).total_updates(0, 0.0, updates_in_epoch, update_seconds)
         if math.isinf(total):
             total = automatic(words, wider, 0.0, {})["epochs"] * updates_in_epoch
         if (enough := total / updates_in_epoch * words) >= needed:
@@ -100,50 +83,48 @@ def choose_settings(
     return layers, note
 
 
-def dry_run(setup: TrainingSetup, preset: str, before: int, restart: bool = False, seconds: float = 5.0) -> DryRun:
-    """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`.
+class DryRun:
+    """The course of a training, as far as it is known before; sizes are in bytes."""
 
-    `before` is the `process_peak` before any model was made.
-    """
-    config, advice = setup.config, list[str]()
-    checkpoint = None if restart else setup.find_run()
-    with keeping_generators(setup.device, config.threads):
-        setup.build(advice.append)
-        advice += [setup.guide.note] if setup.guide and setup.guide.note else []
-        position = load_state(checkpoint, setup.model, setup.optimizer) if checkpoint else Position()
-        plan = setup.plan(position.epoch)
-        times = _update_times(setup, plan, seconds)
-        memory = _memory(setup, plan, before)
-    update_seconds = median_high(times)
-    updates_in_epoch = math.ceil(len(plan) / config.accumulate)
-    budget = TrainingBudget.of(config)
-    total = budget.total_updates(position.update, position.seconds, updates_in_epoch, update_seconds)
-    ended = budget.reached(position.update, position.epoch + position.batch / len(plan), position.seconds)
-    total = position.update if ended else max(position.update, total)
-    if position.diverged:
-        advice.append(setup.describe_divergence(position))
-    else:
-        adviser = BudgetAdvice(config, preset, count_words(setup.corpus), updates_in_epoch, advice.append)
-        adviser.check_budget(position.update, position.seconds, update_seconds, is_known=True)
-    parameters = Counter[str]()
-    for name, weight in setup.model.named_parameters():
-        parameters[name.partition(".")[0].replace("_", " ")] += weight.numel()
-    return DryRun(
-        parameters,
-        memory,
-        budget.describe(updates_in_epoch, setup.patience),
-        position,
-        len(times),
-        update_seconds,
-        total,
-        updates_in_epoch,
-        (total - position.update) * update_seconds,
-        advice,
-    )
+    def __init__(
+        self, setup: TrainingSetup, preset: str, before: int, restart: bool = False, seconds: float = 5.0
+    ) -> None:
+        """Measures updates for some seconds; a run in the folder is continued in memory, unless `restart`.
+
+        `before` is the `process_peak` before any model was made.
+        """
+        config, self.advice = setup.config, list[str]()  # about a budget that is too small
+        checkpoint = None if restart else setup.find_run()
+        with keeping_generators(setup.device, config.threads):
+            setup.build(self.advice.append)
+            self.advice += [setup.guide.note] if setup.guide and setup.guide.note else []
+            self.done = checkpoint.position if checkpoint else Position()
+            if checkpoint:
+                load_state(checkpoint.path, setup.model, setup.optimizer)
+            plan = setup.plan(self.done.epoch)
+            times = _update_times(setup, plan, seconds)
+            self.memory = _memory(setup, plan, before)  # at the update with the largest batch, by use
+        self.measured, self.update_seconds = len(times), median_high(times)  # updates, and an estimate for one
+        self.updates_in_epoch = math.ceil(len(plan) / config.accumulate)
+        budget, done = TrainingBudget(config), self.done
+        self.budget = budget.describe(self.updates_in_epoch, setup.patience)  # in words
+        total = budget.total_updates(done.update, done.seconds, self.updates_in_epoch, self.update_seconds)
+        ended = budget.reached(done.update, done.epoch + done.batch / len(plan), done.seconds)
+        self.updates = done.update if ended else max(done.update, total)  # in total, infinite without a limit
+        self.seconds = (self.updates - done.update) * self.update_seconds  # of the updates that remain
+        if done.diverged:
+            self.advice.append(setup.describe_divergence(done))
+        else:
+            words = count_words(setup.corpus)
+            adviser = BudgetAdvice(config, preset, words, self.updates_in_epoch, self.advice.append)
+            adviser.check_budget(done.update, done.seconds, self.update_seconds, is_known=True)
+        self.parameters = Counter[str]()  # by part of the model
+        for name, weight in setup.model.named_parameters():
+            self.parameters[name.partition(".")[0].replace("_", " ")] += weight.numel()
 
 
 def _memory(setup: TrainingSetup, plan: Sequence[Indices], before: int) -> Mapping[str, int]:
-    """The bytes at the peak of an update with the largest minibatch, by use; `before` is that of `dry_run`.
+    """The bytes at the peak of an update with the largest minibatch, by use; `before` is that of `DryRun`.
 
     On a processor they are those of the process, on a GPU those of the GPU.
     """
@@ -195,4 +176,4 @@ def _update_times(setup: TrainingSetup, plan: Sequence[Indices], seconds: float)
 
 def _update(setup: TrainingSetup, group: Sequence[Indices]) -> None:
     """An update at the rate 0, which leaves the weights as they are."""
-    setup.updater.update(group, setup.batches(group), 0.0)
+    setup.update(group, setup.batches(group), 0.0)

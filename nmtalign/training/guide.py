@@ -109,7 +109,9 @@ def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any
         links = parse_links(line, where).possible
         if index == len(train) or train.lines[index] != number - 1:
             continue  # the corpus has no pair of this line
-        lengths = list(map(_word_count, train.pair(index), begins))
+        # The first token of a sentence, which is not empty, always begins a word.
+        sides = zip(train.pair(index), begins, strict=True)
+        lengths = [len(ids) if own is None else 1 + int(np.count_nonzero(own[ids[1:]])) for ids, own in sides]
         for i, j in links:
             if i >= lengths[0] or j >= lengths[1]:
                 raise InputError(
@@ -123,11 +125,6 @@ def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any
             f"{shown(path)}: has {number:,} lines, but the training text of {corpus.folder} had {train.text_lines:,}; "
             "give one line of links for each of its lines"
         )
-
-
-def _word_count(ids: npt.NDArray[Any], begins: Begins) -> int:
-    """The number of words of a training sentence, which is not empty; its first token always begins a word."""
-    return len(ids) if begins is None else 1 + int(np.count_nonzero(begins[ids[1:]]))
 
 
 def _split_pair(corpus: Corpus, index: int) -> SplitPair:

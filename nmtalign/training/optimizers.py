@@ -32,10 +32,7 @@ class Optimizer(torch.optim.Optimizer):
     kept: tuple[str, ...]  # names of the values that are kept, each with the shape of its weight; "step" is a number
 
     def descend(self, rate: float, scale: float | Tensor = 1.0) -> None:
-        """Makes one step with a learning rate on the gradients times `scale`.
-
-        A scale on the device that is not finite changes nothing.
-        """
+        """Makes a step along the gradients times `scale`; a scale on the device that is not finite changes nothing."""
         raise NotImplementedError
 
     def weights(self) -> list[nn.Parameter]:

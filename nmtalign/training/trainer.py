@@ -1,131 +1,33 @@
-"""Training a model: setup, updates, validations, checkpoints, and resuming an interrupted run."""
+"""Training a model: updates, validations, checkpoints, and resuming an interrupted run."""
 
 import contextlib
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from nmtalign.core.model import Batch, Indices, TranslationModel
-from nmtalign.core.numerics import Abandoned, keeping_generators, pick_device, picks_bf16, precision_notices
-from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
-from nmtalign.data.corpus import Corpus
-from nmtalign.errors import InputError, TrainingError, UsageError
-from nmtalign.files import folder_lock, sha256_of
+from nmtalign.core.model import Batch, Indices
+from nmtalign.core.numerics import Abandoned, keeping_generators, precision_notices
+from nmtalign.errors import TrainingError, UsageError
+from nmtalign.files import folder_lock
 from nmtalign.model_directory import BEST, LAST, read_settings, write_settings
-from nmtalign.settings.definition import SettingError
-from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
 from nmtalign.text.lines import counted
 from nmtalign.text.tokenizer import MosesWords
 from nmtalign.training import checkpoints, events
 from nmtalign.training.budget import SOON, BudgetAdvice, Every, TrainingBudget, count_words, learning_rate, warm_up
-from nmtalign.training.checkpoints import Checkpoint, Position
+from nmtalign.training.checkpoints import Position
 from nmtalign.training.distributed import World
-from nmtalign.training.graphs import CPU_ROWS, ROWS, pad_to_bucket
-from nmtalign.training.guide import Guide, read_guide
-from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import Updater, seed_dropout
+from nmtalign.training.updates import TrainingSetup, seed_dropout
 from nmtalign.training.validation import Validator
 from nmtalign.version import __version__
 
 BAD_IN_A_ROW = 10
 _RECENT = 5.0  # seconds: updates that are longer ago hardly count as recent
-
-
-class TrainingSetup:
-    """What a training needs before its first update. `build` makes the large parts; no file is written.
-
-    The vocabulary sizes of the model are those of the corpus.
-    """
-
-    def __init__(
-        self, corpus: Corpus, folder: Path, model_config: ModelConfig, config: TrainingConfig, world: World
-    ) -> None:
-        """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
-        self.corpus, self.folder, self.config, self._world = corpus, folder, config, world
-        self.device = world.device
-        self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
-        self.bf16 = picks_bf16(config.precision, world.device, model_config.hidden)
-        source, target = corpus.source_vocabulary, corpus.target_vocabulary
-        self.model_config = replace(
-            model_config,
-            source_vocabulary_size=len(source),
-            target_vocabulary_size=len(target),
-            one_embedding=model_config.shared_embeddings and source == target,
-        )
-        files = dict[str, str]()  # the SHA-256 of links and first weights: a run resumes only with the same files
-        self.guide: Guide | None = None
-        if config.guided_alignment:
-            if model_config.attention == "none":
-                rule, links = "links can guide only a model with attention", config.guided_alignment
-                raise SettingError(rule, guided_alignment=links, attention=model_config.attention)
-            self.guide = read_guide(Path(config.guided_alignment), corpus)
-            files["guided_alignment"] = self.guide.hash
-        self._first_weights: Path | None = None
-        if config.init_from:
-            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus)
-            files["init_from"] = sha256_of(self._first_weights)
-        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, files)
-        self.pairs = corpus.splits["train"]
-        self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
-        if not len(self.chosen):
-            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
-        # What is added to each batch: its guide, the ids of a copying model, and padding. For each shape of batch a GPU
-        # records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
-        self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []
-        if model_config.copy:
-            self.additions.append(CopyIds(corpus, self.pairs))
-        if self.bf16 or self.device.type == "cuda":
-            self.additions.append(partial(pad_to_bucket, step=ROWS if self.device.type == "cuda" else CPU_ROWS))
-
-    def find_run(self) -> Checkpoint | None:
-        """The checkpoint from which the run in the folder resumes; UsageError if the folder contains another run."""
-        return checkpoints.find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)
-
-    def build(self, notice: Callable[[str], None]) -> None:
-        """Makes the model with its first weights, the optimiser and the updater; `notice` is that of `Updater`.
-
-        It seeds PyTorch's random generators (see `keeping_generators`).
-        """
-        torch.manual_seed(self.config.seed)
-        self.model = TranslationModel(self.model_config)
-        if self._first_weights:
-            checkpoints.load_first_weights(self._first_weights, self.model)
-        self.model.to(self.device)
-        self.dtype = torch.bfloat16 if self.bf16 else None
-        self.optimizer = make_optimizer(self.model.parameters(), self.config)
-        self.updater = Updater(self.model, self.optimizer, self.config, self.pairs, self._world, notice, self.dtype)
-
-    def describe_divergence(self, position: Position) -> str:
-        """Reports that a training has diverged, and what to do, in one line."""
-        rate = f"lower learning_rate (it was {self.config.learning_rate:g})"
-        text = f"the training has diverged; {rate} and train anew with --force"
-        guessing = math.log(self.model_config.target_vocabulary_size)
-        if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
-            text += f"; the best weights, of update {position.best_update} with dev loss "
-            text += f"{position.best_loss:.3f}, are kept"
-        return text
-
-    def plan(self, epoch: int) -> Sequence[Indices]:
-        """The minibatches of an epoch; this takes seconds for millions of pairs."""
-        return plan_epoch(self.pairs, self.chosen, self.config, epoch)
-
-    def groups(self, plan: Sequence[Indices]) -> Iterator[Sequence[Indices]]:
-        """The minibatches of each update; the last group has the rest."""
-        size = self.config.accumulate
-        return (plan[start : start + size] for start in range(0, len(plan), size))
-
-    def batches(self, plan: Iterable[Indices]) -> Iterator[Batch]:
-        """The rows of the planned minibatches that this process computes."""
-        # A minibatch may have fewer pairs than there are processes.
-        shares = filter(len, map(self._world.share, plan))
-        return load_batches(self.pairs, shares, self.device.type == "cuda", self.additions)
 
 
 class Trainer:
@@ -137,31 +39,19 @@ class Trainer:
     """
 
     def __init__(
-        self,
-        corpus: Corpus,
-        folder: Path,
-        preset: str,
-        model_config: ModelConfig,
-        config: TrainingConfig,
-        listen: events.Listener,
-        restart: bool = False,
-        world: World | None = None,
-        note: str = "",
+        self, setup: TrainingSetup, preset: str, listen: events.Listener, restart: bool = False, note: str = ""
     ) -> None:
         """`note` is reported when the training starts."""
-        self._note = note
-        self.corpus, self.folder, self.config, self._listen = corpus, folder, config, listen
+        self._note, self._listen = note, listen
         self._stop_asked: str | None = None  # in this process
         self._stop: str | None = None  # as agreed by all processes
         self._updates_done = 0  # by this `run`, not by the runs that it resumes
         self._log: events.EventLog | None = None
-        self.world = world or World(pick_device(config.device))
-        self.device = self.world.device
-        self.setup = TrainingSetup(corpus, folder, model_config, config, self.world)
+        self.setup, self.world, self.config, self.folder = setup, setup.world, setup.config, setup.folder
         with contextlib.ExitStack() as lock:
             if self.world.is_main:
-                lock.enter_context(folder_lock(folder))
-            with keeping_generators(self.device, config.threads):
+                lock.enter_context(folder_lock(self.folder))
+            with keeping_generators(setup.device, self.config.threads):
                 self._open(preset, restart)
             self._lock = lock.pop_all()
 
@@ -173,14 +63,14 @@ class Trainer:
         setup, world, notice = self.setup, self.world, partial(self._emit, events.Noticed)
         checkpoint = setup.find_run() if world.is_main and not restart else None
         setup.build(notice)
-        self.model, self.optimizer = setup.model, setup.optimizer
         self.position, self.resumed = Position(), checkpoint is not None
         self._damage = checkpoint.damage if checkpoint else ""
         if checkpoint:
             checkpoints.clean_folder(self.folder, checkpoint)
-            self.position = checkpoints.load_state(checkpoint, self.model, self.optimizer)
+            checkpoints.load_state(checkpoint.path, setup.model, setup.optimizer)
+            self.position = checkpoint.position
         elif world.is_main:
-            checkpoints.create_run(self.folder, self.corpus, preset, setup.model_config, self.config, restart)
+            checkpoints.create_run(self.folder, setup.corpus, preset, setup.model_config, self.config, restart)
         world.wait_for_files()
         ranks = world.all_gather((setup.fingerprint, self.resumed, self.position))
         if others := [str(rank) for rank, (fingerprint, *_) in enumerate(ranks) if fingerprint != ranks[0][0]]:
@@ -188,14 +78,13 @@ class Trainer:
                 f"rank {', '.join(others)} has another corpus or other settings than rank 0; give all the same"
             )
         _, self.resumed, self.position = ranks[0]
-        world.broadcast(self.model, self.optimizer)
-        self.budget, self._rate = TrainingBudget.of(self.config), 0.0
+        world.broadcast(setup.model, setup.optimizer)
+        self.budget, self._rate = TrainingBudget(self.config), 0.0
         self._plan, self._planned = setup.plan(self.position.epoch), self.position.epoch
-        words = count_words(self.corpus)
+        words = count_words(setup.corpus)
         self._advice = BudgetAdvice(self.config, preset, words, self._updates_in_epoch, notice)
         asked, work = (lambda: self._stop_asked is not None), partial(self._emit, events.Working, "validating")
-        parts = self.model, self.corpus, self.config, setup.dtype, world, asked, work
-        self._validator = Validator(*parts) if len(self.corpus.splits.get("dev") or ()) else None
+        self._validator = Validator(setup, asked, work) if len(setup.corpus.splits.get("dev") or ()) else None
         if self._validator and not self.position.validation_updates:
             self.position.validation_updates = self._validator.estimate(len(setup.chosen) / self._updates_in_epoch)
 
@@ -209,7 +98,7 @@ class Trainer:
 
     def run(self) -> events.Finished:
         """Trains until the budget is spent, progress ends, or `stop`; raises TrainingError if it cannot continue."""
-        with self._lock, keeping_generators(self.device, self.config.threads):
+        with self._lock, keeping_generators(self.setup.device, self.config.threads):
             self._start()
             if self.position.validation_due:
                 self._validate()
@@ -232,10 +121,10 @@ class Trainer:
         self._emit(
             events.Started,
             resumed=self.resumed,
-            parameters=sum(parameter.numel() for parameter in self.model.parameters()),
+            parameters=sum(parameter.numel() for parameter in setup.model.parameters()),
             pairs=len(setup.chosen),
             left_out=len(setup.pairs) - len(setup.chosen),
-            device=str(self.device),
+            device=str(setup.device),
             precision="bf16" if setup.bf16 else "fp32",
             threads=torch.get_num_threads(),
             version=__version__,
@@ -247,7 +136,7 @@ class Trainer:
         if self._damage:
             self._emit(events.Damaged, self._damage)
         guide_note = [setup.guide.note] if setup.guide and setup.guide.note else []
-        for notice in filter(None, [self._note, *precision_notices(self.config.precision, self.device), *guide_note]):
+        for notice in filter(None, [self._note, *precision_notices(self.config.precision, setup.device), *guide_note]):
             self._emit(events.Noticed, notice)
         self._clock, self._began_at = time.perf_counter() - position.seconds, position.seconds
         self._validations = Every("validate_every", self.config.validate_every, position.seconds)
@@ -280,17 +169,16 @@ class Trainer:
         return None
 
     def _update(self, group: Sequence[Indices], batches: Iterator[Batch]) -> None:
-        """Makes one update, unless its gradient is not finite."""
         position, self._began = self.position, time.perf_counter()
         self._highest_done = done = self._done()
         position.update += 1
         self.world.begin(position.update)
         self._updates_done += 1
-        seed_dropout(self.config.seed, position.update, self.world.rank, self.device)
+        seed_dropout(self.config.seed, position.update, self.world.rank, self.setup.device)
         after = self.budget.done(position.update, self._epochs(len(group)), position.seconds)
         position.rise = max(position.rise, warm_up(self.config, position.update, after))
         self._rate = learning_rate(self.config, position.update, done, position.rise)
-        norm, minibatches = self.setup.updater.update(group, batches, self._rate)
+        norm, minibatches = self.setup.update(group, batches, self._rate)
         if math.isfinite(norm):
             position.bad_in_a_row = 0
             for meter in self._meters.values():
@@ -360,7 +248,6 @@ class Trainer:
         return f"{events.NO_PROGRESS} in {counted(patience, 'validation')}" if spent else None
 
     def _advise(self) -> None:
-        """Reports a budget that is too small."""
         position, is_known = self.position, self.position.seconds - self._began_at >= SOON
         if not position.diverged:
             self._advice.check_budget(position.update, position.seconds, self._pace(), is_known)
@@ -390,7 +277,7 @@ class Trainer:
         if self.world.is_main and (event is None or event.best):
             calibration = result.calibration() if result else ""
             path = self.folder / BEST
-            checkpoints.save_weights(path, self.model, position.update, self.setup.fingerprint, calibration)
+            checkpoints.save_weights(path, self.setup.model, position.update, self.setup.fingerprint, calibration)
         self.world.wait_for_files()
         if event:
             self._advice.on_dev.append(event.loss)
@@ -406,9 +293,9 @@ class Trainer:
         self._emit(events.Working, "saving a checkpoint")
         self._synchronise()
         if self.world.is_main:
-            position, run = self.position, self.setup.fingerprint
-            checkpoints.save_weights(self.folder / LAST, self.model, position.update, run)
-            path = checkpoints.save_state(self.folder, self.model, self.optimizer, position, run)
+            position, setup = self.position, self.setup
+            checkpoints.save_weights(self.folder / LAST, setup.model, position.update, setup.fingerprint)
+            path = checkpoints.save_state(self.folder, setup.model, setup.optimizer, position, setup.fingerprint)
             self._emit(events.Saved, str(path))
         self.world.wait_for_files()
         self._pause(began)
@@ -429,7 +316,8 @@ class Trainer:
         if position.diverged and not ended_before:
             self._emit(events.Noticed, self.setup.describe_divergence(position))
         elif complete and not ended_before and self._patience_spent() is None:
-            self._advice.finish(position.update, position.best_bleu, self.corpus.tokenizers.kind == MosesWords.kind)
+            of_words = self.setup.corpus.tokenizers.kind == MosesWords.kind
+            self._advice.finish(position.update, position.best_bleu, of_words)
         best = position.best_loss, position.best_bleu
         finished = events.Finished(*self._when(), reason, complete, *best, position.diverged)
         self._publish(finished)
@@ -481,7 +369,6 @@ class Trainer:
         return self.position.update, round(self._epochs(), 4), round(self.position.seconds, 3)
 
     def _emit(self, kind: type[events.Event], *values: Any, **named: Any) -> None:
-        """Publishes an event at the present update."""
         self._publish(kind(*self._when(), *values, **named))
 
     def _publish(self, event: events.Event) -> None:

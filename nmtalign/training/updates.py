@@ -1,20 +1,30 @@
-"""One update: the loss of a group of minibatches, with guidance, its gradient, the optimiser's step."""
+"""What a training needs, and one update: the loss of a group of minibatches, its gradient, the optimiser's step."""
 
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import islice
+from pathlib import Path
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from nmtalign.core.model import Batch, Indices, TranslationModel
-from nmtalign.core.numerics import LEAST
-from nmtalign.data.corpus import Split
-from nmtalign.settings.training_settings import TrainingConfig
+from nmtalign.core.numerics import LEAST, picks_bf16
+from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
+from nmtalign.data.corpus import Corpus
+from nmtalign.errors import InputError
+from nmtalign.files import sha256_of
+from nmtalign.settings.definition import SettingError
+from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training import checkpoints
+from nmtalign.training.checkpoints import Checkpoint, Position
 from nmtalign.training.distributed import World
-from nmtalign.training.graphs import GraphedLoss, Objective
-from nmtalign.training.optimizers import Optimizer, descend
+from nmtalign.training.graphs import CPU_ROWS, ROWS, GraphedLoss, Objective, pad_to_bucket
+from nmtalign.training.guide import Guide, read_guide
+from nmtalign.training.optimizers import descend, make_optimizer
 
 
 def guidance(weights: Tensor, guide: Tensor) -> Tensor:
@@ -54,50 +64,120 @@ def add_gradient(loss: Objective, device: torch.device, batch: Batch, weight: fl
     return sums.detach()
 
 
-class Updater:
-    """Makes updates of a model; a group of minibatches gives the update that one minibatch of their union would.
+class TrainingSetup:
+    """What a training needs before its first update, and how it makes an update.
 
-    A group is a part of a plan: each of its minibatches is an array of the indices of `pairs`.
+    `build` makes the large parts. No file is written. The vocabulary sizes of the model are those of the corpus.
     """
 
     def __init__(
-        self,
-        model: TranslationModel,
-        optimizer: Optimizer,
-        config: TrainingConfig,
-        pairs: Split,
-        world: World,
-        notice: Callable[[str], None],
-        dtype: torch.dtype | None = None,
+        self, corpus: Corpus, folder: Path, model_config: ModelConfig, config: TrainingConfig, world: World
     ) -> None:
-        """`notice` is called with one line if training is slower than it could be."""
-        self._optimizer, self._config, self._pairs, self._world = optimizer, config, pairs, world
-        self._parameters = list(model.parameters())
-        loss = partial(batch_loss, model, config, dtype)
-        self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, world.device)
-        if world.device.type == "cuda":
-            self._compute = GraphedLoss(model, loss, self._compute, notice)
+        """Raises UsageError, InputError or FormatError for settings and files that do not fit the corpus."""
+        self.corpus, self.folder, self.config, self.world = corpus, folder, config, world
+        self.device = world.device
+        self.patience = config.patience if len(corpus.splits.get("dev") or ()) else 0  # without dev, nothing is judged
+        self.bf16 = picks_bf16(config.precision, world.device, model_config.hidden)
+        source, target = corpus.source_vocabulary, corpus.target_vocabulary
+        self.model_config = replace(
+            model_config,
+            source_vocabulary_size=len(source),
+            target_vocabulary_size=len(target),
+            one_embedding=model_config.shared_embeddings and source == target,
+        )
+        files = dict[str, str]()  # the SHA-256 of links and first weights: a run resumes only with the same files
+        self.guide: Guide | None = None
+        if config.guided_alignment:
+            if model_config.attention == "none":
+                rule, links = "links can guide only a model with attention", config.guided_alignment
+                raise SettingError(rule, guided_alignment=links, attention=model_config.attention)
+            self.guide = read_guide(Path(config.guided_alignment), corpus)
+            files["guided_alignment"] = self.guide.hash
+        self._first_weights: Path | None = None
+        if config.init_from:
+            self._first_weights = checkpoints.first_weights(Path(config.init_from), corpus)
+            files["init_from"] = sha256_of(self._first_weights)
+        self.fingerprint = checkpoints.fingerprint_of(corpus, self.model_config, config, files)
+        self.pairs = corpus.splits["train"]
+        self.chosen = eligible(self.pairs, corpus.tokenizers.most_tokens(config.max_length))
+        if not len(self.chosen):
+            raise InputError(f"{corpus.folder}: no training pair within max_length = {config.max_length}")
+        # What is added to each batch: its guide, the ids of a copying model, and padding. For each shape of batch a GPU
+        # records a graph, and oneDNN makes kernels in bf16, which it cannot keep for all.
+        self.additions: list[Callable[[Batch], Batch]] = [self.guide] if self.guide else []
+        if model_config.copy:
+            self.additions.append(CopyIds(corpus, self.pairs))
+        if self.bf16 or self.device.type == "cuda":
+            self.additions.append(partial(pad_to_bucket, step=ROWS if self.device.type == "cuda" else CPU_ROWS))
+
+    def find_run(self) -> Checkpoint | None:
+        """The checkpoint from which the run in the folder resumes; UsageError if the folder contains another run."""
+        return checkpoints.find_run(self.folder, self.fingerprint, self.corpus, self.model_config, self.config)
+
+    def build(self, notice: Callable[[str], None]) -> None:
+        """Makes the model with its first weights and the optimiser.
+
+        It seeds PyTorch's random generators (see `keeping_generators`). `notice` is called with one line if training is
+        slower than it could be.
+        """
+        torch.manual_seed(self.config.seed)
+        self.model = TranslationModel(self.model_config)
+        if self._first_weights:
+            checkpoints.load_state(self._first_weights, self.model)
+        self.model.to(self.device)
+        self.dtype = torch.bfloat16 if self.bf16 else None
+        self.optimizer = make_optimizer(self.model.parameters(), self.config)
+        loss = partial(batch_loss, self.model, self.config, self.dtype)
+        self._compute: Callable[[Batch, float], Tensor] = partial(add_gradient, loss, self.device)
+        if self.device.type == "cuda":
+            self._compute = GraphedLoss(self.model, loss, self._compute, notice)
+
+    def describe_divergence(self, position: Position) -> str:
+        """Reports that a training has diverged, and what to do, in one line."""
+        rate = f"lower learning_rate (it was {self.config.learning_rate:g})"
+        text = f"the training has diverged; {rate} and train anew with --force"
+        guessing = math.log(self.model_config.target_vocabulary_size)
+        if position.best_update >= 0 and position.best_loss is not None and position.best_loss < guessing:
+            text += f"; the best weights, of update {position.best_update} with dev loss "
+            text += f"{position.best_loss:.3f}, are kept"
+        return text
+
+    def plan(self, epoch: int) -> Sequence[Indices]:
+        """The minibatches of an epoch; this takes seconds for millions of pairs."""
+        return plan_epoch(self.pairs, self.chosen, self.config, epoch)
+
+    def groups(self, plan: Sequence[Indices]) -> Iterator[Sequence[Indices]]:
+        """The minibatches of each update; the last group has the rest."""
+        size = self.config.accumulate
+        return (plan[start : start + size] for start in range(0, len(plan), size))
+
+    def batches(self, plan: Iterable[Indices]) -> Iterator[Batch]:
+        """The rows of the planned minibatches that this process computes."""
+        # A minibatch may have fewer pairs than there are processes.
+        shares = filter(len, map(self.world.share, plan))
+        return load_batches(self.pairs, shares, self.device.type == "cuda", self.additions)
 
     def update(
         self, group: Sequence[Indices], batches: Iterator[Batch], rate: float
     ) -> tuple[float, Sequence[tuple[Batch, Tensor]]]:
         """Makes an update with the next minibatches, those of the group, unless its gradient is not finite.
 
-        Returns the norm of the gradient before clipping, and the minibatches of this process with their sums.
+        The update is that of one minibatch of their union. Returns the norm of the gradient before clipping, and the
+        minibatches of this process with their sums.
         """
         minibatches = self.gradient(group, batches)
-        norm = descend(self._optimizer, rate, self._config.clip_norm)
+        norm = descend(self.optimizer, rate, self.config.clip_norm)
         return float(norm), minibatches  # a GPU has the whole update to do when the host waits for the norm
 
     def gradient(self, group: Sequence[Indices], batches: Iterator[Batch]) -> Sequence[tuple[Batch, Tensor]]:
         """Adds the gradient of the group to that of the parameters; returns the minibatches with their sums."""
         sentences = sum(map(len, group))
-        words = sentences + sum(int(self._pairs.target.lengths[indices].sum()) for indices in group)  # with `</s>`
-        weight = 1 / {"sentences": sentences, "tokens": words, "sum": 1}[self._config.loss_normalization]
-        own = sum(len(indices) > self._world.rank for indices in group)  # minibatches with rows for this process
+        words = sentences + sum(int(self.pairs.target.lengths[indices].sum()) for indices in group)  # with `</s>`
+        weight = 1 / {"sentences": sentences, "tokens": words, "sum": 1}[self.config.loss_normalization]
+        own = sum(len(indices) > self.world.rank for indices in group)  # minibatches with rows for this process
         minibatches = [(batch, self._compute(batch, weight)) for batch in islice(batches, own)]
-        if self._world.size > 1:
-            self._world.reduce_gradients(self._parameters)
+        if self.world.size > 1:
+            self.world.reduce_gradients(list(self.model.parameters()))
         return minibatches
 
 

@@ -11,18 +11,18 @@ import numpy as np
 import torch
 
 from nmtalign.core.inference import Inference
-from nmtalign.core.model import Indices, TranslationModel, make_source
+from nmtalign.core.model import Indices, make_source
 from nmtalign.core.numerics import Abandoned, abandoned_if
 from nmtalign.data.batches import CopyIds, eligible, load_batches, plan_epoch
-from nmtalign.data.corpus import Corpus, Split
+from nmtalign.data.corpus import Split
 from nmtalign.scoring.metrics import MetricOptions, Score, measure, tokenizer_for
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.text.tokenizer import pair_ids
 from nmtalign.training.checkpoints import Position
-from nmtalign.training.distributed import World
 from nmtalign.training.events import Validated, perplexity
+from nmtalign.training.updates import TrainingSetup
 from nmtalign.translating.translator import Calibration, mean_probability
 
 BATCH = 50  # sentences translated together
@@ -87,21 +87,12 @@ class Validation:
 class Validator:
     """Validates a model on the dev set; each process computes a part of the sentences, and all receive the result."""
 
-    def __init__(
-        self,
-        model: TranslationModel,
-        corpus: Corpus,
-        config: TrainingConfig,
-        dtype: torch.dtype | None,
-        world: World,
-        asked: Callable[[], bool],
-        progress: Callable[[float], None],
-    ) -> None:
+    def __init__(self, setup: TrainingSetup, asked: Callable[[], bool], progress: Callable[[float], None]) -> None:
         """`asked` returns whether this process was asked to stop; `progress` gets the share of the work, 0 to 1."""
-        self._model, self._corpus, self._config, self._dtype = model, corpus, config, dtype
-        self._world, self._asked, self._progress, self._dev = world, asked, progress, corpus.splits["dev"]
+        self._model, self._corpus, self._config, self._world = setup.model, setup.corpus, setup.config, setup.world
+        self._dtype, self._asked, self._progress, self._dev = setup.dtype, asked, progress, setup.corpus.splits["dev"]
         lines = [self._dev.target.text(index) for index in range(min(len(self._dev), 100))]
-        self._tokenizer = tokenizer_for(corpus.target_language, lines)  # of dev BLEU
+        self._tokenizer = tokenizer_for(setup.corpus.target_language, lines)  # of dev BLEU
 
     def estimate(self, pairs: float) -> float:
         """About how many updates with this number of pairs take as long as a validation; rather too many."""
@@ -179,7 +170,7 @@ class Validator:
             source, mask = (tensor.to(world.device) for tensor in make_source(ids))
             columns = make_source(copies)[0].to(world.device) if copying else None
             with contextlib.suppress(Abandoned), abandoned_if(self._asked):  # all processes stop before the next batch
-                found = beam_search(scorer, Sources(source, mask, copies=columns), greedy)
+                found = BeamSearch(Sources(source, mask, copies=columns), greedy).run(scorer)
                 for words, hypotheses in zip(tokens, found, strict=True):
                     decoded = corpus.target_vocabulary.decode(hypotheses[0].tokens, words)
                     text = corpus.tokenizers.target.detokenize(decoded)

@@ -166,10 +166,7 @@ class FileTranslation:
         return self._summary
 
     def is_done(self) -> bool:
-        """Whether an earlier run has translated all lines.
-
-        Raises UsageError if a complete output belongs to another input: to resume, there must be FILE.partial.
-        """
+        """Whether an earlier run has translated all lines; raises UsageError if they are of another input."""
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
@@ -239,12 +236,10 @@ class FileTranslation:
             if self.lines and self._file is not None:
                 raise with_more(error, self.left()) from None
             raise
-        self._summary = self._report(translator, max(time.monotonic() - started, 1e-3))
-
-    def _report(self, translator: Translator, seconds: float) -> str:
+        seconds = max(time.monotonic() - started, 1e-3)
         unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
-        return (
+        self._summary = (
             f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
             f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
@@ -526,10 +521,7 @@ def are_files(*paths: Path) -> bool:
 
 
 def read_request(line: str, where: str) -> Request:
-    """Reads a request from a line of JSON; a blank line is an empty request.
-
-    Raises InputError, which begins with `where` (file and line).
-    """
+    """The request of a line of JSON, empty for a blank line; raises InputError, which begins with `where`."""
     return make_request(parse_line(line, where), where) if line and not line.isspace() else Request("")
 
 

@@ -2,7 +2,7 @@
 
 import unicodedata
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
 from typing import Self
@@ -162,24 +162,22 @@ class GivenPhrase:
     pattern: regex.Pattern[str]
 
     @classmethod
-    def of(cls, text: str, others: Sequence[str], language: str, spaced: bool) -> Self:
+    def of(cls, text: str, plain_text: str, others: Sequence[str], language: str, spaced: bool) -> Self:
         """A phrase beside `others`, from which its capital must not make it equal; of words between spaces if `spaced`.
 
-        Only a plain word in lower case gets a capital: not `https://a.org` and not `iPhone`.
+        Only a plain word in lower case gets a capital: not `https://a.org` and not `iPhone`. The pattern also finds
+        `plain_text`, the form of the phrase in which a tokeniser has changed characters.
         """
         text = text.strip()
         first = text.split(maxsplit=1)[0] if text else ""
         upper = capitalised(text, language)
         plain = all(one.isalpha() or one in f"-{_APOSTROPHES}" or unicodedata.category(one)[0] == "M" for one in first)
         capital = upper if plain and first == first.lower() and len(upper) == len(text) else text
-        return cls(text, capital, _pattern(text, spaced, upper not in others))
-
-    def found_in(self, text: str) -> Self:
-        """The same, and its pattern also finds this form of it, in which a tokeniser has changed characters."""
-        if self.pattern.search(text):
-            return self
-        form = r"\s*".join(map(regex.escape, "".join(text.split())))
-        return replace(self, pattern=regex.compile(f"{self.pattern.pattern}|{form}"))
+        pattern = _pattern(text, spaced, upper not in others)
+        if not pattern.search(plain_text):
+            form = r"\s*".join(map(regex.escape, "".join(plain_text.split())))
+            pattern = regex.compile(f"{pattern.pattern}|{form}")
+        return cls(text, capital, pattern)
 
     def written(self, text: str, capitals: bool, kept: int) -> str:
         """A translation with the phrase as it is given, or with a capital at the start of a sentence.

@@ -150,9 +150,7 @@ class RequestReader:
         texts = [self.target.detokenize(self.target.tokenize(text)) if spaced else text for text in texts]
         plain = {text: self._plain(self._tokens(text)) for text in texts}
         language = self._loaded.target_language
-        return [
-            GivenPhrase.of(text, every, language, spaced).found_in(plain[text]) for text in texts if plain[text].strip()
-        ]
+        return [GivenPhrase.of(text, plain[text], every, language, spaced) for text in texts if plain[text].strip()]
 
     def _tokens(self, text: str) -> Tokens:
         """The tokens of a phrase in the spelling of which the model knows most."""
@@ -162,7 +160,6 @@ class RequestReader:
         return min(every, key=lambda tokens: len(self._unknown(tokens)))
 
     def _unknown(self, tokens: Tokens) -> list[str]:
-        """The tokens that the model does not know."""
         return [token for token in tokens if token not in self._words]
 
     def _text(self, token: str) -> str:

@@ -39,29 +39,19 @@ from nmtalign.model_directory import LoadedModel, load_model
 from nmtalign.processor import return_memory
 from nmtalign.search.beam_search import (
     Array,
+    BeamSearch,
     EnsembleSession,
     Hypothesis,
     ModelSession,
     Scorer,
     Scoring,
     Sources,
-    beam_search,
 )
 from nmtalign.search.candidates import CandidateLists
-from nmtalign.search.phrases import phrase_search
-from nmtalign.search.sampling import sample
+from nmtalign.search.phrases import PhraseSearch
+from nmtalign.search.sampling import Sampling
+from nmtalign.settings import definition
 from nmtalign.settings.command_settings import TranslateConfig
-from nmtalign.settings.definition import (
-    Layer,
-    SettingError,
-    byte_count,
-    check_keys,
-    definitions,
-    naming,
-    resolve,
-    select,
-    with_implied,
-)
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.languages import has_no_spaces
 from nmtalign.text.tokenizer import UNK_ID, WORD_START, Subwords, TextBytes
@@ -100,15 +90,14 @@ class Alternative:
     alignment: Array | None = None
 
 
-@dataclass(frozen=True)
-class Translation:
-    """The translations of one line, at least one: best first, or samples in the order in which they were drawn.
+@dataclass(frozen=True, kw_only=True)
+class Translation(Alternative):
+    """The first translation of one line, and all of `n_best`: best first, or samples in the order they were drawn in.
 
-    `source` is the line; `text`, `score`, `log_prob`, `tokens` and `alignment` are those of the first translation. A
-    blank line has one empty translation. `source_unknown` counts the source tokens that are not in the vocabulary. A
-    line that was split into `sentences`, or cut into several `pieces`, has the joined translations of its pieces; they
-    are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of the best translation
-    (see `Calibration`), or None if the model has no calibration or there are several models.
+    `source` is the line. A blank line has one empty translation. `source_unknown` counts the source tokens that are not
+    in the vocabulary. A line that was split into `sentences`, or cut into several `pieces`, has the joined translations
+    of its pieces; they are ordered by the sum of the scores of the pieces. `confidence` is the expected chrF / 100 of
+    the best translation (see `Calibration`), or None if the model has no calibration or there are several models.
     """
 
     request: Request
@@ -122,26 +111,6 @@ class Translation:
     @property
     def source(self) -> str:
         return self.request.text
-
-    @property
-    def text(self) -> str:
-        return self.n_best[0].text
-
-    @property
-    def score(self) -> float:
-        return self.n_best[0].score
-
-    @property
-    def log_prob(self) -> float:
-        return self.n_best[0].log_prob
-
-    @property
-    def tokens(self) -> tuple[str, ...]:
-        return self.n_best[0].tokens
-
-    @property
-    def alignment(self) -> Array | None:
-        return self.n_best[0].alignment
 
 
 class Translator:
@@ -168,13 +137,13 @@ class Translator:
         self.models = (models,) if isinstance(models, LoadedModel) else tuple(models)
         self.loaded = self.models[0]
         self.config = config = config or TranslateConfig()
-        self._given: Layer = "section [translate]", _chosen(config)
+        self._given: definition.Layer = "section [translate]", _chosen(config)
         self._load: tuple[Any, ...] = ()  # the arguments of `load`, for `_load_once`
         _check_vocabularies(self.models)
         attends = any(loaded.model.config.attention != "none" for loaded in self.models)
         wrong = {name: value for name in ("replace_unk", "coverage_penalty") if (value := getattr(config, name))}
         if wrong and not attends:
-            raise SettingError("this model has no attention, which this setting needs", **wrong)
+            raise definition.SettingError("this model has no attention, which this setting needs", **wrong)
         self.precision = inference_precision(config.precision, self.loaded.device)  # without "auto"
         self.alignments = alignments and attends
         self.scoring = Scoring(config.length_penalty, config.word_penalty, config.coverage_penalty)
@@ -194,7 +163,7 @@ class Translator:
         if config.candidates:
             if isinstance(self.loaded.tokenizers.source, TextBytes):
                 rule = "this model writes bytes, which a lexicon of words cannot restrict; leave it out"
-                raise SettingError(rule, lexicon=config.lexicon)
+                raise definition.SettingError(rule, lexicon=config.lexicon)
             vocabularies = self.loaded.source_vocabulary, self.loaded.target_vocabulary
             self._candidates = self._once(CandidateLists.read, Path(config.lexicon), *vocabularies, config.candidates)
 
@@ -206,15 +175,15 @@ class Translator:
         [translate] of nmtalign.toml, such as beam=5 or precision="bf16". Raises UsageError for an unknown setting or a
         wrong value, and FormatError for a folder that contains no model.
         """
-        check_keys("Translator.load", settings, definitions(TranslateConfig))
+        definition.check_keys("Translator.load", settings, definition.definitions(TranslateConfig))
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
         layer = "Translator.load", settings
-        config = resolve(TranslateConfig, layer)
-        with naming(layer):
+        config = definition.resolve(TranslateConfig, layer)
+        with definition.naming(layer):
             translator = cls(load_models([model, *more_models], config), config, alignments)
         translator._given = layer
-        paths = select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
+        paths = definition.select(TranslateConfig, lambda one: one.is_path and bool(settings.get(one.name)))
         pickled = {**settings, **{name: str(Path(settings[name]).absolute()) for name in paths}}
         models = tuple(str(Path(each).absolute()) for each in (model, *more_models))
         translator._load = models, alignments, tuple(sorted(pickled.items()))
@@ -238,7 +207,7 @@ class Translator:
             return self.translate_numbered(lines)
         if settings.get("markup"):
             raise UsageError(_ONLY_LINES)
-        if late := [name for name in select(TranslateConfig, lambda one: one.loading) if name in settings]:
+        if late := [name for name in definition.select(TranslateConfig, lambda one: one.loading) if name in settings]:
             raise UsageError(f"{late[0]} is chosen when a model is loaded: Translator.load(..., {late[0]}=...)")
         return self.changed(settings).translate_numbered(lines)
 
@@ -246,11 +215,13 @@ class Translator:
         self, settings: Mapping[str, Any], origin: str = "Translator.translate", alignments: bool | None = None
     ) -> "Translator":
         """A translator with the same models and some other settings; messages call these settings `origin`."""
-        check_keys(origin, settings, select(TranslateConfig, lambda one: not one.loading))
-        files = select(TranslateConfig, lambda one: one.is_path and one.name in settings)  # they are read again
+        definition.check_keys(origin, settings, definition.select(TranslateConfig, lambda one: not one.loading))
+        files = definition.select(
+            TranslateConfig, lambda one: one.is_path and one.name in settings
+        )  # they are read again
         layers = self._given, (origin, settings)
-        config = resolve(TranslateConfig, *layers)
-        with naming(*layers):
+        config = definition.resolve(TranslateConfig, *layers)
+        with definition.naming(*layers):
             wanted = self.alignments if alignments is None else alignments
             made = Translator(self.models, config, wanted, self.scorer, None if files else self._once)
         made._given = origin, {**self._given[1], **settings}
@@ -274,9 +245,15 @@ class Translator:
         config, device, words = self.config, self.loaded.device, len(self.loaded.target_vocabulary)
         beam = config.n_best if config.sample else config.beam
         searches = search_threads(device, config.threads) * len(self.models)
+        if config.max_memory:
+            memory = definition.byte_count("max_memory", config.max_memory)
+        elif device.type == "cuda":
+            memory = int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
+        else:
+            memory = int(psutil.virtual_memory().total * _MEMORY_SHARE)
         return BatchLimits(
             words=config.batch_size or default_words(beam, device),
-            memory=memory_limit(config.max_memory, device) // searches,
+            memory=memory // searches,
             model=self.loaded.model.config,
             beam=beam,
             itemsize=2 if self.precision == "bf16" else 4,
@@ -329,10 +306,10 @@ class Translator:
         if self.config.sample:
             if given:
                 rule = "a sample cannot be made to contain given phrases; leave out one of them"
-                raise SettingError(rule, sample=True)
+                raise definition.SettingError(rule, sample=True)
             numbers = [(piece.number, piece.part) for piece in pieces]
-            return sample(self.scorer, sources, self.config, numbers, self._keep_weights)
-        found = beam_search(self.scorer, sources, self.config, self._keep_weights)
+            return Sampling(sources, self.config, numbers, self._keep_weights).run(self.scorer)
+        found = BeamSearch(sources, self.config, self._keep_weights).run(self.scorer)
         # Phrases that a translation already contains are not required, unless it loses them with the other ones.
         for every in (False, True) if given else ():
             lack = [
@@ -343,7 +320,7 @@ class Translator:
                 break
             required = [pieces[place].phrases if every else lack[place] for place in places]
             sources = self._sources([pieces[place] for place in places])
-            again = phrase_search(self.scorer, sources, self.config, required, self._keep_weights)
+            again = PhraseSearch(sources, self.config, required, self._keep_weights).run(self.scorer)
             for place, own in zip(places, again, strict=True):
                 found[place] = own
         return found
@@ -362,11 +339,13 @@ class Translator:
 
     def _translation(self, line: TokenizedLine, found: Sequence[list[Hypothesis]]) -> Translation:
         combined = combine(found or [[_EMPTY]], self.config.n_best, self.config.sample)
+        n_best = tuple(self._alternative(line, hypotheses) for hypotheses in combined)
         return Translation(
+            **vars(n_best[0]),
             request=line.request,
             source_tokens=tuple(line.tokens),
             source_unknown=line.ids.count(UNK_ID),
-            n_best=tuple(self._alternative(line, hypotheses) for hypotheses in combined),
+            n_best=n_best,
             pieces=max(1, len(found)),
             sentences=max(1, len({piece.sentence for piece in line.pieces})),
             confidence=self._calibration.of(combined[0]) if self._calibration else None,
@@ -456,7 +435,7 @@ def _chosen(config: TranslateConfig) -> Mapping[str, Any]:
     """The settings that differ from the defaults and do not follow from other ones."""
     usual, implied = TranslateConfig(), dict[str, Any]()
     changed = {name: value for name, value in vars(config).items() if value != getattr(usual, name)}
-    for _, values in with_implied(TranslateConfig, ("", changed))[:-1]:
+    for _, values in definition.with_implied(TranslateConfig, ("", changed))[:-1]:
         implied |= values
     return {name: value for name, value in vars(config).items() if value != implied.get(name, getattr(usual, name))}
 
@@ -606,15 +585,6 @@ _MIN_MEMORY = 64 << 20  # bytes; a search gets at least this, whatever the setti
 # The default number of words in a batch times the beam, and the largest number of words; more words are not faster.
 _ROWS, _MAX_WORDS = 12_000, 6_000
 _GPU_ROWS, _MAX_GPU_WORDS = 200_000, 60_000
-
-
-def memory_limit(text: str, device: torch.device) -> int:
-    """Bytes of a setting such as "2G"; by default a tenth of the machine's memory, or half of a GPU's free memory."""
-    if text:
-        return byte_count("max_memory", text)
-    if device.type == "cuda":
-        return int(torch.cuda.mem_get_info(device)[0] * _GPU_SHARE)
-    return int(psutil.virtual_memory().total * _MEMORY_SHARE)
 
 
 def default_words(beam: int, device: torch.device) -> int:

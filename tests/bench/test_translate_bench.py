@@ -18,7 +18,7 @@ from bench.translate import TITLES
 from bench.workload import Size
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel, make_source
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
@@ -53,7 +53,7 @@ def test_the_naive_decoder_finds_what_nmtalign_finds(cell, order, attention):
     scorer, batch_of_all = partial(ModelSession, Inference(model)), make_source(sentences)
     for beam, ratios in itertools.product((1, 5), ((0.0, 3.0), (1.0, 1.0))):
         options = TranslateConfig(beam=beam, min_length_ratio=ratios[0], max_length_ratio=ratios[1])
-        found = beam_search(scorer, Sources(*batch_of_all), options)
+        found = BeamSearch(Sources(*batch_of_all), options).run(scorer)
         for batch in (1, 3):
             naive = NaiveSearch(model, beam, *ratios, recompute_keys=batch == 1).translate(sentences, batch)
             for sentence, [ours], theirs in zip(sentences, found, naive, strict=True):

@@ -73,8 +73,8 @@ def test_a_reversed_source_is_read_as_the_backward_direction_reads_it(cell):
             ours.copy_(theirs[1:])
     embedded = torch.randn(2, 5, TINY.embedding)
     padding = torch.tensor([[False] * 5, [False] * 3 + [True] * 2])
-    expected = both(embedded, padding).annotations[..., TINY.hidden :]
-    found = alone(embedded, padding).annotations
+    expected = both(embedded, padding)[0][..., TINY.hidden :]
+    found = alone(embedded, padding)[0]
     torch.testing.assert_close(found, expected)
     assert not found[1, 3:].any()  # no word has been read yet: the state is that before `</s>`
 

@@ -19,7 +19,7 @@ from nmtalign.core import model as core_model
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.core.numerics import Fusion
-from nmtalign.search.beam_search import ModelSession, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, ModelSession, Sources
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import resolve
 from nmtalign.settings.presets import PRESETS, preset
@@ -99,7 +99,7 @@ def test_a_preset_finds_the_same_translations_as_in_float64(name: str, device: s
     for model, part in ((ours, batch.to(torch.device(device))), (exact, batch)):
         with torch.inference_mode():
             scorer = partial(ModelSession, Inference(model))
-            found.append(beam_search(scorer, Sources(part.source, part.source_mask, copies=part.copies), options))
+            found.append(BeamSearch(Sources(part.source, part.source_mask, copies=part.copies), options).run(scorer))
     for ours_found, expected in zip(*found, strict=True):
         assert [each.tokens for each in ours_found] == [each.tokens for each in expected]
         assert [each.log_prob for each in ours_found] == pytest.approx([each.log_prob for each in expected], abs=1e-3)

@@ -8,7 +8,6 @@ from helpers import core_models as models
 
 from nmtalign.core import attention
 from nmtalign.core.cells import CELLS, FAST_PASSES, unroll
-from nmtalign.core.decoder import Encoded
 
 TOLERANCES = {torch.float64: (1e-9, 1e-12), torch.float32: (1e-4, 1e-5)}  # relative, absolute
 ALL = [slice(None), slice(1), slice(1, 2), slice(2, 3)]  # of the results, and each of them alone
@@ -73,7 +72,7 @@ def run_of(model, chosen=slice(None)):
     words = torch.randn(5, 2, model.config.embedding, dtype=dtype, requires_grad=True)
 
     def run():
-        output = decoder.unroll(decoder.remember(Encoded(annotations, ()), mask, ~mask), words)
+        output = decoder.unroll(decoder.remember(annotations, (), mask, ~mask), words)
         return output.states, output.contexts, output.weights
 
     return values_and_gradients(run, [annotations, words, *decoder.parameters()], chosen)

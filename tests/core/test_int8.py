@@ -11,7 +11,7 @@ from torch.nn import functional as F
 
 from nmtalign.core import numerics as module
 from nmtalign.core.inference import Inference
-from nmtalign.core.numerics import Int8Weight, in_int8, joined, outputs_of, product, weight_steps
+from nmtalign.core.numerics import Int8Weight, in_int8, joined, product, weight_steps
 from nmtalign.errors import ResourceError
 from nmtalign.search.beam_search import ModelSession, force
 
@@ -60,8 +60,7 @@ def test_some_outputs_several_weights_and_directions_are_those_of_one_product():
     narrow, both = Int8Weight.of(weight), torch.stack([weight, weight.flip(0)])
     expected = product(rows, narrow)
     chosen = torch.tensor([7, 0, 299])
-    assert torch.equal(product(rows, outputs_of(narrow, chosen)), expected[:, chosen])
-    assert torch.equal(outputs_of(weight, chosen), weight[chosen])
+    assert torch.equal(product(rows, Int8Weight.of(narrow[chosen])), expected[:, chosen])
     parts = narrow.split([100, 200], -2)
     assert torch.equal(torch.cat([product(rows, part.contiguous()) for part in parts], 1), expected)
     assert torch.equal(product(rows, joined([parts[0], weight[100:]], torch.float32)), expected)

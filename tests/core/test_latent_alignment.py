@@ -79,13 +79,13 @@ def test_training_of_hard_attention_draws_and_teaches_the_weights(static):
     assert loss(True).nll != loss(True, 1).nll
     assert loss(False).nll == loss(False, 1).nll
     loss(True).objective.backward()
-    run = model._run(batch.source, batch.source_mask, batch.target)
+    run = model._run(model.encode(batch.source, batch.source_mask), batch.target)
     torch.manual_seed(0)
     weights = run.weights.transpose(0, 1)
     drawn = model.latent.alternatives(weights, draw=True)
-    outputs, readout = model._outputs(run, batch.target, drawn), model.readout
-    logits = F.linear(outputs.features[:, 0], readout.output_weight, readout.output_bias)
-    log_probs = -F.cross_entropy(logits, outputs.targets, reduction="none").view(run.weights.shape[:2]).t()
+    (features, targets, _), readout = model._outputs(run, batch.target, drawn), model.readout
+    logits = F.linear(features[:, 0], readout.output_weight, readout.output_bias)
+    log_probs = -F.cross_entropy(logits, targets, reduction="none").view(run.weights.shape[:2]).t()
     objective = -(log_probs * batch.target_mask).sum()
     objective = objective + drawn.cost_of_draws(weights, log_probs.detach(), batch.target_mask)
     expected = torch.autograd.grad(objective, list(model.decoder.attention.parameters()))

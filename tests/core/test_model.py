@@ -172,13 +172,13 @@ def test_label_smoothing_of_a_mixture(config, static):
     """The smoothing of each softmax has the weight of its share in the word's probability, a constant."""
     model, batch = make_model(config), models.batch_of(config)
     found = model.loss(*batch.inputs(), label_smoothing=0.3, static_shapes=static)
-    run = model._run(batch.source, batch.source_mask, batch.target, batch.copies)
-    outputs = model._outputs(run, batch.target, model._alternatives(run), batch.target_mask)
-    logits = F.linear(outputs.features, model.readout.output_weight, model.readout.output_bias)
+    run = model._run(model.encode(batch.source, batch.source_mask, batch.copies), batch.target)
+    features, words, log_terms = model._outputs(run, batch.target, model._alternatives(run), batch.target_mask)
+    logits = F.linear(features, model.readout.output_weight, model.readout.output_bias)
     vocabulary = logits.log_softmax(-1)
     count = vocabulary.shape[1]
-    targets = outputs.targets[:, None, None].expand(-1, count, 1)
-    terms = outputs.log_terms.clone()
+    targets = words[:, None, None].expand(-1, count, 1)
+    terms = log_terms.clone()
     terms[:, :count] += vocabulary.gather(2, targets)[..., 0]
     shares = terms.softmax(-1).detach()
     log_probs = terms.logsumexp(-1)
@@ -192,8 +192,8 @@ def test_label_smoothing_of_a_mixture(config, static):
 
 def test_the_alternatives_of_a_word_lose_the_same_units():
     model, batch = make_model(dataclasses.replace(models.LATENT[0], dropout=0.5, output_rank=0)), make_batch(PAIRS)
-    run = model._run(batch.source, batch.source_mask, batch.target)
-    features = model._outputs(run, batch.target, model._alternatives(run)).features
+    run = model._run(model.encode(batch.source, batch.source_mask), batch.target)
+    features, _, _ = model._outputs(run, batch.target, model._alternatives(run))
     lost = features == 0
     assert lost.any()
     assert (lost == lost[:, :1]).all()

@@ -236,7 +236,8 @@ def _read_state(folder: Path) -> object:
     model, found = _model(folder / "model"), find_checkpoint(folder / "model")
     if found is None:
         return None
-    position = load_state(found, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))
+    load_state(found.path, model, make_optimizer(model.parameters(), TrainingConfig(optimizer="adamw")))
+    position = found.position
     return vars(position), _tensors(model)
 
 

@@ -17,13 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import torch
-from helpers.trainings import sizes
+from helpers.trainings import make_trainer, sizes
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.model_directory import load_tensors
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.checkpoints import find_checkpoint
-from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     learning_rate=5e-3,
@@ -46,7 +45,7 @@ CONFIG = TrainingConfig(
 def train(corpus, folder, config):
     """Runs a complete training, or the rest of it."""
     small = sizes(corpus, embedding=8, hidden=16, attention_hidden=16, maxout=8, dropout=0.2)
-    Trainer(corpus, folder, "tiny", small, config, lambda event: None).run()
+    make_trainer(corpus, folder, small, config, lambda event: None).run()
 
 
 def forked(corpus, folder, config, prepare=lambda: None):

@@ -7,7 +7,7 @@ import inspect
 import re
 import sys
 from collections.abc import Iterator
-from typing import Any, get_args
+from typing import Any
 
 from nmtalign import errors
 from nmtalign.cli.app import COMMANDS
@@ -67,7 +67,7 @@ def _row(one: Any, annotation: Any) -> str:
     if one.param_type_name == "argument":
         return f"| `{one.metavar or one.name.upper()}` | {_cell(one.help or '')} |"
     names = ", ".join(f"`{name}`" for name in (*one.opts, *one.secondary_opts))
-    choices = "|".join(Setting("", kind=(get_args(annotation) or [str])[0]).choices)
+    choices = "|".join(Setting("", kind=annotation).choices)
     value = "" if one.is_flag else f" `{one.metavar or choices or 'VALUE'}`"
     default = "" if one.is_flag or one.default in (None, (), []) else f" [default: {one.default}]"
     return f"| {names}{_escaped(value)} | {_cell(one.help or '')}{default} |"
@@ -101,7 +101,14 @@ def _presets() -> Iterator[str]:
 
 
 def _exit_codes() -> Iterator[str]:
-    yield from ("## Exit codes", "", *re.findall(r"^\|.*\|$", inspect.getdoc(errors) or "", re.MULTILINE))
+    yield from ("## Exit codes", "", "| exit code | error | meaning |", "|---|---|---|", "| 0 | | done |")
+    for one in (errors.NmtalignError, *errors.NmtalignError.__subclasses__()):
+        if one.__module__ == errors.__name__:
+            meaning = inspect.getdoc(one).removesuffix(".")
+            yield f"| {one.exit_code} | {one.__name__} | {meaning[0].lower()}{meaning[1:]} |"
+    yield "| 129 | | ended by SIGHUP (terminal closed); finished work is kept |"
+    yield "| 130 | | interrupted (Ctrl-C); finished work is kept |"
+    yield "| 143 | | ended by SIGTERM; finished work is kept |"
 
 
 def _plain(text: str) -> str:

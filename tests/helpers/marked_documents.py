@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -14,6 +15,14 @@ WORDS = ["the", "fox", "sees", "it.", "Boat,", "l'homme", "é", "猫が", "של�
 INLINE = ["b", "i", "a", "span", "em"]
 BLOCKS = ["p", "div", "li", "td", "section"]
 TAG = re.compile(r"<!--.*?-->|</?\w[^>]*>", re.DOTALL)
+
+
+def translation_of(
+    request: Request, source: Sequence[str], unknown: int, *n_best: Alternative, pieces: int = 1
+) -> Translation:
+    """The translation of a line with these source tokens."""
+    best, given = vars(n_best[0]), {"request": request, "source_tokens": tuple(source), "source_unknown": unknown}
+    return Translation(**best, **given, n_best=n_best, pieces=pieces)
 
 
 class ShufflingTranslator:
@@ -31,7 +40,7 @@ class ShufflingTranslator:
         weights = np.random.default_rng(seed).dirichlet(np.full(len(source) + 1, 0.3), len(target) + 1)
         text = " ".join(target)
         best = Alternative(text, tuple(target), 0.0, 0.0, (0.0,), weights.astype(np.float32))
-        return Translation(Request(line), tuple(source), 0, (best,))
+        return translation_of(Request(line), source, 0, best)
 
 
 def translated(data: bytes, markup: str, translator: ShufflingTranslator) -> str:

@@ -9,9 +9,9 @@ import torch
 
 from nmtalign.core.inference import Inference
 from nmtalign.core.model import TranslationModel, make_batch, make_source
-from nmtalign.search.beam_search import Choice, ModelSession, Scoring, Session, Sources, beam_search
+from nmtalign.search.beam_search import BeamSearch, Choice, ModelSession, Scoring, Session, Sources
 from nmtalign.search.candidates import Candidates
-from nmtalign.search.phrases import Phrases, RequiredPhrase, phrase_search
+from nmtalign.search.phrases import Phrases, PhraseSearch, RequiredPhrase
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
@@ -141,9 +141,9 @@ def search(
 ):
     config, sources = TranslateConfig(**settings), sources_of(sentences, candidates, prefixes, copies)
     if not phrases:
-        return beam_search(scorer, sources, config, keep_weights)
+        return BeamSearch(sources, config, keep_weights).run(scorer)
     every = zip(phrases, prefixes or [()] * len(sentences), strict=True)
-    return phrase_search(scorer, sources, config, [phrases_of(own, prefix) for own, prefix in every], keep_weights)
+    return PhraseSearch(sources, config, [phrases_of(own, prefix) for own, prefix in every], keep_weights).run(scorer)
 
 
 def phrases_of(phrases, prefix=()):

@@ -1,10 +1,14 @@
 """A short training on a corpus of the tests."""
 
+import torch
+
 from nmtalign.core.model import make_batch
 from nmtalign.model_directory import load_model, load_tensors
 from nmtalign.settings.training_settings import ModelConfig, TrainingConfig
+from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.trainer import Trainer
+from nmtalign.training.updates import TrainingSetup
 
 CONFIG = TrainingConfig(
     optimizer="adamw",
@@ -37,6 +41,11 @@ def sizes(corpus, **changes):
     return ModelConfig(**{**defaults, **changes})
 
 
+def make_trainer(corpus, folder, model_config, config, listen, restart=False, world=None):
+    setup = TrainingSetup(corpus, folder, model_config, config, world or World(torch.device("cpu")))
+    return Trainer(setup, "tiny", listen, restart)
+
+
 def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, model_config=None, **model):
     """Runs a training of a model with these sizes, or other settings of a model, and returns its recorded events.
 
@@ -50,7 +59,7 @@ def train(corpus, folder, config=CONFIG, stop_at=None, restart=False, model_conf
         if stop_at and isinstance(event, Progressed) and event.update >= stop_at:
             trainer.stop("interrupted")
 
-    trainer = Trainer(corpus, folder, "tiny", model_config or sizes(corpus, **model), config, listen, restart)
+    trainer = make_trainer(corpus, folder, model_config or sizes(corpus, **model), config, listen, restart)
     trainer.run()
     return events
 

@@ -9,13 +9,12 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from helpers.trainings import sizes
+from helpers.trainings import make_trainer, sizes
 
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import TrainingError
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World, open_world
-from nmtalign.training.trainer import Trainer
 
 CONFIG = TrainingConfig(
     optimizer="adadelta",
@@ -56,9 +55,9 @@ SMALL = {"embedding": 8, "hidden": 12, "attention_hidden": 10, "maxout": 6}
 def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | None = None, **model) -> list:
     """One training; the events of the first process."""
     events: list = []
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **SMALL, **model), config, events.append, world=world)
+    trainer = make_trainer(corpus, folder, sizes(corpus, **SMALL, **model), config, events.append, world=world)
     trainer.run()
-    weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in trainer.model.state_dict().values())
+    weights = b"".join(tensor.cpu().numpy().tobytes() for tensor in trainer.setup.model.state_dict().values())
     if len({*trainer.world.all_gather(hashlib.sha256(weights).hexdigest())}) > 1:
         raise SystemExit(f"{folder.name}: the processes have drifted apart")
     return events
@@ -66,15 +65,15 @@ def train(corpus: Corpus, folder: Path, config: TrainingConfig, world: World | N
 
 def interrupt(corpus: Corpus, folder: Path, world: World) -> None:
     """A training whose last process is asked to stop while all validate."""
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **SMALL), CONFIG, lambda event: None, world=world)
+    trainer = make_trainer(corpus, folder, sizes(corpus, **SMALL), CONFIG, lambda event: None, world=world)
     if world.rank == world.size - 1:
-        validating = trainer.model.eval
+        validating = trainer.setup.model.eval
 
         def stop():
             trainer.stop("interrupted")
             return validating()
 
-        trainer.model.eval = stop
+        trainer.setup.model.eval = stop
     (folder.parent / f"{folder.name}.{world.rank}").write_text(str(trainer.run()))
 
 

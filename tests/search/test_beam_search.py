@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from nmtalign.errors import NmtalignError
 from nmtalign.search import beam_search as search_module
 from nmtalign.search.beam_search import Scoring, best_continuations
-from nmtalign.search.sampling import sample
+from nmtalign.search.sampling import Sampling
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.presets import SYSTEMS
 
@@ -178,7 +178,7 @@ def test_a_search_keeps_no_graph_of_the_encoder():
     scorer = WatchedScorer(TableScorer.random(1), lambda _: seen.append(torch.is_grad_enabled()))
     search(scorer, SENTENCES, beam=2)
     search(scorer, SENTENCES, phrases=phrases, beam=2)
-    sample(scorer, tables.sources_of(SENTENCES), TranslateConfig(sample=True), [(0, 0)] * 6)
+    Sampling(tables.sources_of(SENTENCES), TranslateConfig(sample=True), [(0, 0)] * 6).run(scorer)
     assert seen == [False] * 3
 
 

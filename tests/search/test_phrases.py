@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.search.beam_search import Scoring
-from nmtalign.search.phrases import NO_PHRASES, Phrases, RequiredPhrase, bank_shares, phrase_search, whole_characters
+from nmtalign.search.phrases import NO_PHRASES, Phrases, PhraseSearch, RequiredPhrase, bank_shares, whole_characters
 from nmtalign.settings.command_settings import TranslateConfig
 
 WORD = st.integers(2, 4)
@@ -95,7 +95,7 @@ def test_what_keeps_the_last_occurrence_is_always_possible():
     for beam, least in ((1, 0.0), (2, 1.0), (5, 0.0)):
         options = TranslateConfig(beam=beam, max_length_ratio=2.0, min_length_ratio=least)
         phrases = Phrases([required("cat", (2,), (4, 5))], spelt)
-        (found,) = phrase_search(scorer, tables.sources_of([[2, 2]]), options, [phrases])
+        (found,) = PhraseSearch(tables.sources_of([[2, 2]]), options, [phrases]).run(scorer)
         assert not phrases.lacking([found[0].tokens]).words
 
 
@@ -104,7 +104,7 @@ def test_a_word_that_is_impossible_needs_no_text():
     table = torch.zeros(1, 20, 12, 12)
     table[..., 10:] = -torch.inf  # words without a text
     phrases = Phrases([required("cat", (2,))], spelt)
-    (found,) = phrase_search(TableScorer(table), tables.sources_of([[2, 2]]), TranslateConfig(beam=12), [phrases])
+    (found,) = PhraseSearch(tables.sources_of([[2, 2]]), TranslateConfig(beam=12), [phrases]).run(TableScorer(table))
     assert not phrases.lacking([found[0].tokens]).words
 
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nmtalign.errors import NmtalignError
-from nmtalign.search.sampling import draw, sample
+from nmtalign.search.sampling import Sampling, draw
 from nmtalign.settings.command_settings import TranslateConfig
 
 NUMBERS = [(place, 0) for place in range(len(SENTENCES))]
@@ -42,7 +42,7 @@ def drawn(
 ):
     sources = tables.sources_of(sentences, candidates, prefixes, copies)
     numbers = numbers or [(place, 0) for place in range(len(sentences))]
-    return sample(scorer, sources, config_of(*draws, **settings), numbers, keep_weights)
+    return Sampling(sources, config_of(*draws, **settings), numbers, keep_weights).run(scorer)
 
 
 def chi_square(counts, expected):

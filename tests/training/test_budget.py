@@ -7,11 +7,11 @@ from nmtalign.training.budget import BudgetAdvice, Every, TrainingBudget, learni
 
 
 def test_the_nearest_limit_counts():
-    budget = TrainingBudget.of(TrainingConfig(max_updates=100, epochs=2.0, max_time="1m"))
+    budget = TrainingBudget(TrainingConfig(max_updates=100, epochs=2.0, max_time="1m"))
     assert [budget.done(50, 0.1, 1.0), budget.done(1, 1.5, 1.0)] == [0.5, 0.75]
     reached = [budget.reached(*at) for at in ((99, 1.9, 59.0), (100, 0.0, 0.0), (0, 2.0, 0.0), (0, 0.0, 60.0))]
     assert reached == [None, "100 updates", "2 epochs", "60 s"]
-    endless = TrainingBudget.of(TrainingConfig())
+    endless = TrainingBudget(TrainingConfig())
     assert (endless.done(10**9, 1e6, 1e9), endless.reached(10**9, 1e6, 1e9)) == (0, None)
 
 
@@ -26,7 +26,7 @@ def test_the_nearest_limit_counts():
     ],
 )
 def test_the_time_left_is_that_to_the_nearest_limit(limits, left):
-    budget = TrainingBudget.of(TrainingConfig(**limits))
+    budget = TrainingBudget(TrainingConfig(**limits))
     found = budget.seconds_left(update=10, elapsed=20.0, updates_in_epoch=20, update_seconds=2.0)
     assert found == (None if left is None else pytest.approx(left))
 
@@ -74,7 +74,7 @@ def test_the_rate_falls_with_the_schedule():
 )
 def test_a_budget_in_words(settings, text):
     config = TrainingConfig(**settings)
-    assert TrainingBudget.of(config).describe(117, config.patience) == text
+    assert TrainingBudget(config).describe(117, config.patience) == text
 
 
 def test_a_smaller_corpus_needs_more_passes_and_no_model_fewer_than_1000_updates():

@@ -8,13 +8,13 @@ from helpers.trainings import CONFIG, sizes, train, weights
 
 from nmtalign.errors import UsageError
 from nmtalign.training.distributed import World
-from nmtalign.training.dry_run import dry_run, process_peak
-from nmtalign.training.trainer import TrainingSetup
+from nmtalign.training.dry_run import DryRun, process_peak
+from nmtalign.training.updates import TrainingSetup
 
 
 def rehearse(corpus, folder, config=CONFIG, model=None, **settings):
     setup = TrainingSetup(corpus, folder, model or sizes(corpus), config, World(torch.device("cpu")))
-    return dry_run(setup, "tiny", process_peak(), seconds=0.05, **settings), setup
+    return DryRun(setup, "tiny", process_peak(), seconds=0.05, **settings), setup
 
 
 def test_it_counts_what_the_training_will_do_and_writes_nothing(reversal, tmp_path):

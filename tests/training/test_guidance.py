@@ -12,21 +12,17 @@ from helpers import trainings
 from helpers.recording import Again
 
 from nmtalign.core.model import TranslationModel, make_batch
-from nmtalign.data.batches import load_batches
 from nmtalign.errors import FormatError, UsageError
 from nmtalign.model_directory import load_tensors, read_settings
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.training.distributed import World
 from nmtalign.training.events import Progressed
 from nmtalign.training.graphs import ROWS, GraphedLoss, pad_to_bucket
-from nmtalign.training.guide import read_guide
-from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.trainer import Trainer
-from nmtalign.training.updates import Updater, add_gradient, batch_loss, guidance
+from nmtalign.training.updates import TrainingSetup, add_gradient, batch_loss, guidance
 
 ODD = os.fsdecode(b"\xff") if sys.platform == "linux" else ""  # no UTF-8
 
-CONFIG, sizes, train = trainings.CONFIG, trainings.sizes, trainings.train
+CONFIG, sizes, train, make_trainer = trainings.CONFIG, trainings.sizes, trainings.train, trainings.make_trainer
 
 
 @pytest.fixture(scope="module")
@@ -159,18 +155,18 @@ def test_a_run_goes_on_with_the_same_links_alone_wherever_they_are(reversal, lin
     assert train(reversal, tmp_path / "plain", replace(CONFIG, max_updates=3, guided_weight=3.0))[0].resumed
 
 
-def test_shares_of_a_batch_make_up_the_whole(reversal, links):
+def test_shares_of_a_batch_make_up_the_whole(reversal, links, tmp_path):
     """The summed gradients of two processes' shares are those of one."""
-    guide, found = read_guide(links, reversal), []
-    pairs, plan = reversal.splits["train"], [torch.arange(11).numpy()]
+    found = []
+    plan = [torch.arange(11).numpy()]
     for rank, size in ((0, 1), (0, 2), (1, 2)):
-        torch.manual_seed(1)
-        model = TranslationModel(sizes(reversal)).double()
-        config = replace(CONFIG, accumulate=1)
-        world, optimizer = World(torch.device("cpu"), rank, size), make_optimizer(model.parameters(), config)
-        updater = Updater(model, optimizer, config, pairs, world, print)
-        updater.gradient(plan, load_batches(pairs, map(world.share, plan), additions=[guide]))
-        found.append([parameter.grad for parameter in model.parameters()])
+        config = replace(CONFIG, accumulate=1, guided_alignment=str(links))
+        world = World(torch.device("cpu"), rank, size)
+        setup = TrainingSetup(reversal, tmp_path, sizes(reversal), config, world)
+        setup.build(print)
+        setup.model.double()
+        setup.gradient(plan, setup.batches(plan))
+        found.append([parameter.grad for parameter in setup.model.parameters()])
     for whole, one, other in zip(*found, strict=True):
         torch.testing.assert_close(whole.to_dense(), (one + other).to_dense())
 
@@ -178,9 +174,9 @@ def test_shares_of_a_batch_make_up_the_whole(reversal, links):
 def test_a_training_starts_from_another_models_weights(reversal, links, tmp_path):
     train(reversal, tmp_path / "first", CONFIG)
     config = replace(CONFIG, init_from=str(tmp_path / "first"), guided_alignment=str(links))
-    trainer = Trainer(reversal, tmp_path / "second", "tiny", sizes(reversal), config, lambda event: None)
+    trainer = make_trainer(reversal, tmp_path / "second", sizes(reversal), config, lambda event: None)
     given = load_tensors(tmp_path / "first/best.safetensors")[0]
-    assert all(torch.equal(tensor, given[name]) for name, tensor in trainer.model.state_dict().items())
+    assert all(torch.equal(tensor, given[name]) for name, tensor in trainer.setup.model.state_dict().items())
     trainer.run()
     assert not same(tmp_path / "first", tmp_path / "second")
     again = train(reversal, tmp_path / "second", replace(config, max_updates=14))

@@ -20,13 +20,15 @@ from nmtalign.settings.presets import SYSTEMS
 from nmtalign.training.budget import BudgetAdvice
 from nmtalign.training.checkpoints import find_checkpoint
 from nmtalign.training.distributed import World
-from nmtalign.training.dry_run import dry_run
+from nmtalign.training.dry_run import DryRun
 from nmtalign.training.events import Finished, Noticed, Progressed, Saved, Skipped, Started, Validated, Working
-from nmtalign.training.trainer import Meter, Trainer, TrainingSetup
+from nmtalign.training.trainer import Meter
+from nmtalign.training.updates import TrainingSetup
 from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translator
 
 CONFIG, sizes, train, weights = trainings.CONFIG, trainings.sizes, trainings.train, trainings.weights
+make_trainer = trainings.make_trainer
 
 
 def same(one, other):
@@ -173,7 +175,7 @@ def interrupt(corpus, folder, config, number, kill, **model):
             if len(reports) == number:
                 trainer.stop("interrupted")
 
-    trainer = Trainer(corpus, folder, "tiny", sizes(corpus, **model), config, listen)
+    trainer = make_trainer(corpus, folder, sizes(corpus, **model), config, listen)
     if kill:
         with pytest.raises(Killed):
             trainer.run()
@@ -229,20 +231,20 @@ def test_other_settings_or_another_corpus_are_refused_and_restart_begins_anew(re
 
 def break_losses(monkeypatch, trainer, broken):
     """Makes the loss of the updates in `broken` not a number."""
-    whole = trainer.model.loss
+    whole = trainer.setup.model.loss
 
     def loss(*arguments, **options):
         found = whole(*arguments, **options)
         return replace(found, objective=found.objective * torch.nan) if trainer.position.update in broken else found
 
-    monkeypatch.setattr(trainer.model, "loss", loss)
+    monkeypatch.setattr(trainer.setup.model, "loss", loss)
 
 
 def test_a_loss_that_is_not_finite_changes_nothing_and_ten_end_the_run(reversal, tmp_path, monkeypatch):
     events = []
     config = replace(CONFIG, checkpoint_every="100", validate_every="100", max_updates=20)
     train(reversal, tmp_path / "whole", replace(config, max_updates=3))
-    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
+    trainer = make_trainer(reversal, tmp_path / "model", sizes(reversal), config, events.append)
     break_losses(monkeypatch, trainer, range(4, 100))
     said = r"10 times in a row.* update 13 .*training pairs \d+, .*diverged.*lower learning_rate"
     with pytest.raises(TrainingError, match=said) as raised:
@@ -275,20 +277,20 @@ def test_a_training_far_above_guessing_has_diverged(reversal, tmp_path):
     assert ([type(event) for event in again], again[-1].diverged) == ([Started, Finished], True)
     longer = replace(config, max_updates=20)
     setup = TrainingSetup(reversal, tmp_path / "model", sizes(reversal), longer, World(torch.device("cpu")))
-    assert dry_run(setup, "tiny", 0, seconds=0.01).advice == [line]
+    assert DryRun(setup, "tiny", 0, seconds=0.01).advice == [line]
 
 
 def test_a_training_that_diverges_after_a_good_start_names_the_weights_before(reversal, tmp_path, monkeypatch):
     config, events = replace(CONFIG, max_updates=18, log_every=1, patience=1), []
-    trainer = Trainer(reversal, tmp_path / "model", "tiny", sizes(reversal), config, events.append)
+    trainer = make_trainer(reversal, tmp_path / "model", sizes(reversal), config, events.append)
     monkeypatch.setattr(BudgetAdvice, "check_budget", lambda *arguments, **keywords: None)
-    whole = trainer.model.loss
+    whole = trainer.setup.model.loss
 
     def loss(*arguments, **options):
         found = whole(*arguments, **options)
         return replace(found, nll=found.nll * 10) if trainer.position.update > 6 else found
 
-    monkeypatch.setattr(trainer.model, "loss", loss)
+    monkeypatch.setattr(trainer.setup.model, "loss", loss)
     finished = trainer.run()
     assert (finished.update, finished.complete, finished.diverged) == (12, True, True)
     (line,) = advice(events)

@@ -12,7 +12,7 @@ from nmtalign.data.prepare import prepare
 from nmtalign.settings.command_settings import PrepConfig
 from nmtalign.training import checkpoints, trainer
 from nmtalign.training.events import Finished, Progressed, Started, Validated
-from nmtalign.training.updates import Updater
+from nmtalign.training.updates import TrainingSetup
 from nmtalign.training.validation import Validator
 
 LIMIT, SAVING = 60.0, 0.25
@@ -44,7 +44,7 @@ def machine(monkeypatch):
 
         monkeypatch.setattr(owner, name, work)
 
-    slow(Updater, "update", lambda: machine.updating)
+    slow(TrainingSetup, "update", lambda: machine.updating)
     slow(Validator, "validate", lambda: machine.validating)
     slow(checkpoints, "save_state", lambda: SAVING)
     monkeypatch.setattr(trainer, "time", SimpleNamespace(perf_counter=lambda: machine.now))

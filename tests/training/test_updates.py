@@ -2,35 +2,31 @@
 
 import math
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from helpers.trainings import sizes
 
-from nmtalign.core.model import TranslationModel
-from nmtalign.data.batches import eligible, load_batches
+from nmtalign.data.batches import eligible
 from nmtalign.settings.training_settings import TrainingConfig
 from nmtalign.training.distributed import World
-from nmtalign.training.optimizers import make_optimizer
-from nmtalign.training.updates import Updater
-
-CPU = torch.device("cpu")
+from nmtalign.training.updates import TrainingSetup
 
 
-def make(corpus, config, seed=1):
-    torch.manual_seed(seed)
-    model = TranslationModel(sizes(corpus)).double()
-    optimizer = make_optimizer(model.parameters(), config)
-    return model, Updater(model, optimizer, config, corpus.splits["train"], World(CPU), print)
+def make(corpus, config):
+    setup = TrainingSetup(corpus, Path("model"), sizes(corpus), config, World(torch.device("cpu")))
+    setup.build(print)
+    setup.model.double()
+    return setup
 
 
 def gradients_of(corpus, plan, config):
     """The gradient that one update over all of the plan leaves on the parameters."""
-    train = corpus.splits["train"]
-    model, updater = make(corpus, config)
-    updater.gradient(plan, load_batches(train, plan))
-    return [parameter.grad for parameter in model.parameters()]
+    setup = make(corpus, config)
+    setup.gradient(plan, setup.batches(plan))
+    return [parameter.grad for parameter in setup.model.parameters()]
 
 
 @pytest.mark.parametrize("normalization", ["sentences", "tokens", "sum"])
@@ -47,7 +43,8 @@ def test_a_group_has_the_gradient_of_its_union(reversal, normalization):
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversal, monkeypatch, value):
     config = TrainingConfig()
-    model, updater = make(reversal, config)
+    setup = make(reversal, config)
+    model = setup.model
     whole = model.loss
 
     def broken(*arguments, **options):
@@ -56,9 +53,8 @@ def test_a_loss_that_is_not_finite_is_skipped_even_where_its_gradient_is(reversa
 
     monkeypatch.setattr(model, "loss", broken)
     before = [parameter.clone() for parameter in model.parameters()]
-    train = reversal.splits["train"]
     plan = [np.arange(5)]
-    norm, _ = updater.update(plan, load_batches(train, plan), 1.0)
+    norm, _ = setup.update(plan, setup.batches(plan), 1.0)
     assert not math.isfinite(norm)
     assert all(torch.equal(parameter, old) for parameter, old in zip(model.parameters(), before, strict=True))
     assert all(parameter.grad is None for parameter in model.parameters())

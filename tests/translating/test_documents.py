@@ -5,7 +5,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
-from helpers.marked_documents import TAG, DocumentMaker, ShufflingTranslator, is_nested, translated
+from helpers.marked_documents import TAG, DocumentMaker, ShufflingTranslator, is_nested, translated, translation_of
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from lxml import etree
@@ -13,7 +13,7 @@ from lxml import etree
 from nmtalign.text.markup import read_markup, units_of
 from nmtalign.translating.documents import DocumentTexts, put_back, unit_weights
 from nmtalign.translating.requests import Request
-from nmtalign.translating.translator import Alternative, Translation
+from nmtalign.translating.translator import Alternative
 
 SEEDS = st.integers(0, 2**32)
 PLACEHOLDER = re.compile(r"\{n\d+\}")
@@ -103,7 +103,7 @@ def test_a_placeholder_that_cannot_be_taken_out_may_change(text):
     for _ in range(2):
         source = ("the", "fox")
         best = Alternative("le renard", ("le", "renard"), 0.0, 0.0, (0.0,), np.eye(3, dtype=np.float32))
-        work.add([Translation(Request(line), source, 0, (best,)) for _, line in work.lines()])
+        work.add([translation_of(Request(line), source, 0, best) for _, line in work.lines()])
     assert work.lines() == []
     (found,) = work.documents()
     assert Counter(TAG.findall(found)) == Counter(TAG.findall(f"<p>{text}</p>"))
@@ -113,7 +113,7 @@ def test_attention_between_tokens_becomes_attention_between_words():
     tokens, source = ("▁l", "'", "homme", "."), ("▁the", "▁m", "an", ".")
     weights = np.array([[1, 0, 0, 0, 0], [0.5, 0.5, 0, 0, 0], [0, 0.3, 0.7, 0, 0], [0, 0, 0, 1, 0], [0, 0, 0, 0, 1]])
     best = Alternative("l'homme.", tokens, 0.0, 0.0, (0.0,), weights.astype(np.float32))
-    found = Translation(Request("the man."), source, 0, (best,))
+    found = translation_of(Request("the man."), source, 0, best)
     words = [units_of(text) for text in ("the man.", "l'homme.")]
     np.testing.assert_allclose(unit_weights(found, *words), [[0.75, 0.25, 0], [0, 1, 0], [0, 0, 1]], atol=1e-6)
 
@@ -121,7 +121,7 @@ def test_attention_between_tokens_becomes_attention_between_words():
 def test_bytes_become_words():
     tokens = ("▁", "<C3>", "<A9>", "a", "▁", "b")
     best = Alternative("éa b", tokens, 0.0, 0.0, (0.0,), np.eye(7, 4, dtype=np.float32))
-    found = Translation(Request("x y z"), ("▁x", "▁y", "▁z"), 0, (best,))
+    found = translation_of(Request("x y z"), ("▁x", "▁y", "▁z"), 0, best)
     assert unit_weights(found, units_of("x y z"), units_of("éa b")).shape == (2, 3)
 
 
@@ -139,7 +139,6 @@ def test_a_line_of_text_without_spaces_ends_before_a_token_that_begins_with_a_le
     weights = np.full((len(tokens) + 1, 5), 0.1, np.float32)
     weights[: len(tokens) - 1, 2] = weights[len(tokens) - 1, 3] = 0.6
     text = "".join(tokens).removeprefix("▁")
-    translation = Translation(
-        Request("x y z w"), ("x", "y", "z", "w"), 0, (Alternative(text, tokens, 0, 0, (), weights),)
-    )
+    best = Alternative(text, tokens, 0, 0, (), weights)
+    translation = translation_of(Request("x y z w"), ("x", "y", "z", "w"), 0, best)
     assert put_back(segment, translation) == found

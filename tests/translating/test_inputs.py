@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from helpers.marked_documents import translation_of
 
 from nmtalign.errors import InputError
 from nmtalign.settings.command_settings import TranslateConfig
@@ -18,7 +19,7 @@ from nmtalign.translating.file_translation import (
     read_request,
 )
 from nmtalign.translating.requests import Request
-from nmtalign.translating.translator import Alternative, Translation, Translator
+from nmtalign.translating.translator import Alternative, Translator
 
 # One Windows line end, an inner carriage return and U+2028, a blank line, a bad byte, no end of line at the end.
 RAW = b"\xef\xbb\xbfa\r\nb\rb \xe2\x80\xa8\n\n\xff\x00\nlast"
@@ -133,13 +134,13 @@ def test_what_was_written_can_be_read_again() -> None:
     request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
     alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
     written = OutputFormat(TranslateConfig(word_scores=True)).json_line(
-        9, Translation(request, ("the", "cat"), 0, (alternative,))
+        9, translation_of(request, ("the", "cat"), 0, alternative)
     )
     again = read_request(written, "")
     assert again.text == "the cat"
     assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")
     second, plain = (
-        OutputFormat(TranslateConfig()).json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)))
+        OutputFormat(TranslateConfig()).json_line(9, translation_of(one, ("the", "cat"), 0, alternative))
         for one in (again, request)
     )
     assert second == plain

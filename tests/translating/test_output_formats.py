@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from helpers.marked_documents import translation_of
 from helpers.pieces import learned_pieces
 
 from nmtalign.settings.command_settings import TranslateConfig
@@ -23,12 +24,12 @@ def translation(*texts: str, extra: dict[str, Any] | None = None, weights: Any =
     found = tuple(
         Alternative(text, ("a",) * n, -n / 7, -n / 3, (-0.25,) * (n + 1), weights) for n, text in enumerate(texts, 1)
     )
-    return Translation(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, found)
+    return translation_of(Request("a\u2028 \x00b", extra=extra or {}), ("a", "\x00b"), 1, *found)
 
 
 def aligned(text: str = "le chat") -> Translation:
     alternative = Alternative(text, ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25), WEIGHTS)
-    return Translation(Request("the cat"), ("the", "cat"), 0, (alternative,))
+    return translation_of(Request("the cat"), ("the", "cat"), 0, alternative)
 
 
 def written(number: int, found: Translation, tokenizers: Tokenizers | None = None, **settings: Any) -> str:
@@ -79,7 +80,7 @@ def test_word_scores_alignments_and_pieces_in_json() -> None:
     assert found["alignment"] == found["n_best"][0]["alignment"] == [[1, 0]]
     assert "pieces" not in found
     (alternative,) = aligned().n_best
-    found = read_back(0, Translation(Request("x"), ("the", "cat"), 0, (alternative,), pieces=3), alignment="soft")
+    found = read_back(0, translation_of(Request("x"), ("the", "cat"), 0, alternative, pieces=3), alignment="soft")
     assert found["alignment"] == [[0.125, 0.75, 0.125], [0.25, 0.25, 0.5], [0.0, 1.0, 0.0]]
     assert found["pieces"] == 3
     assert "token_log_probs" not in found
@@ -100,7 +101,7 @@ def test_json_is_valid_whatever_it_holds() -> None:
 
     alternative = Alternative("x", ("x",), math.nan, -math.inf, (math.nan, -1.0), np.full((2, 2), np.nan, np.float32))
     extra = {"a": [math.inf, {"b": math.nan}], "half": "\ud800 and \U0001f98a", "ends": "\x85\u2028\u2029\r\n\x0b"}
-    odd = Translation(Request("s", extra=extra), ("s",), 0, (alternative,))
+    odd = translation_of(Request("s", extra=extra), ("s",), 0, alternative)
     line = written(0, odd, format="json", word_scores=True, alignment="soft")
     assert len(line.splitlines()) == 1
     found = json.loads(line.encode("utf-8"), parse_constant=refuse)
@@ -122,7 +123,7 @@ def test_alignments_of_pieces_are_between_words(pieces: SentencePieces) -> None:
         [[0.1, 0.2, 0.3, 0.3, 0.1], [0, 0.1, 0.5, 0.3, 0.1], [0.35, 0.25, 0.4, 0, 0], [0, 0, 0, 0, 1]], np.float32
     )
     alternative = Alternative("boats cats", target, -1.0, -4.0, (-1.0,) * 4, weights)
-    found = Translation(Request("cats boat"), source, 0, (alternative,))
+    found = translation_of(Request("cats boat"), source, 0, alternative)
     tokenizers = Tokenizers(pieces, pieces)
     # Of single pieces the last one's largest weight is on `▁b`; of words, `cats` has more.
     assert written(0, found, tokenizers, alignment="hard").split(" ||| ")[-1] == "1-0 0-1\n"
