@@ -498,7 +498,10 @@ def read_metadata(path: Path) -> dict[str, str]:
 
 
 def check_tensors(path: Path) -> tuple[dict[str, str], int]:
-    """Verifies a file; returns its metadata and its number of values, without scales. Raises FormatError."""
+    """Verifies the checksum of a file; returns its metadata and the number of values of its tensors, without scales.
+
+    Raises FormatError, which describes the damage.
+    """
     arrays, metadata = map_arrays(path)
     scales = {name + SCALE for name in arrays} if metadata.get("weights") == "int8" else set()
     return metadata, sum(array.size for name, array in arrays.items() if name not in scales)

@@ -243,6 +243,7 @@ class _StandardOutput(io.FileIO):
     """Standard output; its errors name it, as the errors of a file do."""
 
     def write(self, data: Any) -> Any:
+        """Writes bytes; raises ResourceError if the system refuses them, BrokenPipeError if the reader has gone."""
         with disk_errors(Path("standard output")):
             return super().write(data)
 

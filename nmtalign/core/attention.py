@@ -112,9 +112,11 @@ class AdditiveAttention(Attention):
         self.vector = Role.ENERGY.parameter(size)  # v_a
 
     def keys(self, annotations: Tensor) -> Tensor:
+        """U_a annotations: (B, Tx, 2n) to (B, Tx, n')."""
         return F.linear(annotations, self.key_weight)
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """v_a . tanh(W_a s + keys)."""
         queries = F.linear(states, self.query_weight)
         if not torch.is_grad_enabled():
             return additive_energies(queries, keys, self.vector)
@@ -145,6 +147,7 @@ class CoverageAttention(AdditiveAttention):
         return FERTILITY_LIMIT * products.to(wide(products.dtype)).sigmoid()
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """v_a . tanh(W_a s + keys + V_c coverage)."""
         if coverage is None:
             return super().energies(states, keys)
         queries = F.linear(states, self.query_weight)
@@ -175,6 +178,7 @@ class DotAttention(Attention):
         return first + others[0] if others else annotations
 
     def energies(self, states: Tensor, keys: Tensor, coverage: Tensor | None = None) -> Tensor:
+        """s . keys."""
         dtype = wide(keys.dtype)
         return states.to(dtype) @ keys.to(dtype).mT
 
@@ -187,6 +191,7 @@ class GeneralAttention(DotAttention):
         self.key_weight = Role.ATTENTION.parameter(config.hidden, annotation_size)  # W_a
 
     def keys(self, annotations: Tensor) -> Tensor:
+        """W_a annotations: (B, Tx, 2n) to (B, Tx, n)."""
         return F.linear(annotations, self.key_weight)
 
 

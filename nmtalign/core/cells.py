@@ -358,6 +358,7 @@ class PaperCellPass(CellPass):
         self.products = self._buffer(self.size, self.dtype)
 
     def forward(self, step: int, inputs: Tensor) -> None:
+        """s_new = (1 - z) * s + z * tanh(W x + U (r * s) + C c + b)."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, gates, products = self.states[step], self.gates[step], self.products[step]
         _paper_gates(*split_product(self.rows[step], self.gates_weight, gate_inputs), state, gates, products)
@@ -436,6 +437,7 @@ class CudnnCellPass(CellPass):
         self._bias = weights[2][..., None, :].to(self.dtype).expand_as(self.rows[0])
 
     def forward(self, step: int, inputs: Tensor) -> None:
+        """s_new = (1 - z) * tanh(W x + C c + b + r * (U s + b_U)) + z * s."""
         gate_inputs, candidate_inputs = inputs.split([2 * self.size, self.size], -1)
         state, row, buffers = self.states[step], self.rows[step], (self.gates[step], self.hidden[step])
         gates = split_product(row, self.gates_weight, gate_inputs)

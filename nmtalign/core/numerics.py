@@ -218,7 +218,10 @@ def aligned(x: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def take_once(ctx: Any, name: str) -> Any:
-    """Returns and frees what a forward pass stored under `name`; raises RuntimeError if it was taken before."""
+    """Returns what a forward pass stored under `name` and frees it; PyTorch itself would keep it with the graph.
+
+    Raises RuntimeError if it was taken before.
+    """
     kept = getattr(ctx, name)
     setattr(ctx, name, None)
     if kept is None:

@@ -82,7 +82,10 @@ class Checkpoint:
 def fingerprint_of(
     corpus: Corpus, model: ModelConfig, config: TrainingConfig, files: Mapping[str, str] | None = None
 ) -> str:
-    """SHA-256 of what must be equal for a run to resume; `files` are hashes of the files that settings name."""
+    """SHA-256 of what must be equal for a run to resume: corpus, model, and the settings that change the updates.
+
+    `files` are the hashes of the files that settings name, by setting.
+    """
     left_out = _MAY_CHANGE | _FILES | (set() if config.guided_alignment else {"guided_weight"})
     fixed = {name: value for name, value in asdict(config).items() if name not in left_out} | dict(files or {})
     text = json.dumps([corpus.hash, asdict(model), fixed], sort_keys=True)
@@ -206,7 +209,10 @@ def _other_words(folder: Path, corpus: Corpus) -> Iterator[tuple[str, Vocabulary
 
 
 def find_checkpoint(folder: Path) -> Checkpoint | None:
-    """The newest complete checkpoint, with its checksum verified; None without any, FormatError if all are damaged."""
+    """The newest complete checkpoint in a folder, with its checksum verified; None if there has never been one.
+
+    Raises FormatError if all checkpoints are damaged.
+    """
     wrong = list[str]()
     for path in filter(Path.exists, (folder / model_directory.STATE, folder / model_directory.PREVIOUS_STATE)):
         try:
@@ -282,7 +288,10 @@ def _save(path: Path, tensors: Mapping[str, Tensor], metadata: Mapping[str, str]
 
 
 def first_weights(folder: Path, corpus: Corpus) -> Path:
-    """The best weights of the model `init_from`; raises UsageError if its words are not those of the corpus."""
+    """The best weights of the model that `init_from` names; its words must be those of the corpus.
+
+    Raises UsageError or FormatError with the difference.
+    """
     model_directory.check_files(folder, model_directory.read_settings(folder))
     for name, _, _ in _other_words(folder, corpus):
         raise UsageError(

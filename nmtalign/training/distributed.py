@@ -58,7 +58,10 @@ class World:
         self._name = f"rank {rank} (pid {os.getpid()}, host {socket.gethostname()})"
 
     def connect(self, device: Device) -> None:
-        """Chooses the device, one GPU per process of a machine or the CPU, and connects all; raises ResourceError."""
+        """Chooses the device, one GPU for each process of a machine or the CPU, and connects all processes.
+
+        Raises ResourceError if the processes cannot connect or have too few GPUs.
+        """
         from torch.distributed.distributed_c10d import PrefixStore
 
         self.device = pick_device(device)
@@ -190,7 +193,10 @@ class World:
 
 
 def open_world(device: Device) -> World:
-    """The processes that torchrun describes in the environment; raises UsageError if the description is incomplete."""
+    """The processes that torchrun describes in the environment; each has a GPU, or all share the CPU.
+
+    Raises UsageError for an incomplete environment, ResourceError if the processes cannot connect or have too few GPUs.
+    """
     if os.environ.get("WORLD_SIZE", "1") == "1":
         return World(pick_device(device))
     from torch.distributed.distributed_c10d import PrefixStore
