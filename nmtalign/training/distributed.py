@@ -167,19 +167,22 @@ class World:
                     signal.signal(signal.SIGTERM, signal.SIG_IGN)
             others = {KeyboardInterrupt: 130, SystemExit: getattr(error, "code", 1)}
             code = getattr(error, "exit_code", others.get(type(error), 1))
-            first = True  # no other process failed before; if the store does not answer, this one reports its error
-            if not self.is_main:
-                time.sleep(TURN)
-            with contextlib.suppress(RuntimeError):
-                self._store.set_timeout(ANSWER)
-                first = self._store.add("failures", 1) == 1
-            if not first:
+            if not self._is_first_to_fail():
                 raise FailedElsewhereError(code) from None
             if self.is_main or isinstance(error, ConnectionLostError) or not isinstance(error, NmtalignError):
                 raise
             named = NmtalignError(f"{self._name}: {error}")
             named.exit_code = code
             raise named from None
+
+    def _is_first_to_fail(self) -> bool:
+        """Whether no other process failed before; if the store does not answer, the process reports its error."""
+        if not self.is_main:
+            time.sleep(TURN)
+        with contextlib.suppress(RuntimeError):
+            self._store.set_timeout(ANSWER)
+            return bool(self._store.add("failures", 1) == 1)
+        return True
 
     def close(self) -> None:
         """Waits until all processes are done, and disconnects from them."""

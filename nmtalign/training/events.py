@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, ClassVar, dataclass_transform
+from typing import Any, ClassVar
 
 from nmtalign.files import LOG, atomic_text, disk_errors, parse_json
 from nmtalign.text.lines import finite
@@ -13,18 +13,14 @@ from nmtalign.text.lines import finite
 NO_PROGRESS = "no progress on dev"  # so begins the reason of a training that stopped early
 
 
-@dataclass_transform(frozen_default=True)
 @dataclass(frozen=True)
 class Event:
-    """Something that happened at an update; each event is a frozen dataclass."""
+    """Something that happened at an update."""
 
     recorded: ClassVar[bool] = True  # in train.jsonl; other events are for displays, and depend on the clock
     update: int
     epoch: float  # epochs completed, with the fraction of the current one
     seconds: float  # training time, over all runs of the command
-
-    def __init_subclass__(cls) -> None:
-        dataclass(frozen=True)(cls)
 
     def as_dict(self) -> dict[str, Any]:
         """The event as JSON fields; "event" is its name in lower case, and a number that is not finite is null."""
@@ -34,6 +30,7 @@ class Event:
 Listener = Callable[[Event], None]
 
 
+@dataclass(frozen=True)
 class Started(Event):
     """Training begins, or resumes after an interruption."""
 
@@ -51,6 +48,7 @@ class Started(Event):
     budget: str = ""  # in words
 
 
+@dataclass(frozen=True)
 class Figures(Event):
     """Means over some updates; losses are in nats, and target words include `</s>`."""
 
@@ -68,16 +66,19 @@ class Figures(Event):
     alignment_loss: float | None = None  # loss of the attention weights per linked target token, in guided training
 
 
+@dataclass(frozen=True)
 class Progressed(Figures):
     """Means over the updates since the last such event, every `log_every` updates."""
 
 
+@dataclass(frozen=True)
 class Underway(Figures):
     """Means over the updates since the last such event, about every second and at the end."""
 
     recorded: ClassVar[bool] = False
 
 
+@dataclass(frozen=True)
 class Working(Event):
     """Work other than updates, such as a validation, has begun or progressed."""
 
@@ -86,6 +87,7 @@ class Working(Event):
     done: float | None = None  # share of the work, 0 to 1
 
 
+@dataclass(frozen=True)
 class Validated(Event):
     """Results on the dev set without dropout: the losses in the precision of the training, BLEU in fp32."""
 
@@ -101,30 +103,35 @@ class Validated(Event):
     sample_reference: str
 
 
+@dataclass(frozen=True)
 class Saved(Event):
     """A checkpoint was written."""
 
     path: str
 
 
+@dataclass(frozen=True)
 class Damaged(Event):
     """The newest checkpoint cannot be used, and training resumes from the one before it."""
 
     problem: str  # which file, and what is wrong with it
 
 
+@dataclass(frozen=True)
 class Noticed(Event):
     """A line for the user: training differs from its settings or is slower than it could be, advice, or a result."""
 
     text: str
 
 
+@dataclass(frozen=True)
 class Skipped(Event):
     """An update was left out because its loss or its gradient was not finite."""
 
     in_a_row: int
 
 
+@dataclass(frozen=True)
 class Finished(Event):
     """Training has ended."""
 

@@ -10,7 +10,6 @@ gradients after the replay.
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -39,13 +38,20 @@ def pad_to_bucket(batch: Batch, step: int) -> Batch:
     more, right, end = -rows % step, -source_length % LENGTHS, -target_length % LENGTHS
     if not (more or right or end):
         return batch
-    of_source, of_target = (0, right, 0, more), (0, end, 0, more)
-    sizes: dict[str, tuple[int, ...]] = dict.fromkeys(("source", "source_mask", "copies"), of_source)
-    sizes |= dict.fromkeys(("target", "target_mask"), of_target) | {"guide": (0, right, 0, end, 0, more)}
-    present = {name: getattr(batch, name) for name in sizes if getattr(batch, name) is not None}
-    padded: dict[str, Any] = {name: F.pad(tensor, sizes[name]) for name, tensor in present.items()}
-    padded["source_mask"][rows:, 0] = True
-    return replace(batch, **padded)
+    source, source_mask = (F.pad(tensor, (0, right, 0, more)) for tensor in (batch.source, batch.source_mask))
+    source_mask[rows:, 0] = True
+    target, target_mask = (F.pad(tensor, (0, end, 0, more)) for tensor in (batch.target, batch.target_mask))
+    guide = None if batch.guide is None else F.pad(batch.guide, (0, right, 0, end, 0, more))
+    copies = None if batch.copies is None else F.pad(batch.copies, (0, right, 0, more))
+    return replace(
+        batch,
+        source=source,
+        source_mask=source_mask,
+        target=target,
+        target_mask=target_mask,
+        guide=guide,
+        copies=copies,
+    )
 
 
 class CudaRecorder:
