@@ -1,38 +1,44 @@
-"""The errors that nmtalign raises; the command line prints one line for each and exits with its code."""
+"""The errors that nmtalign raises; the command line prints one line for each and exits with its code.
+
+The manual lists the first line of each class.
+"""
 
 
 class NmtalignError(Exception):
-    """Any other error; an experiment failed; a score below --fail-under."""
+    """Any other error that is reported in one line: an experiment failed, or a score is below --fail-under.
+
+    All errors derive from it.
+    """
 
     exit_code = 1
 
 
 class UsageError(NmtalignError):
-    """Unknown option, wrong value, missing argument, wrong configuration."""
+    """A wrong or missing option or argument, or a wrong value of a setting."""
 
     exit_code = 2
 
 
 class InputError(NmtalignError):
-    """Text that is missing, of unequal length, or not UTF-8."""
+    """Text that is missing, has another number of lines than its translation, or is not UTF-8."""
 
     exit_code = 3
 
 
 class FormatError(NmtalignError):
-    """A corpus, model or alignment file that is missing, foreign, damaged."""
+    """A corpus, model or alignment file that is missing, foreign or damaged."""
 
     exit_code = 4
 
 
 class ResourceError(NmtalignError):
-    """Disk full, out of memory, unknown device, no permission to write."""
+    """The machine lacks something: disk space, memory, permission, a device."""
 
     exit_code = 5
 
 
 class TrainingError(NmtalignError):
-    """Training cannot continue (the loss is not finite)."""
+    """Training cannot continue, for example because the loss is not finite."""
 
     exit_code = 6
 

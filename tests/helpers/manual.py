@@ -104,7 +104,7 @@ def _exit_codes() -> Iterator[str]:
     yield from ("## Exit codes", "", "| exit code | error | meaning |", "|---|---|---|", "| 0 | | done |")
     for one in (errors.NmtalignError, *errors.NmtalignError.__subclasses__()):
         if one.__module__ == errors.__name__:
-            meaning = inspect.getdoc(one).removesuffix(".")
+            meaning = inspect.getdoc(one).partition("\n")[0].removesuffix(".")
             yield f"| {one.exit_code} | {one.__name__} | {meaning[0].lower()}{meaning[1:]} |"
     yield "| 129 | | ended by SIGHUP (terminal closed); finished work is kept |"
     yield "| 130 | | interrupted (Ctrl-C); finished work is kept |"
