@@ -242,6 +242,7 @@ class Command(TyperCommand):
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         words, options = args[:end], options_of(self)
+        self._check_names(args)
         if "--show-settings" in words:
             for one in self.params:
                 one.required = False
@@ -259,6 +260,16 @@ class Command(TyperCommand):
             if explained := self._explained(error, words):
                 raise UsageError(explained) from None
             raise
+
+    def _check_names(self, args: Sequence[str]) -> None:
+        """Raises UsageError for an empty name of a file, which would be that of the current folder."""
+        own: Any = self.callback
+        kinds = {name: str(one.annotation) for name, one in inspect.signature(own).parameters.items()}
+        texts = {name for one in self.params if "Path" not in kinds.get(one.name, "") for name in one.opts}
+        parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
+        if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
+            option = f"{wrong[0]}: " if wrong[0][:1] == "-" else ""
+            raise UsageError(f"{option}the name of a file is empty; is a variable of the shell unset?")
 
     def _explained(self, error: Any, words: Sequence[str]) -> str:
         """A better message for an error of usage in the words; "" if there is none."""
