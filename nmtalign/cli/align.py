@@ -75,6 +75,8 @@ def align(
     models, pharaoh = model or [chosen.workspace.model], pharaoh or scores
     if "symmetrize" in chosen.typed and len(models) == 1 and not is_aligner(models[0]):
         raise UsageError("--symmetrize joins two directions: give a forward and a backward model, -m DIR -m DIR")
+    if {"threshold", "links"} <= {*chosen.typed} and chosen.settings.links == "argmax":
+        raise UsageError("--threshold: links=argmax takes the largest weight, without a threshold; leave out either")
     if source is None:
         if chosen.workspace.test_files is None:
             raise UsageError(
@@ -83,7 +85,7 @@ def align(
             )
         source, target = chosen.workspace.test_files
     if target is None:
-        raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
+        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)
@@ -132,7 +134,7 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
 def _report(summary: "AlignmentSummary", output: Path | None, quiet: bool) -> None:
     tell, done = common.notifier(quiet), summary.done_before
     if done and not summary.pairs:
-        tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
+        tell(f"{output}: already complete: it has the alignments of {counted(done, 'pair')}")
         return
     after = f" after the {done:,} that were there" if done else ""
     done_now, links = counted(summary.pairs, "pair"), counted(summary.links, "link")

@@ -8,6 +8,7 @@ from nmtalign.api import link as link_texts
 from nmtalign.cli import common
 from nmtalign.cli.common import QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.lines import counted
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from nmtalign.alignment.linking import LinkProgress
 
 Source = Annotated[Path, own_argument("SRC", "Source text or .gz file.")]
-Target = Annotated[Path, own_argument("TGT", "Its translation, line by line.")]
+Target = Annotated[Path | None, own_argument("TGT", "Its translation, line by line.")]
 Output = Annotated[
     Path, output_option("Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True)
 ]
@@ -31,7 +32,7 @@ Scores = Annotated[
 def link(
     chosen: Chosen[LinkConfig],
     source: Source,
-    target: Target,
+    target: Target = None,
     output: Output = Path("aligner"),
     scores: Scores = False,
     quiet: QuietOption = False,
@@ -49,6 +50,8 @@ def link(
       nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o large/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
+    if target is None:
+        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"

@@ -82,7 +82,11 @@ def view(
     """
     workspace = chosen.workspace
     found = (workspace.test_files or ()) if live or model else [Path("alignments.h5")]
-    files = common.name_files(inputs or [*found])
+    files, tell = common.name_files(inputs or [*found]), common.notifier(quiet)
+    page = live or (output is not None and output.suffix.lower() == ".html")
+    name, reason = ("rank", "a page has all entries of a list") if page else ("limit", "only a page has a limit")
+    if name in chosen.typed:
+        tell(f"warning: --{name} has no effect: {reason}")
     common.check_inputs(*workspace.own, *(path for _, path in files))
     with chosen.naming(), common.live_line("drawing", quiet or output is None):
         text = draw(
@@ -94,7 +98,7 @@ def view(
             gold=gold,
             title=title,
             colour=common.has_colour(shades=True),
-            notify=common.notifier(quiet),
+            notify=tell,
             config=chosen.settings,
         )
     sys.stdout.write(text)

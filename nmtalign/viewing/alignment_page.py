@@ -64,18 +64,20 @@ def write_page(
     numbers: Sequence[range] = (),
     limit: int = 0,
     gold: LinkFile | None = None,
+    end: bool = True,
 ) -> PageSummary:
     """Writes the page of one or several (name, alignment file), atomically.
 
-    The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit).
-    Raises UsageError if there is no sentence to show or one is missing, InputError for gold links that do not fit.
+    The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit),
+    and `</s>` with `end`. Raises UsageError if there is no sentence to show or one is missing, InputError for gold
+    links that do not fit.
     """
     summary = PageSummary()
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
             check_gold(gold, opened[0])
-        data = _data(opened, [name for name, _ in files], numbers, limit, gold, summary)
+        data = _data(opened, [name for name, _ in files], numbers, limit, gold, end, summary)
         title = title or f"Alignments: {', '.join(path.name for _, path in files)}"
         with atomic_text(output) as stream:
             for piece in page(title, part("alignments.html"), ["alignments.js"], data):
@@ -90,6 +92,7 @@ def _data(
     numbers: Sequence[range],
     limit: int,
     gold: LinkFile | None,
+    end: bool,
     summary: PageSummary,
 ) -> Iterator[tuple[str, str]]:
     """Yields the data of the page, and counts in the summary."""
@@ -113,7 +116,7 @@ def _data(
         facts = {**file.attributes, "links": method_of(file.attributes) or ""}
         shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
         models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
-    about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
+    about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS, "end": end}
     yield "about", inert_json(about)
 
 
