@@ -184,18 +184,20 @@ class FileTranslation:
             problem = f"{self._alignments} does not exist"
         if problem:
             raise UsageError(
-                f"{file.path}: is complete, with the translations of {self.done} lines, but {problem}; "
+                f"{file.path}: is complete, with {counted(self.done, 'translation')}, but {problem}; "
                 "leave out --resume to translate all lines again"
             )
-        self._summary = f"{file.path}: already done: it contains the translations of all {self.done:,} lines"
+        shard = f", as many as shard {self._inputs.shard} has lines" if self._inputs.shard else ""
+        self._summary = f"{file.path}: already done: it contains {counted(self.done, 'translation')}{shard}"
         return True
 
     def left(self) -> str:
         """The end of a message about an interruption: what the output contains."""
         if self._file is None:
             return f" after {counted(self.lines, 'line')}"
-        lines = self.done + self.lines if self._file.partial.exists() else 0
-        return f"; {self._file.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
+        lines, partial = self.done + self.lines, self._file.partial
+        told = f"; {partial} contains {counted(lines, 'line')}; --resume continues after them"
+        return told if lines and partial.exists() else ""
 
     def run(
         self,
@@ -245,7 +247,7 @@ class FileTranslation:
         unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         return (
-            f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
+            f"{counted(self.lines, 'line')}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
             f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
         )
@@ -305,7 +307,7 @@ class FileTranslation:
         ) as writer:
             if self._resume and self._file is not None and writer.sentences < self.done:
                 self._notify(
-                    f"{self._file.partial} contains {self.done:,} lines, and there are alignments of "
+                    f"{self._file.partial} contains {counted(self.done, 'line')}, and there are alignments of "
                     f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
                 )
                 self.done = self._file.keep(writer.sentences)
@@ -370,7 +372,7 @@ class ResumableOutput(files.PartialFile):
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
-                notify(f"{self.partial}: the input has changed; its first {done:,} lines must be those of before")
+                notify(f"{self.partial}: the input has changed; its first {counted(done, 'line')} must be as before")
             return done
         if not self.is_empty():
             self.set_aside()
