@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,10 +17,8 @@ from nmtalign.text.lines import STDIN
 
 if TYPE_CHECKING:
     from nmtalign.alignment.evaluation import LinkComparison
-    from nmtalign.alignment.link_files import LinkFigures
 
 _ALIGNMENTS = Path("alignments.h5")
-Row = dict[str, Any]  # numbers and texts by column
 
 Files = Annotated[
     list[Path] | None,
@@ -71,36 +70,26 @@ def aer(
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)
-    {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found)
+    records = [
+        {"name": one.name, **vars(one.figures), **one.figures.rates(), "signature": one.signature}
+        for one in found.systems
+    ]
+    if settings.format == "json":
+        sys.stdout.writelines(f"{common.json_text(record)}\n" for record in records)
+    elif settings.format == "csv":
+        writer = csv.DictWriter(sys.stdout, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    else:
+        _print_text(found, records)
 
 
-def _row(figures: "LinkFigures") -> Row:
-    return vars(figures) | figures.rates()
-
-
-def _print_json(found: "LinkComparison") -> None:
-    """Prints one object per system."""
-    for system in found.systems:
-        record = {"name": system.name, **_row(system.figures), "signature": system.signature}
-        sys.stdout.write(common.json_text(record) + "\n")
-
-
-def _print_csv(found: "LinkComparison") -> None:
-    """Prints one line per system."""
-    columns = ["name", *_row(found.systems[0].figures), "signature"]
-    writer = csv.DictWriter(sys.stdout, columns, lineterminator="\n")
-    writer.writeheader()
-    for system in found.systems:
-        writer.writerow({"name": system.name, **_row(system.figures), "signature": system.signature})
-
-
-def _print_text(found: "LinkComparison") -> None:
+def _print_text(found: "LinkComparison", records: Sequence[Mapping[str, Any]]) -> None:
     """Prints one row per system, then their signatures."""
     columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
     columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    rows = [{"name": one.name, **_row(one.figures)} for one in found.systems]
-    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in rows]
+    cells = [[Span(common.escaped(common.figure(row[key]))) for key in columns] for row in records]
     common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

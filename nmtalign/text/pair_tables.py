@@ -19,7 +19,6 @@ _SETS = {"train": "train", "dev": "validation", "test": "test"}
 _FIRST = re.compile(r"(.+)-0{5}-of-(\d{5})\.parquet")  # the first file of a table in several, as Hugging Face names it
 _PAIRS = "translation."  # begins the names of the texts in a column of pairs, a convention of Hugging Face
 _TEXT = ("string", "large_string", "string_view")  # types of a column
-_CATEGORIES = "dictionary<values="  # begins the type of a column with each different text only once
 _ROWS, _BUFFER = 1000, 1 << 20  # rows of a batch; bytes that are read at once
 
 
@@ -47,7 +46,7 @@ def text_columns(path: Path) -> Mapping[str, str]:
     """
     with _errors(path):
         schema = next(_batches(path)).schema
-    kinds = {column.name: str(column.type).removeprefix(_CATEGORIES).partition(",")[0] for column in schema}
+    kinds = {one.name: str(one.type).removeprefix("dictionary<values=").partition(",")[0] for one in schema}
     texts = [name for name, kind in kinds.items() if kind in _TEXT]
     if not texts:
         raise InputError(f"{path}: no column contains text; its columns are {', '.join(schema.names)[:200]}")

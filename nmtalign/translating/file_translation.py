@@ -195,9 +195,8 @@ class FileTranslation:
         """The end of a message about an interruption: what the output contains."""
         if self._file is None:
             return f" after {counted(self.lines, 'line')}"
-        lines, partial = self.done + self.lines, self._file.partial
-        told = f"; {partial} contains {counted(lines, 'line')}; --resume continues after them"
-        return told if lines and partial.exists() else ""
+        done = self.done + self.lines if self._file.partial.exists() else 0
+        return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(
         self,
