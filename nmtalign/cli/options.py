@@ -263,13 +263,12 @@ class Command(TyperCommand):
 
     def _check_names(self, args: Sequence[str]) -> None:
         """Raises UsageError for an empty name of a file, which would be that of the current folder."""
-        own: Any = self.callback
-        kinds = {name: str(one.annotation) for name, one in inspect.signature(own).parameters.items()}
-        texts = {name for one in self.params if "Path" not in kinds.get(one.name, "") for name in one.opts}
+        own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
+        texts = {name for one in self.params if "Path" not in str(own.get(one.name)) for name in one.opts}
         parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
         if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
-            option = f"{wrong[0]}: " if wrong[0][:1] == "-" else ""
-            raise UsageError(f"{option}the name of a file is empty; is a variable of the shell unset?")
+            place = wrong[0] if wrong[0][:1] == "-" else self.name
+            raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
 
     def _explained(self, error: Any, words: Sequence[str]) -> str:
         """A better message for an error of usage in the words; "" if there is none."""

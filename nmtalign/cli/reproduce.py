@@ -9,7 +9,6 @@ from nmtalign.cli.common import QuietOption, notifier, output_option, signals
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.files import folder_lock
 from nmtalign.settings.command_settings import ReproduceConfig
-from nmtalign.text.lines import counted
 
 Output = Annotated[Path, output_option("Folder of the report.", "FOLDER", folder=True)]
 
@@ -49,6 +48,6 @@ def reproduce(
         except Halted:
             signals.check()
     failed = sum(map(bool, made.failures.values()))
-    tell(f"{write_report(made)}: written" + (f", without {counted(failed, 'failed command')}" if failed else ""))
+    tell(f"{write_report(made)}: written" + (f", but {failed} of the commands failed" if failed else ""))
     if failed:
         raise typer.Exit(1)

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated
 
-from nmtalign.cli.common import QuietOption, live_line, own_argument, own_option, say, writes
+from nmtalign.cli.common import QuietOption, live_line, notifier, own_argument, own_option, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import SampleConfig
 
@@ -27,5 +27,4 @@ def sample(
 
     with chosen.naming(), live_line("writing the corpus", quiet):
         held_out = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
-    if not quiet:
-        say(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")
+    notifier(quiet)(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")

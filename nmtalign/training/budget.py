@@ -112,8 +112,7 @@ class TrainingBudget:
         if self.epochs < math.inf:
             limits.append(f"{_epochs(self.epochs)} = {counted(math.ceil(self.epochs * updates_in_epoch), 'update')}")
         if self.updates < math.inf:
-            epochs = rounded(self.updates / updates_in_epoch, 3)
-            limits.append(f"{counted(int(self.updates), 'update')} = {epochs} epoch{'s' * (epochs != '1')}")
+            limits.append(f"{counted(int(self.updates), 'update')} = {_epochs(self.updates / updates_in_epoch)}")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {counted(patience, 'validation')} without progress" if patience else ""
@@ -121,7 +120,7 @@ class TrainingBudget:
 
 
 def _epochs(number: float) -> str:
-    return f"{number:g} epoch{'' if number == 1 else 's'}"
+    return f"{rounded(number, 3)} epoch{'' if number == 1 else 's'}"
 
 
 def rounded(number: float, digits: int = 2) -> str:

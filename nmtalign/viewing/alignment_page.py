@@ -52,7 +52,6 @@ class PageSummary:
     """Counts of the contents of a page."""
 
     sentences: int = 0
-    bytes: int = 0
     complete: bool = True  # whether the limit left out no sentence
 
 
@@ -73,51 +72,39 @@ def write_page(
     links that do not fit.
     """
     summary = PageSummary()
+
+    def data() -> Iterator[tuple[str, str]]:
+        found, totals = sentences(opened, numbers), [LinkFigures() for _ in files]  # with gold links
+        block: list[Entry] = []
+        for entries in islice(found, limit) if limit else found:
+            summary.sentences += 1
+            cells = sum(record.weights.size for _, record in (*block, *entries))
+            if block and (len(block) + len(entries) > BLOCK_ENTRIES or cells > BLOCK_CELLS):
+                yield from _packed_block(block, gold)
+                block = []
+            block += entries
+            for model, record in entries:
+                if gold is not None and not record.rank:
+                    gold.check_inside(record.sentence_id, len(record.source), len(record.target))
+                    totals[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
+        yield from _packed_block(block, gold)
+        summary.complete = next(found, None) is None
+        models = []
+        for (name, _), file, figures in zip(files, opened, totals, strict=True):
+            facts = {**file.attributes, "links": method_of(file.attributes) or ""}
+            shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
+            models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
+        about = {"version": __version__, "models": models, "complete": summary.complete, "end": end}
+        yield "about", inert_json({**about, "largest": MAX_CELLS})
+
     with contextlib.ExitStack() as stack:
         opened = [stack.enter_context(AlignmentFile(path)) for _, path in files]
         if gold is not None:
             check_gold(gold, opened[0])
-        data = _data(opened, [name for name, _ in files], numbers, limit, gold, end, summary)
         title = title or f"Alignments: {', '.join(path.name for _, path in files)}"
         with atomic_text(output) as stream:
-            for piece in page(title, part("alignments.html"), ["alignments.js"], data):
-                summary.bytes += len(piece.encode())
-                stream.write(piece)
+            stream.writelines(page(title, part("alignments.html"), ["alignments.js"], data()))
     return summary
-
-
-def _data(
-    files: Sequence[AlignmentFile],
-    names: Sequence[str],
-    numbers: Sequence[range],
-    limit: int,
-    gold: LinkFile | None,
-    end: bool,
-    summary: PageSummary,
-) -> Iterator[tuple[str, str]]:
-    """Yields the data of the page, and counts in the summary."""
-    found, totals = sentences(files, numbers), [LinkFigures() for _ in files]  # with gold links
-    block: list[Entry] = []
-    for entries in islice(found, limit) if limit else found:
-        summary.sentences += 1
-        cells = sum(record.weights.size for _, record in (*block, *entries))
-        if block and (len(block) + len(entries) > BLOCK_ENTRIES or cells > BLOCK_CELLS):
-            yield from _packed_block(block, gold)
-            block = []
-        block += entries
-        for model, record in entries:
-            if gold is not None and not record.rank:
-                gold.check_inside(record.sentence_id, len(record.source), len(record.target))
-                totals[model] += count_links(record.hard_links, gold.pair(record.sentence_id))
-    yield from _packed_block(block, gold)
-    summary.complete = next(found, None) is None
-    models = []
-    for name, file, figures in zip(names, files, totals, strict=True):
-        facts = {**file.attributes, "links": method_of(file.attributes) or ""}
-        shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
-        models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
-    about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS, "end": end}
-    yield "about", inert_json(about)
 
 
 def sentences(files: Sequence[AlignmentFile], numbers: Sequence[range] = ()) -> Iterator[list[Entry]]:

@@ -62,7 +62,7 @@ def draw_inputs(
         summary = write_page(files, output, title=title, numbers=numbers, limit=limit, gold=links, end=config.end)
         if not summary.complete:
             notify(f"{files[0][1]}: only {counted(limit, 'sentence')} shown; --limit 0 shows all, --sentence others")
-        notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
+        notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {output.stat().st_size / 1e6:.1f} MB")
         return ""
     chosen, across = chain.from_iterable(numbers or [range(1)]), len(files)
     panels = read_panels(files, chosen, config.rank, links, links=config.hard_links, end=config.end)
