@@ -242,7 +242,13 @@ class Command(TyperCommand):
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         words, options = args[:end], options_of(self)
-        self._check_names(args)
+        # An empty name of a file would be that of the current folder.
+        own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
+        texts = {name for one in self.params if "Path" not in str(own.get(one.name)) for name in one.opts}
+        parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
+        if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
+            place = wrong[0] if wrong[0][:1] == "-" else self.name
+            raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
         if "--show-settings" in words:
             for one in self.params:
                 one.required = False
@@ -260,15 +266,6 @@ class Command(TyperCommand):
             if explained := self._explained(error, words):
                 raise UsageError(explained) from None
             raise
-
-    def _check_names(self, args: Sequence[str]) -> None:
-        """Raises UsageError for an empty name of a file, which would be that of the current folder."""
-        own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
-        texts = {name for one in self.params if "Path" not in str(own.get(one.name)) for name in one.opts}
-        parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
-        if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
-            place = wrong[0] if wrong[0][:1] == "-" else self.name
-            raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
 
     def _explained(self, error: Any, words: Sequence[str]) -> str:
         """A better message for an error of usage in the words; "" if there is none."""

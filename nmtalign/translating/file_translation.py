@@ -246,7 +246,7 @@ class FileTranslation:
         unit = {"sentencepiece": "pieces", "bytes": "bytes"}.get(translator.loaded.tokenizers.kind, "words")
         before = f" after the {self.done:,} of an earlier run" if self.done else ""
         return (
-            f"{counted(self.lines, 'line')}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
+            f"{self.lines:,} line{'s' * (self.lines != 1)}{before}, {self.tokens:,} source {unit} in {seconds:.1f} s "
             f"({self.lines / seconds:.1f} lines/s, {self.tokens / seconds:,.0f} {unit}/s; {translator.loaded.device}, "
             f"{translator.precision}); {self.unknown / max(self.tokens, 1):.2%} of the source {unit} are unknown"
         )
