@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated
 
 from nmtalign.api import link as link_texts
@@ -66,7 +67,7 @@ def link(
     pairs, count = _print(links, scores)
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
-    tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
+    tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {quote(str(output))} --pharaoh")
 
 
 def _text(progress: "LinkProgress") -> str:

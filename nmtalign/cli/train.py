@@ -14,15 +14,7 @@ import typer
 
 from nmtalign.api import train as train_model
 from nmtalign.cli import common
-from nmtalign.cli.common import (
-    DATA_DEFAULT,
-    MODEL_DEFAULT,
-    QuietOption,
-    output_option,
-    own_argument,
-    own_option,
-    writes,
-)
+from nmtalign.cli.common import DATA_DEFAULT, MODEL_DEFAULT, QuietOption, output_option, own_argument, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.definition import Layer, Workspace, resolve
@@ -41,7 +33,7 @@ Preset = Annotated[
     ),
 ]
 Tensorboard = Annotated[
-    Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", callback=writes("a folder"))
+    Path | None, own_option("Also write TensorBoard events to this folder.", "DIR", callback=common.writes("a folder"))
 ]
 DryRunOption = Annotated[
     bool,

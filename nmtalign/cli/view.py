@@ -96,7 +96,7 @@ def view(
             models=model or ([workspace.model] if live else []),
             sentence=",".join(sentence or ()),
             gold=gold,
-            title=title,
+            title=common.escaped(title),
             colour=common.has_colour(shades=True),
             notify=tell,
             config=chosen.settings,

@@ -93,6 +93,19 @@ def test_figures(folder: Path, inputs: str, name: str, magic: bytes) -> None:
     assert run(folder, *inputs.split(), "-o", "d.svg", "-q").stderr == ""
 
 
+def test_names_and_titles_may_have_any_bytes(folder: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    (folder / f"{odd}.h5").write_bytes((folder / "alignments.h5").read_bytes())
+    for more in (
+        ["-o", "odd.svg", "--title", odd],
+        ["--title", odd],
+        ["-o", "odd.html", "--title", odd],
+        ["-o", "odd.html"],
+    ):
+        assert run(folder, f"{odd}.h5", *more).returncode == 0
+    assert "<title>Alignments: caf\ufffd.h5</title>" in (folder / "odd.html").read_text("utf-8")
+
+
 def test_a_page(folder: Path) -> None:
     done = run(folder, "a=alignments.h5", "--limit", "2", "--title", "A <b>title</b>", "-o", "page.html")
     assert (done.returncode, done.stdout) == (0, "")
