@@ -12,7 +12,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,6 +33,7 @@ from nmtalign.alignment.links import (
     word_starts,
 )
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
+from nmtalign.model_directory import BEST
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
@@ -165,16 +166,19 @@ class FileTranslation:
     def __str__(self) -> str:
         return self._summary
 
-    def is_done(self) -> bool:
+    def is_done(self, models: Sequence[Path] = ()) -> bool:
         """Whether an earlier run has translated all lines.
 
-        Raises UsageError if a complete output belongs to another input: to resume, there must be FILE.partial.
+        Raises UsageError if a complete output belongs to another input, or is older than the input or the weights of
+        one of the `models`: to resume, there must be FILE.partial.
         """
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        newer = [shown(one) for one in self._inputs.paths if _status(one).st_mtime > _status(file.path).st_mtime]
+        weights = (path for model in models for path in (model, model / BEST) if path.is_file())
+        read = [*self._inputs.paths, *weights]
+        newer = [shown(one) for one in read if _status(one).st_mtime > _status(file.path).st_mtime]
         problem = ""
         if self.done != lines:
             problem = "the lines of the input cannot be counted" if lines is None else f"the input has {lines}"

@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -48,6 +49,11 @@ def test_a_file_that_was_cut_off_ends_the_same(
     os.utime(tmp_path / "in.en")  # the text may be another one
     done = inside(*arguments, "--resume")
     assert (done.returncode, b"40 translations, but in.en is newer; leave out --resume" in done.stderr) == (2, True)
+    os.utime(tmp_path / "in.en", (0, 0))
+    shutil.copytree(random_model, tmp_path / "copy")
+    os.utime(tmp_path / "copy/best.safetensors")
+    done = inside(*arguments, "--resume", "-m", "copy")
+    assert (done.returncode, b"40 translations, but copy/best.safetensors is newer; leave" in done.stderr) == (2, True)
     assert (tmp_path / "out.fr").read_text() == whole
 
 
