@@ -260,7 +260,7 @@ def translate_files(
             run = FileTranslation(texts, output, config, resume, saved or None, notify)
         else:
             run = FileScores(paths, Path(given), output, config, n_best_list is not None, rescore, notify)
-        if isinstance(run, FileScores) or not run.is_done():  # scores are never resumed
+        if isinstance(run, FileScores) or not run.is_done(_several(models)):  # scores are never resumed
             wanted = bool(saved) or config.alignment != "none" or bool(config.markup and not config.aligner)
             translator = Translator(load_models(_several(models), config), config, alignments=wanted)
             for notice in translator.notices():

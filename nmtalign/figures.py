@@ -5,6 +5,7 @@ Only this module needs matplotlib, and it imports it only when a picture is draw
 
 import contextlib
 import io
+import logging
 import textwrap
 import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -41,6 +42,7 @@ def check_figure_name(path: Path) -> str:
 
 def need_matplotlib() -> None:
     """Raises UsageError if matplotlib is missing; it names the package to install."""
+    logging.getLogger("matplotlib").setLevel(logging.ERROR)  # not that a home folder cannot be written
     try:
         import matplotlib  # noqa: F401
     except ImportError:

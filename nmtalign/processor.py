@@ -73,10 +73,9 @@ def control_group(root: Path, name: str, old_name: str) -> list[list[str]]:
 
 def lines_of(path: Path) -> list[str]:
     """The lines of a file of the system; none where there is no such file."""
-    try:
+    with contextlib.suppress(OSError):
         return path.read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return []
+    return []
 
 
 def keep_memory() -> None:

@@ -1,5 +1,7 @@
 """The common parts of picture files: names, settings, writing, SVG for pages."""
 
+import os
+import subprocess
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
@@ -35,6 +37,13 @@ def test_names_of_files() -> None:
     for name in ("a", "a.gif", "png"):
         with pytest.raises(UsageError, match=rf"^{name}: give a name that ends in \.png, \.svg or \.pdf$"):
             check_figure_name(Path(name))
+
+
+def test_a_home_folder_that_cannot_be_written_is_no_news() -> None:
+    code = "from nmtalign.figures import need_matplotlib; need_matplotlib(); import matplotlib.font_manager"
+    environment = {**os.environ, "MPLCONFIGDIR": "/dev/null/none"}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, check=True, text=True)
+    assert done.stderr == ""
 
 
 def test_without_matplotlib_one_line_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:

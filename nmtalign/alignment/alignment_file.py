@@ -371,7 +371,7 @@ class AlignmentWriter:
         """
         if self.complete:
             raise UsageError(
-                f"{self.path}: is complete, with {self.sentences:,} pairs, and the texts have more; leave out --resume"
+                f"{self.path}: is complete; the texts have more than its {self.sentences:,} pairs; leave out --resume"
             )
         links, sentence_id, rank = record.hard_links, record.sentence_id, record.rank
         rows, columns = len(record.target) + 1, len(record.source) + 1

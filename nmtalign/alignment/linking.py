@@ -170,8 +170,7 @@ class LinkRun:
             own = (path.name == _WORK or path.match(files.INCOMPLETE) for path in self.folder.glob("*"))
             if not all(own):
                 raise UsageError(f"{self.folder}: has files that are not of nmtalign link; give another folder with -o")
-            names = [str(path) for path in self._texts]
-            return {"texts": hashes, "names": names, "settings": settings}
+            return {"texts": hashes, "names": list(map(str, self._texts)), "settings": settings}
         found = _read_record(self.folder / _RECORD)
         if found["texts"] != hashes:
             texts = " and ".join(found["names"])
@@ -262,13 +261,11 @@ class LinkRun:
 def _read_record(path: Path) -> dict[str, Any]:
     """Reads the record of a run; raises FormatError if it is damaged."""
     kinds = {"texts": list, "names": list, "settings": dict, "pairs": int}
-    try:
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
         found: dict[str, Any] = files.read_json(path)
         whole = all(isinstance(found[name], kind) for name, kind in kinds.items())
         if whole and all(isinstance(name, str) for name in found["names"]) and found["pairs"] > 0:
             return found
-    except (OSError, ValueError, KeyError, TypeError):
-        pass
     raise FormatError(f"{path}: damaged; remove this folder, or give another one with -o")
 
 

@@ -200,10 +200,6 @@ class DirectionCounts:
     both: int = 0  # links of forward that backward has too
     exchanged: int = 0  # links of forward that backward would have with source and target exchanged
 
-    def looks_exchanged(self) -> bool:
-        """Returns whether far more links agree with source and target of backward exchanged."""
-        return self.exchanged > 2 * self.both + 10
-
 
 def symmetrize_files(
     forward: Path,

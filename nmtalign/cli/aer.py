@@ -2,6 +2,7 @@
 
 import csv
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -63,36 +64,26 @@ def aer(
         found = compare(systems, gold, source=source, target=target, others=texts, config=settings)
     for note in found.notes:
         common.notifier(quiet)(note)
-    {"text": _print_text, "json": _print_json, "csv": _print_csv}[settings.format](found)
-
-
-def _rows(found: "LinkComparison") -> list[dict[str, Any]]:
-    """The numbers and texts of each system, by column."""
-    return [
+    records = [
         {"name": one.name, **vars(one.figures), **one.figures.rates(), "signature": one.signature}
         for one in found.systems
     ]
+    if settings.format == "json":
+        sys.stdout.writelines(f"{common.json_text(record)}\n" for record in records)
+    elif settings.format == "csv":
+        writer = csv.DictWriter(sys.stdout, list(records[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(records)
+    else:
+        _print_text(found, records)
 
 
-def _print_json(found: "LinkComparison") -> None:
-    """Prints one object per system."""
-    sys.stdout.writelines(f"{common.json_text(row)}\n" for row in _rows(found))
-
-
-def _print_csv(found: "LinkComparison") -> None:
-    """Prints one line per system."""
-    rows = _rows(found)
-    writer = csv.DictWriter(sys.stdout, [*rows[0]], lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
-
-
-def _print_text(found: "LinkComparison") -> None:
+def _print_text(found: "LinkComparison", records: Sequence[Mapping[str, Any]]) -> None:
     columns = {"name": "links of", "links": "found", "precision": "precision", "recall": "recall"}
     columns |= {"aer": "AER", "f1": "F1"}
     sure, possible = sum(len(pair.sure) for pair in found.gold), sum(len(pair.possible) for pair in found.gold)
     sys.stdout.write(f"pairs: {len(found.gold)}  gold: {sure} sure links, {possible} with the possible ones\n")
-    texts = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in _rows(found)]
+    texts = [[f"{one:.4f}" if isinstance(one, float) else one for one in map(row.get, columns)] for row in records]
     cells = [[Span("-" if one is None else common.escaped(str(one))) for one in row] for row in texts]
     common.print_table(DataTable([*columns.values()], cells))
     sys.stdout.writelines(f"{common.escaped(system.signature)}\n" for system in found.systems)

@@ -2,7 +2,7 @@
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +16,7 @@ from nmtalign.settings.command_settings import AlignConfig
 from nmtalign.text.lines import Shard, counted
 
 if TYPE_CHECKING:
-    from nmtalign.alignment.aligning import AlignmentRun
+    from nmtalign.alignment.aligning import AlignmentRun, AlignmentSummary
     from nmtalign.alignment.links import AlignmentRecord
 
 _DEFAULT_OUTPUT = Path("alignments.h5")
@@ -59,6 +59,8 @@ def align(
     models, pharaoh = model or [chosen.workspace.model], pharaoh or scores
     if "symmetrize" in chosen.typed and len(models) == 1 and not is_aligner(models[0]):
         raise UsageError("--symmetrize joins two directions: give a forward and a backward model, -m DIR -m DIR")
+    if {"threshold", "links"} <= {*chosen.typed} and chosen.settings.links == "argmax":
+        raise UsageError("--threshold: links=argmax takes the largest weight, without a threshold; leave out either")
     if source is None:
         if chosen.workspace.test_files is None:
             raise UsageError(
@@ -67,7 +69,7 @@ def align(
             )
         source, target = chosen.workspace.test_files
     if target is None:
-        raise UsageError(f"{source}: only one text is given; give the source and its translation: SRC TGT")
+        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
     output = _DEFAULT_OUTPUT if output is None and (resume or not pharaoh) else output
     _check(output, resume, pharaoh)
     common.check_inputs(source, target)
@@ -98,14 +100,7 @@ def align(
             models, source, target, output,
             resume=resume, shard=shard, watch=watch, notify=common.say, config=chosen.settings,
         )  # fmt: skip
-    tell, done = common.notifier(quiet), summary.done_before
-    after = f" after the {done:,} that were there" if done else ""
-    if done and not summary.pairs:
-        tell(f"{output}: already complete: it has the alignments of all {done:,} pairs")
-    else:
-        tell(f"{counted(summary.pairs, 'pair')}{after}, {counted(summary.links, 'link')}")
-        if output:
-            tell(f"wrote {output}")
+    _report(summary, output, common.notifier(quiet))
 
 
 def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
@@ -119,3 +114,13 @@ def _check(output: Path | None, resume: bool, pharaoh: bool) -> None:
         if output.is_dir():
             raise UsageError(f"{output}: HDF5 needs a file: give a name such as {_DEFAULT_OUTPUT}")
         common.outputs["output"] = output
+
+
+def _report(summary: "AlignmentSummary", output: Path | None, tell: Callable[[str], None]) -> None:
+    if (done := summary.done_before) and not summary.pairs:
+        tell(f"{output}: already complete: it has the alignments of {counted(done, 'pair')}")
+        return
+    after = f" after the {done:,} that were there" if done else ""
+    tell(f"{counted(summary.pairs, 'pair')}{after}, {counted(summary.links, 'link')}")
+    if output:
+        tell(f"wrote {output}")

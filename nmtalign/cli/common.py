@@ -405,7 +405,8 @@ class Signals:
     def _handle(self, number: int, _: FrameType | None) -> None:
         first = self._came is None
         if first:
-            self._came, self._when = number, time.monotonic()
+            self._came = number  # before any call, in which Python may handle the second signal
+            self._when = time.monotonic()
         if first and self._stop is not None:
             self._stop(REASONS[number])
         elif first or "LOCAL_RANK" not in os.environ or time.monotonic() - self._when > _REPEATS:

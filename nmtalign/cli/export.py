@@ -6,7 +6,7 @@ from shlex import quote
 from typing import Literal
 
 from nmtalign.api import export as export_file
-from nmtalign.cli.common import output_option, own_argument, own_flag, own_option, say
+from nmtalign.cli.common import QUIET, notifier, output_option, own_argument, own_flag, own_option
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.errors import UsageError
 from nmtalign.settings.command_settings import ExportConfig
@@ -32,6 +32,7 @@ def export(
         "--average",
     ),
     force: bool = own_flag("Of a model: replace another exported model.", "--force"),
+    quiet: bool = QUIET,
 ) -> None:
     """Write an alignment file in another format, or a small copy of a model.
 
@@ -50,7 +51,7 @@ def export(
       nmtalign export model/ -o mean/ --average model/last.safetensors
       nmtalign export transformer/ -o ct2/ --format ctranslate2
     """
-    own, settings = format == "ctranslate2", chosen.settings
+    own, settings, tell = format == "ctranslate2", chosen.settings, notifier(quiet)
     model = source.is_dir() or own
     others = {"--weights": chosen.typed.get("weights"), "--average": average, "--force": force}
     if wrong := [name for name, value in others.items() if value and not model]:
@@ -60,6 +61,6 @@ def export(
     if model:
         size = sum(path.stat().st_size for path in output.rglob("*") if path.is_file())
         usage = f"read {output / 'README.md'}" if own else f"nmtalign translate -m {quote(str(output))}"
-        say(f"wrote {output}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: {usage}")
+        tell(f"wrote {output}: {size / 1e6:,.1f} MB, {settings.weights} weights; next: {usage}")
     elif output != STDOUT:
-        say(f"wrote {output}")
+        tell(f"wrote {output}")

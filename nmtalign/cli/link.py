@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING
 
 from nmtalign.api import link as link_texts
 from nmtalign.cli import common
 from nmtalign.cli.common import QUIET, output_option, own_argument, own_flag
 from nmtalign.cli.options import Chosen, with_settings
+from nmtalign.errors import UsageError
 from nmtalign.processor import keep_memory
 from nmtalign.settings.command_settings import LinkConfig
 from nmtalign.text.lines import counted
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 def link(
     chosen: Chosen[LinkConfig],
     source: Path = own_argument("SRC", "Source text or .gz file.", default=...),
-    target: Path = own_argument("TGT", "Its translation, line by line.", default=...),
+    target: Path | None = own_argument("TGT", "Its translation, line by line."),
     output: Path = output_option(
         "Folder of the aligner and of the links, new or to resume.", "FOLDER", folder=True, default=Path("aligner")
     ),
@@ -43,6 +45,8 @@ def link(
       nmtalign link corpus.en.gz corpus.fr.gz --learn-from 500000 -o large/ --scores > links.tsv
       nmtalign align new.en new.fr -m aligner/ --pharaoh > new-links.txt
     """
+    if target is None:
+        raise UsageError(f"{source}: only one text is given; give two files, the source and its translation: SRC TGT")
     keep_memory()
     tell = common.notifier(quiet)
     common.signals.detail = lambda: f"; the same command resumes in {output}"
@@ -62,7 +66,7 @@ def link(
     pairs, count = _print(links, scores)
     before = "" if steps else "already complete: "
     tell(f"{before}{counted(pairs, 'pair')}, {counted(count, 'link')}; the aligner and {LEXICON} are in {output}")
-    tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {output} --pharaoh")
+    tell(f"to align other pairs: nmtalign align NEW_SRC NEW_TGT -m {quote(str(output))} --pharaoh")
 
 
 def _print(path: Path, scores: bool) -> tuple[int, int]:

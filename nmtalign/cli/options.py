@@ -228,6 +228,13 @@ class Command(TyperCommand):
         outputs.clear()
         end = args.index("--") if "--" in args else len(args)
         words, options = args[:end], options_of(self)
+        # An empty name of a file would be that of the current folder.
+        own = inspect.signature(self.callback).parameters  # type: ignore[arg-type]
+        texts = {name for one in self.params if "Path" not in str(own.get(one.name)) for name in one.opts}
+        parts = ["", *(part for word in args for part in (word.split("=", 1) if word[:2] == "--" else [word]))]
+        if wrong := [before for before, part in itertools.pairwise(parts) if not part and before not in texts]:
+            place = wrong[0] if wrong[0][:1] == "-" else self.name
+            raise UsageError(f"{place}: the name of a file is empty; is a variable of the shell unset?")
         if "--show-settings" in words:
             for one in self.params:
                 one.required = False

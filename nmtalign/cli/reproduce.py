@@ -47,6 +47,6 @@ def reproduce(
         except Halted:
             signals.check()
     failed = sum(map(bool, made.failures.values()))
-    tell(f"{write_report(made)}: written" + (f", without {failed} commands that failed" if failed else ""))
+    tell(f"{write_report(made)}: written" + (f", but {failed} of the commands failed" if failed else ""))
     if failed:
         raise typer.Exit(1)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nmtalign.cli.common import QUIET, live_line, own_argument, own_flag, say, writes
+from nmtalign.cli.common import QUIET, live_line, notifier, own_argument, own_flag, writes
 from nmtalign.cli.options import Chosen, with_settings
 from nmtalign.settings.command_settings import SampleConfig
 
@@ -28,5 +28,4 @@ def sample(
 
     with live_line("writing the corpus", quiet):
         held_out = write_sample(folder, chosen.settings.pairs, chosen.settings.seed, force=force)
-    if not quiet:
-        say(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")
+    notifier(quiet)(f"{folder}: {chosen.settings.pairs:,} training, {held_out:,} dev and {held_out:,} test pairs")

@@ -94,8 +94,7 @@ def score(
     if plot:
         from nmtalign.scoring.figure import draw_by_length
 
-        for line in draw_by_length(result.report, plot):
-            common.say(line)
+        common.say(*draw_by_length(result.report, plot))
     if html:
         with common.open_output(html) as stream:
             stream.write(result.to_html({"command": shlex.join(["nmtalign", *sys.argv[1:]])}))

@@ -42,7 +42,7 @@ def symmetrize(
     place = sys.stdout if output == STDOUT else output
     with common.live_line("symmetrizing", quiet or (output == STDOUT and sys.stdout.isatty())):
         counts = symmetrize_files(forward, backward, place, method, backward_order=backward_order)
-    if counts.looks_exchanged():
+    if counts.exchanged > 2 * counts.both + 10:  # far more links agree in the other order
         other = "target-source" if backward_order == "source-target" else "source-target"
         common.say(
             f"{backward}: {counts.both:,} links are in both directions, and {counts.exchanged:,} would be with "

@@ -146,8 +146,8 @@ def _rehearse(chosen: Settings, data: Path, folder: Path, force: bool) -> None:
         "budget": found.budget,
         "updates": f"{total}, {found.updates_in_epoch:,} per pass over the corpus",
         "passes": rounded(found.updates / found.updates_in_epoch, 3) if limited else total,
-        "done": f"{found.done.update:,} updates in {common.clock(found.done.seconds)}{left}",
-        "speed": f"{found.update_seconds:.3g} s per update, measured in {found.measured} updates",
+        "done": f"{counted(found.done.update, 'update')} in {common.clock(found.done.seconds)}{left}",
+        "speed": f"{found.update_seconds:.3g} s per update, measured in {counted(found.measured, 'update')}",
         "time": f"about {common.clock(found.seconds)} (an estimate, without validations)" if limited else "no limit",
     }
     facts |= {"choice": note} if note else {}

@@ -61,7 +61,11 @@ def view(
     """
     workspace = chosen.workspace
     found = (workspace.test_files or ()) if live or model else [Path("alignments.h5")]
-    files = common.name_files(inputs or [*found])
+    files, tell = common.name_files(inputs or [*found]), common.notifier(quiet)
+    page = live or (output is not None and output.suffix.lower() == ".html")
+    name, reason = ("rank", "a page has all entries of a list") if page else ("limit", "only a page has a limit")
+    if name in chosen.typed:
+        tell(f"warning: --{name} has no effect: {reason}")
     common.check_inputs(*workspace.own, *(path for _, path in files))
     with common.live_line("drawing", quiet or output is None):
         text = draw(
@@ -71,9 +75,9 @@ def view(
             models=model or ([workspace.model] if live else []),
             sentence=",".join(sentence or ()),
             gold=gold,
-            title=title,
+            title=common.escaped(title),
             colour=common.has_colour(shades=True),
-            notify=common.notifier(quiet),
+            notify=tell,
             config=chosen.settings,
         )
     sys.stdout.write(text)

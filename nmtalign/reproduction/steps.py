@@ -445,10 +445,9 @@ class Reproduction:
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()
 
     def _done(self) -> Mapping[str, str]:
-        try:
+        with contextlib.suppress(OSError, ValueError):
             return read_json(self.folder / _DONE)  # type: ignore[no-any-return]
-        except (OSError, ValueError):
-            return {}
+        return {}
 
 
 def _terminate(process: subprocess.Popen[str]) -> None:

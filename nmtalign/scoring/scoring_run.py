@@ -21,6 +21,7 @@ from nmtalign.scoring.metrics import METRICS, Lines, MetricOptions, Statistics, 
 from nmtalign.scoring.report import Mask, Report, Resampling, Test, UnknownRates, by_length, make_report, parse_buckets
 from nmtalign.scoring.score_document import score_document
 from nmtalign.settings.command_settings import ScoreConfig, TranslateConfig
+from nmtalign.settings.definition import SettingError
 from nmtalign.text.languages import check_lines, language_code, not_raw, suffix_language, traces
 from nmtalign.text.lines import check_counts, counted, read_lines, shown
 from nmtalign.text.tokenizer import TOKENIZER_FILE, Tokenizer, Tokenizers, Vocabulary, is_word
@@ -271,7 +272,9 @@ def find_language(chosen: str, texts: Sequence[TextOrPath], folders: Iterable[Pa
     BLEU.
     """
     if chosen:
-        return language_code(chosen)
+        with contextlib.suppress(UsageError):
+            return language_code(chosen)
+        raise SettingError("is not a language; give a code such as en, de or zh", target_language=chosen)
     reference, *systems = (suffix_language(one) if isinstance(one, Path) else "" for one in texts)
     others = [one for one in systems if one and tokenizer_for(one) != MetricOptions.tokenize]
     if reference or others:

@@ -36,7 +36,7 @@ from nmtalign.serving.batch_queue import BatchQueue, QueueFullError, Work
 from nmtalign.serving.served_models import AUTO, Detected, LineTranslator, ServedModel, ServedModels
 from nmtalign.settings.command_settings import AlignConfig, Markup, ServeConfig, TranslateConfig, host_names
 from nmtalign.settings.definition import SettingError, byte_count, seconds
-from nmtalign.text.lines import as_json_line
+from nmtalign.text.lines import as_json_line, counted
 from nmtalign.text.markup import first_texts, read_markup
 from nmtalign.translating.documents import DocumentTexts
 from nmtalign.translating.file_translation import checked_text, make_request, parse_line
@@ -392,7 +392,7 @@ class _Service:
 
     def _check_count(self, lines: int) -> None:
         if lines > self._config.max_lines:
-            raise HTTPException(413, f"{lines} lines: send at most {self._config.max_lines} in one request")
+            raise HTTPException(413, f"{counted(lines, 'line')}: send at most {self._config.max_lines} in one request")
 
     def _check(self, lines: Any, work: float = 1.0) -> list[int]:
         """Refuses a numbered line that is too long, or requires too many words; the sizes of the lines for the queue.

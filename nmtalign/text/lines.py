@@ -36,7 +36,7 @@ _BUFFER = 1 << 20  # bytes
 # In UTF-16 every second byte of most scripts is a control character, such as \0 of Latin and \4 of Cyrillic letters.
 # The tabs of Hindi, which a table may have, count only beside others.
 _UNMARKED_UTF16 = re.compile(
-    rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){3}|([\0-\x1f][^\0]){3})"
+    rb"([^\0]\0){2}|(\0[^\0]){2}|(?=.*[\0-\x08\x0b\x0c\x0e-\x1f])(([^\0][\0-\x1f]){2}([^\0][\0-\x1f]|\n)|([\0-\x1f][^\0]){3})"
 )
 _XZ_MEMORY = 128 << 20  # bytes; a file compressed with -9 needs 65 MB
 _BLOCK = 1 << 16
@@ -194,8 +194,8 @@ def lines_after(lines: Iterable[T], skipped: int, done: int, name: str) -> Itera
             yield line
     if count < done:
         raise InputError(
-            f"{name}: has {count:,} lines, and the output has {done:,}; give the input that belongs to it, or leave "
-            "out --resume to start again"
+            f"{name}: has {counted(count, 'line')}, and the output has {done:,}; give the input that belongs to it, or "
+            "leave out --resume to start again"
         )
 
 

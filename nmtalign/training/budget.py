@@ -81,7 +81,7 @@ class TrainingBudget:
     def reached(self, update: int, epoch: float, elapsed: float, reserve: float = 0.0) -> str | None:
         """The limit that is reached, in words, or None. The arguments are those of `done`."""
         if update >= self.updates:
-            return f"{update} updates"
+            return counted(update, "update")
         if epoch >= self.epochs:
             return _epochs(self.epochs)
         return self.time_limit if elapsed >= self._without(reserve) else None
@@ -112,9 +112,9 @@ class TrainingBudget:
         """The limits in words: "20 epochs = 2,340 updates, stops early after 10 validations without progress"."""
         limits = []
         if self.epochs < math.inf:
-            limits.append(f"{_epochs(self.epochs)} = {math.ceil(self.epochs * updates_in_epoch):,} updates")
+            limits.append(f"{_epochs(self.epochs)} = {counted(math.ceil(self.epochs * updates_in_epoch), 'update')}")
         if self.updates < math.inf:
-            limits.append(f"{self.updates:,} updates = {rounded(self.updates / updates_in_epoch, 3)} epochs")
+            limits.append(f"{counted(int(self.updates), 'update')} = {_epochs(self.updates / updates_in_epoch)}")
         if self.seconds < math.inf:
             limits.append(duration(self.seconds))
         early = f", stops early after {counted(patience, 'validation')} without progress" if patience else ""
@@ -122,7 +122,7 @@ class TrainingBudget:
 
 
 def _epochs(number: float) -> str:
-    return f"{number:g} epoch{'' if number == 1 else 's'}"
+    return f"{rounded(number, 3)} epoch{'' if number == 1 else 's'}"
 
 
 def rounded(number: float, digits: int = 2) -> str:
@@ -168,8 +168,8 @@ class BudgetAdvice:
             passes, needed = (rounded(number / self._updates_in_epoch) for number in (total, self._needed))
             faster = " or the faster --preset tiny" if timed and self._preset not in ("tiny", AUTO) else ""
             self._notice(
-                f"the budget ends after {passes} passes over the corpus ({total:,.0f} updates); a useful model "
-                f"needs about {needed} ({self._needed:,} updates): give {self._larger(self._needed)}{faster}"
+                f"the budget ends after {counted(round(total), 'update')} ({passes} times the corpus); a useful model "
+                f"needs about {self._needed:,} ({needed} times): give {self._larger(self._needed)}{faster}"
             )
 
     def finish(self, update: int, bleu: float | None, of_words: bool = True) -> None:

@@ -47,6 +47,7 @@ class Position:
     validation_due: bool = False  # the validation of this update has not ended: a resumed run makes it first
     best_loss: float | None = None  # of the best validation
     best_bleu: float | None = None
+    bleu_sentences: int = 0  # of best_bleu; 0 = unknown
     best_update: int = -1  # of the best validation; -1 = unknown
     since_best: int = 0
     finished: str | None = None

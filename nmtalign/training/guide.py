@@ -23,7 +23,7 @@ from nmtalign.alignment.links import Link
 from nmtalign.core.model import Batch
 from nmtalign.data.corpus import Corpus
 from nmtalign.errors import InputError
-from nmtalign.text.lines import raw_lines, shown, strip_end
+from nmtalign.text.lines import counted, raw_lines, shown, strip_end
 from nmtalign.text.link_counting import SAMPLE, SplitLine, SplitPair, converted_note, counts_words, token_links
 from nmtalign.text.tokenizer import MosesWords, Subwords
 
@@ -122,8 +122,8 @@ def _read(path: Path, corpus: Corpus, begins: tuple[Begins, Begins], digest: Any
         index += 1
     if number != train.text_lines:
         raise InputError(
-            f"{shown(path)}: has {number:,} lines, but the training text of {corpus.folder} had {train.text_lines:,}; "
-            "give one line of links for each of its lines"
+            f"{shown(path)}: has {counted(number, 'line')}, but the training text of {corpus.folder} had "
+            f"{train.text_lines:,}; give one line of links for each of its lines"
         )
 
 

@@ -59,16 +59,17 @@ class Validation:
     def judge(self, position: Position, config: TrainingConfig, when: tuple[int, float, float]) -> Validated:
         """Records in the position whether this validation is the best so far; returns its event at `when`.
 
-        The lower loss is better if BLEU is equal, as at the beginning, where it is 0, or if one of both has no BLEU.
+        The lower loss is better if BLEU is equal, as at the beginning, where it is 0, or not of the same sentences.
         """
-        bleu, gain = self.score.value if self.score else None, 0.0
-        if config.metric == "bleu" and bleu is not None and position.best_bleu is not None:
-            gain = bleu - position.best_bleu
+        bleu, count = self.score.value if self.score else None, len(self.references)
+        before = position.best_bleu if position.bleu_sentences in (0, count) else None
+        gain = bleu - before if config.metric == "bleu" and bleu is not None and before is not None else 0.0
         least = math.inf if position.best_loss is None else position.best_loss
         best = math.isfinite(self.loss) and (gain, -self.loss) > (0.0, -least)
         position.since_best = 0 if best else position.since_best + 1
         if best:
             position.best_loss, position.best_bleu, position.best_update = self.loss, bleu, position.update
+            position.bleu_sentences = count
         return Validated(
             *when,
             loss=self.loss,

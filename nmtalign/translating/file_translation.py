@@ -12,7 +12,7 @@ import shutil
 import stat
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -33,6 +33,7 @@ from nmtalign.alignment.links import (
     word_starts,
 )
 from nmtalign.errors import FormatError, InputError, NmtalignError, UsageError, with_more
+from nmtalign.model_directory import BEST
 from nmtalign.search.beam_search import Array
 from nmtalign.settings.command_settings import TranslateConfig
 from nmtalign.settings.definition import select
@@ -165,13 +166,19 @@ class FileTranslation:
     def __str__(self) -> str:
         return self._summary
 
-    def is_done(self) -> bool:
-        """Whether an earlier run has translated all lines; raises UsageError if they are of another input."""
+    def is_done(self, models: Sequence[Path] = ()) -> bool:
+        """Whether an earlier run has translated all lines.
+
+        Raises UsageError if a complete output belongs to another input, or is older than the input or the weights of
+        one of the `models`: to resume, there must be FILE.partial.
+        """
         file = self._file
         if file is None or not self._resume or file.partial.exists() or not file.path.exists():
             return False
         self.done, lines = file.count(), self._inputs.count() if are_files(*self._inputs.paths) else None
-        newer = [shown(one) for one in self._inputs.paths if _status(one).st_mtime > _status(file.path).st_mtime]
+        weights = (path for model in models for path in (model, model / BEST) if path.is_file())
+        read = [*self._inputs.paths, *weights]
+        newer = [shown(one) for one in read if _status(one).st_mtime > _status(file.path).st_mtime]
         problem = ""
         if self.done != lines:
             problem = "the lines of the input cannot be counted" if lines is None else f"the input has {lines}"
@@ -181,18 +188,19 @@ class FileTranslation:
             problem = f"{self._alignments} does not exist"
         if problem:
             raise UsageError(
-                f"{file.path}: is complete, with the translations of {self.done} lines, but {problem}; "
+                f"{file.path}: is complete, with {counted(self.done, 'translation')}, but {problem}; "
                 "leave out --resume to translate all lines again"
             )
-        self._summary = f"{file.path}: already done: it contains the translations of all {self.done:,} lines"
+        shard = f", as many as shard {self._inputs.shard} has lines" if self._inputs.shard else ""
+        self._summary = f"{file.path}: already done: it contains {counted(self.done, 'translation')}{shard}"
         return True
 
     def left(self) -> str:
         """The end of a message about an interruption: what the output contains."""
         if self._file is None:
             return f" after {counted(self.lines, 'line')}"
-        lines = self.done + self.lines if self._file.partial.exists() else 0
-        return f"; {self._file.partial} contains {lines:,} lines; --resume continues after them" if lines else ""
+        done = self.done + self.lines if self._file.partial.exists() else 0
+        return f"; {self._file.partial} contains {counted(done, 'line')}; --resume continues after them" if done else ""
 
     def run(
         self,
@@ -300,7 +308,7 @@ class FileTranslation:
         ) as writer:
             if self._resume and self._file is not None and writer.sentences < self.done:
                 self._notify(
-                    f"{self._file.partial} contains {self.done:,} lines, and there are alignments of "
+                    f"{self._file.partial} contains {counted(self.done, 'line')}, and there are alignments of "
                     f"{writer.sentences:,}: both continue after line {writer.sentences:,}"
                 )
                 self.done = self._file.keep(writer.sentences)
@@ -365,7 +373,7 @@ class ResumableOutput(files.PartialFile):
             check_same(self.partial, {**record, "source_sha256": origin["source_sha256"]}, origin)
             done = self.keep()
             if record.get("source_sha256") != origin["source_sha256"]:  # a line that caused an error may be corrected
-                notify(f"{self.partial}: the input has changed; its first {done:,} lines must be those of before")
+                notify(f"{self.partial}: the input has changed; its first {counted(done, 'line')} must be as before")
             return done
         if not self.is_empty():
             self.set_aside()

@@ -160,14 +160,16 @@ def read_n_best(n_best: Path, source: Path) -> Iterator[tuple[tuple[str, ...], P
 
 def scored_line(given: Sequence[str], pair: ScoredPair, rescore: bool, word_scores: bool) -> str:
     """A line of a list with the features nmtalign= and WordScores=, and with `rescore` with the score of the model."""
-    fields = [*given, *[""] * (3 + rescore - len(given))]
+    # Marian writes its alignment and its word scores before the features; after these comes the score, a number.
+    at = next((at for at in range(2, len(given) - 1) if "=" in given[at] and "=" not in given[at + 1]), 2)
+    fields = [*given, *[""] * (at + 1 + rescore - len(given))]
     features = {"nmtalign": (pair.log_prob,), "WordScores": pair.token_log_probs if word_scores else ()}
     for name, values in features.items():
         if values:
-            kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[2]).strip(" ")
-            fields[2] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
+            kept = re.sub(rf"(?<!\S){name}=(?:\s+[^\s=]+(?!\S))*\s*", "", fields[at]).strip(" ")
+            fields[at] = f"{kept} {name}= {' '.join(map(fixed, values))}".strip(" ")
     if rescore:
-        fields[3] = fixed(pair.score)
+        fields[at + 1] = fixed(pair.score)
     return " ||| ".join(fields)
 
 
@@ -209,8 +211,9 @@ class FileScores:
         mean = self._log_prob / max(self.tokens, 1)
         perplexity = math.exp(-mean) if mean > -700 else math.inf
         return (
-            f"{self.lines:,} pairs, {self.tokens:,} target tokens with </s>: log-probability {mean:.4f} per token, "
-            f"perplexity {perplexity:.2f}; {self._unknown / max(self.tokens, 1):.2%} of the tokens are unknown"
+            f"{counted(self.lines, 'pair')}, {counted(self.tokens, 'target token')} with </s>: log-probability "
+            f"{mean:.4f} per token, perplexity {perplexity:.2f}; {self._unknown / max(self.tokens, 1):.2%} of the "
+            "tokens are unknown"
         )
 
     def left(self) -> str:

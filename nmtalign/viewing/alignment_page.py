@@ -53,7 +53,6 @@ class PageSummary:
     """Counts of the contents of a page."""
 
     sentences: int = 0
-    bytes: int = 0
     complete: bool = True  # whether the limit left out no sentence
 
 
@@ -65,28 +64,28 @@ def write_page(
     numbers: Sequence[range] = (),
     limit: int = 0,
     gold: LinkFile | None = None,
+    end: bool = True,
 ) -> PageSummary:
     """Writes the page of one or several (name, alignment file), atomically.
 
-    The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit).
-    Raises UsageError if there is no sentence to show or one is missing, InputError for gold links that do not fit.
+    The page shows the sentences `numbers` (as `parse_numbers` returns them; none: all), at most `limit` (0: no limit),
+    and `</s>` with `end`. Raises UsageError if there is no sentence to show or one is missing, InputError for gold
+    links that do not fit.
     """
     summary = PageSummary()
     with contextlib.ExitStack() as stack:
         opened = [(name, stack.enter_context(AlignmentFile(path))) for name, path in files]
         if gold is not None:
             check_gold(gold, opened[0][1])
-        data = _data(opened, numbers, limit, gold, summary)
+        data = _data(opened, numbers, limit, gold, end, summary)
         title = title or f"Alignments: {', '.join(path.name for _, path in files)}"
         with atomic_text(output) as stream:
-            for piece in page(title, part("alignments.html"), ["alignments.js"], data):
-                summary.bytes += len(piece.encode())
-                stream.write(piece)
+            stream.writelines(page(title, part("alignments.html"), ["alignments.js"], data))
     return summary
 
 
 def _data(
-    files: Named, numbers: Sequence[range], limit: int, gold: LinkFile | None, summary: PageSummary
+    files: Named, numbers: Sequence[range], limit: int, gold: LinkFile | None, end: bool, summary: PageSummary
 ) -> Iterator[tuple[str, str]]:
     """Yields the data of the page, and counts in the summary."""
     found, totals = sentences([file for _, file in files], numbers), [LinkFigures() for _ in files]  # with gold links
@@ -109,8 +108,8 @@ def _data(
         facts = {**file.attributes, "links": method_of(file.attributes) or ""}
         shown = {key: str(facts[key]) for key in _SHOWN if facts.get(key, "") not in ("", "none")}
         models.append({"name": name, "about": shown, "aer": figures.aer if gold else None})
-    about = {"version": __version__, "models": models, "complete": summary.complete, "largest": MAX_CELLS}
-    yield "about", inert_json(about)
+    about = {"version": __version__, "models": models, "complete": summary.complete, "end": end}
+    yield "about", inert_json({**about, "largest": MAX_CELLS})
 
 
 def sentences(files: Sequence[AlignmentFile], numbers: Sequence[range] = ()) -> Iterator[list[Entry]]:

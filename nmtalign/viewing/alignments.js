@@ -112,9 +112,9 @@ async function alignment(entry) {
   const parts = [make("p", { class: "quiet" }, facts.join(" · "))];
   if (!source.length || !target.length) return [...parts, "There is nothing to draw: one side has no words."];
   if (!entry.size) return [...parts, "This pair is too long for a heat map."];
-  const cells = await weightsOf(entry), words = [...source, "</s>"];
+  const cells = await weightsOf(entry), last = about.end ? ["</s>"] : [], row = source.length + 1;
   const marks = { links: pairsOf(entry.links), sure: pairsOf(entry.sure), possible: pairsOf(entry.possible) };
-  return [...parts, attention(words, [...target, "</s>"], (t, s) => cells[t * words.length + s] / 255, marks)];
+  return [...parts, attention([...source, ...last], [...target, ...last], (t, s) => cells[t * row + s] / 255, marks)];
 }
 
 /* The sentence before or after in the list as it is ordered. */

@@ -59,10 +59,10 @@ def draw_inputs(
     links = read_links(gold, "gold", config.gold_base, config.reverse_gold) if gold else None
     if output and page:
         limit = _LIMIT if config.limit is None else config.limit
-        summary = write_page(files, output, title=title, numbers=numbers, limit=limit, gold=links)
+        summary = write_page(files, output, title=title, numbers=numbers, limit=limit, gold=links, end=config.end)
         if not summary.complete:
-            notify(f"{files[0][1]}: only {limit} sentences are shown; --limit 0 shows all, --sentence others")
-        notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {summary.bytes / 1e6:.1f} MB")
+            notify(f"{files[0][1]}: only {counted(limit, 'sentence')} shown; --limit 0 shows all, --sentence others")
+        notify(f"wrote {output}: {counted(summary.sentences, 'sentence')}, {output.stat().st_size / 1e6:.1f} MB")
         return ""
     chosen, across = chain.from_iterable(numbers or [range(1)]), len(files)
     panels = read_panels(files, chosen, config, links)

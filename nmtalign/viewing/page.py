@@ -13,6 +13,8 @@ from html import escape
 from importlib import resources
 from typing import Any
 
+from nmtalign.text.lines import whole_text
+
 
 def page(
     title: str,
@@ -29,6 +31,7 @@ def page(
     `stored(kind)`: base64, or the result of `inert_json`. `connect` are the addresses that the page may ask,
     `workers` those of its workers.
     """
+    heading = escape(whole_text(title))  # the name of a file may have any bytes
     script = '"use strict";\n' + "\n".join(part(name) for name in ("page.js", *scripts))
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode("ascii")
     yield f"""<!doctype html>
@@ -40,14 +43,14 @@ style-src 'unsafe-inline'; img-src data:; connect-src {connect}; worker-src {wor
 base-uri 'none'; form-action 'none'">
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <meta name="color-scheme" content="light dark">
-<title>{escape(title)}</title>
+<title>{heading}</title>
 <link rel="icon" href="data:,">
 <style>
 {part("page.css")}</style>
 </head>
 <body>
 <a class="skip" href="#main">Skip to the content</a>
-<h1 dir="auto">{escape(title)}</h1>
+<h1 dir="auto">{heading}</h1>
 <main id="main">
 {content}</main>
 <noscript><p>This page needs JavaScript. It loads nothing from a network.</p></noscript>

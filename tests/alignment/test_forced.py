@@ -167,7 +167,7 @@ def test_a_stream_that_became_shorter_does_not_resume(tmp_path: Path) -> None:
 
     aligned(len(PAIRS))
     assert aligned(len(PAIRS), resume=True).done_before == len(PAIRS)
-    with pytest.raises(InputError, match=rf"has 1 lines, and the output has {len(PAIRS)}; give the input that"):
+    with pytest.raises(InputError, match=rf"has 1 line, and the output has {len(PAIRS)}; give the input that"):
         aligned(1, resume=True)
 
 

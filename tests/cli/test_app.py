@@ -94,10 +94,11 @@ def corpus(tmp_path_factory):
     return folder
 
 
-def test_a_reader_that_has_gone_is_no_error(corpus):
+@pytest.mark.parametrize("words", [("info", "data"), ("translate", "--help")])
+def test_a_reader_that_has_gone_is_no_error(corpus, words):
     read, write = os.pipe()
     os.close(read)  # before anything is written
-    result = subprocess.run(command_line.command("info", "data"), stdout=write, stderr=subprocess.PIPE, cwd=corpus)
+    result = subprocess.run(command_line.command(*words), stdout=write, stderr=subprocess.PIPE, cwd=corpus)
     os.close(write)
     assert (result.returncode, result.stderr) == (0, b"")
 

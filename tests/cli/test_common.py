@@ -39,6 +39,19 @@ def test_a_signal_that_an_import_has_lost_ends_the_next_part():
         raise AssertionError
 
 
+def test_a_signal_that_comes_while_the_first_is_noted_is_the_second(monkeypatch):
+    signals, reasons = common.Signals(), []
+
+    def clock() -> float:
+        monkeypatch.undo()
+        signals._handle(signal.SIGTERM, None)  # as Python calls it between two steps of the first one
+        return 0.0
+
+    monkeypatch.setattr(common.time, "monotonic", clock)
+    with pytest.raises(common.Stop, match="ended by SIGTERM"), signals.stopping(reasons.append):
+        signals._handle(signal.SIGINT, None)
+
+
 GUEST = """
 import sys, threading, time
 import psutil, torch

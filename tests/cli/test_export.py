@@ -29,6 +29,7 @@ def test_every_format(run: Run, tmp_path: Path) -> None:
     assert [(line["id"], line["rank"]) for line in map(json.loads, out.splitlines())] == [(0, 0), (0, 1), (1, 0)]
     assert (code, err) == (0, "")
     assert run("a.h5", "--format", "json", "-o", "a.json.gz") == (0, "", "nmtalign: wrote a.json.gz\n")
+    assert run("a.h5", "-o", "a.txt", "-q") == (0, "", "")
 
 
 @pytest.mark.parametrize(

@@ -96,13 +96,15 @@ def test_a_complete_folder_prints_its_links_again(linked: tuple[Path, bytes]) ->
 
 def test_what_a_copy_of_the_folder_lacks_is_made_again(linked: tuple[Path, bytes], tmp_path: Path) -> None:
     folder, output = linked
-    shutil.copytree(folder / "aligner", tmp_path / "aligner")
-    whole = {path: path.read_bytes() for path in (tmp_path / "aligner").iterdir() if path.name != "link.json"}
+    copy = tmp_path / "its copy"
+    shutil.copytree(folder / "aligner", copy)
+    whole = {path: path.read_bytes() for path in copy.iterdir() if path.name != "link.json"}
     for path, content in whole.items():
         path.unlink()
         if path.name == "links.tsv":
             path.write_bytes(content[:-3])
-        done = link(folder, "train.en", "train.fr", "--learn-from", "50", "--scores", "-o", tmp_path / "aligner")
+        done = link(folder, "train.en", "train.fr", "--learn-from", "50", "--scores", "-o", copy)
+        assert f"NEW_TGT -m '{copy}' --pharaoh".encode() in done.stderr
         assert (done.stdout, b"already complete" in done.stderr) == (output, False), done.stderr
         assert {path: path.read_bytes() for path in whole} == whole
 

@@ -4,6 +4,7 @@ import contextlib
 import gzip
 import inspect
 import itertools
+import shlex
 import shutil
 import zipfile
 from pathlib import Path
@@ -58,7 +59,7 @@ def run(here):
     """Runs a command line in the workspace and this process: (exit code, stdout, lines of stderr)."""
 
     def run_line(command: str) -> tuple[int, str, list[str]]:
-        code, out, err = here(*command.split())
+        code, out, err = here(*shlex.split(command))
         return code, out, err.splitlines()
 
     return run_line
@@ -97,6 +98,12 @@ ERRORS = """
 2 translate test.en --set max_memory=0.0000001 => --set max_memory=0.0000001: give a size such as 500M or 2G
 2 prep train.en train.fr -o x --shortlist HUGE => give N or N:M (source:target), each at least 3
 2 prep train.en train.fr -o x --size 500 => --size 500: this is the number of subword pieces; add --subwords
+2 translate test.en --glossary '' => error: --glossary: the name of a file is empty; is a variable of the shell unset?
+2 translate test.en --glossary= => error: --glossary: the name of a file is empty; is a variable of the shell unset?
+2 translate -q test.en '' => error: translate: the name of a file is empty
+2 link train.en => train.en: only one text is given; give two files
+2 align test.en test.fr --threshold 0.3 --set links=argmax => --threshold: links=argmax takes the largest weight
+2 score test.fr -r test.fr --set target_language=x => --set target_language=x: is not a language; give a code
 2 translate test.en --beam HUGE => ...: must be a whole number
 2 train data -o x --set learning_rate=1e999 => --set learning_rate=inf: must be at most
 2 train data -o x --epochs 1e308 => --epochs 1e+308: must be at most 1000000000

@@ -146,7 +146,7 @@ def test_a_budget_that_is_too_small_is_reported_and_at_the_end_why(nmtalign, wor
     lines = nmtalign("train", *QUICK, "--max-updates", "3").stderr.decode().splitlines()
     (short,) = [line for line in lines if "a useful model needs about" in line]
     assert short.endswith("give --max-updates 1000")
-    assert "(3 updates)" in short
+    assert "ends after 3 updates" in short
     falling = "the loss has not risen: to continue, repeat the command with --max-updates 1000"
     assert sum(falling in line for line in lines) == 1
 

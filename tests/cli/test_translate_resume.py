@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import threading
 import time
@@ -12,6 +13,8 @@ from pathlib import Path
 
 import pytest
 from helpers.commands import Inside, Start, Unfinished, assert_same_lines
+
+from nmtalign.text.lines import counted
 
 WORDS = ["the", "fox", "sees", "a", "red", "boat", ".", "hedgehog"]
 FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
@@ -42,10 +45,15 @@ def test_a_file_that_was_cut_off_ends_the_same(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["in.en", "out.fr"]
     whole = (tmp_path / "out.fr").read_text()
     done = inside(*arguments, "--resume")
-    assert done.stderr == b"nmtalign: out.fr: already done: it contains the translations of all 40 lines\n"
+    assert done.stderr == b"nmtalign: out.fr: already done: it contains 40 translations\n"
     os.utime(tmp_path / "in.en")  # the text may be another one
     done = inside(*arguments, "--resume")
-    assert (done.returncode, b"of 40 lines, but in.en is newer; leave out --resume" in done.stderr) == (2, True)
+    assert (done.returncode, b"40 translations, but in.en is newer; leave out --resume" in done.stderr) == (2, True)
+    os.utime(tmp_path / "in.en", (0, 0))
+    shutil.copytree(random_model, tmp_path / "copy")
+    os.utime(tmp_path / "copy/best.safetensors")
+    done = inside(*arguments, "--resume", "-m", "copy")
+    assert (done.returncode, b"40 translations, but copy/best.safetensors is newer; leave" in done.stderr) == (2, True)
     assert (tmp_path / "out.fr").read_text() == whole
 
 
@@ -53,7 +61,7 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
     (tmp_path / "out.fr").write_text("a\nb\nc\n")
     arguments = ("-m", random_model, "--beam", 1, "-o", "out.fr")
     for more, code, message in (
-        ((), 2, "out.fr: is complete, with the translations of 3 lines, but the input has 1; leave out --resume"),
+        ((), 2, "out.fr: is complete, with 3 translations, but the input has 1; leave out --resume"),
         (("--n-best", 1, "--alignment", "soft"), 4, "out.fr: line 1: not a line of an n-best list: other options?"),
         (("-o", "/dev/null"), 2, "--resume needs an output file, and /dev/null is none"),
         (("-o", "-"), 2, "--resume needs an output file, and standard output is none"),
@@ -75,7 +83,7 @@ def test_a_resumed_file_has_to_fit(random_model: Path, tmp_path: Path, inside: I
     assert (done.returncode, done.stderr.count(b"\n")) == (2, 1)
     assert b"out.fr.partial: was begun with options.beam = 1, and now it is 2; " in done.stderr
     done = inside(*arguments, "--resume", "--set", "batch_size=3", "other.en")
-    assert b"out.fr.partial: the input has changed; its first 1 lines must be those of before" in done.stderr
+    assert b"out.fr.partial: the input has changed; its first 1 line must be as before" in done.stderr
 
 
 def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp_path: Path, inside: Inside) -> None:
@@ -91,7 +99,7 @@ def test_a_new_run_keeps_what_another_left_until_its_end(random_model: Path, tmp
     told = done.stderr.decode().splitlines()
     assert told[0].startswith("nmtalign: out.fr.partial existed; renamed to out.fr.partial.old")
     assert "in.gz: cannot read on" in told[1]
-    assert told[1].endswith(f"; out.fr.partial contains {complete} lines; --resume continues after them")
+    assert told[1].endswith(f"; out.fr.partial contains {counted(complete, 'line')}; --resume continues after them")
     assert (tmp_path / "out.fr.partial").read_bytes().count(b"\n") == complete
     assert (tmp_path / "out.fr.partial.old").read_text() == "long work\n"
     assert (tmp_path / "out.fr").read_text() == "whole\n"
@@ -145,7 +153,8 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
     assert left.endswith(b"\n")
     count = left.count(b"\n")
     assert told == (
-        f"nmtalign: error: ended by SIGTERM; out.fr.partial contains {count} lines; --resume continues after them\n"
+        f"nmtalign: error: ended by SIGTERM; out.fr.partial contains {counted(count, 'line')}; "
+        "--resume continues after them\n"
     )
     assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
     os.mkfifo(tmp_path / "pipe")

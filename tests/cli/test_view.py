@@ -93,12 +93,30 @@ def test_figures(folder: Path, inputs: str, name: str, magic: bytes) -> None:
     assert run(folder, *inputs.split(), "-o", "d.svg", "-q").stderr == ""
 
 
+def test_names_and_titles_may_have_any_bytes(folder: Path) -> None:
+    odd = os.fsdecode(b"caf\xe9")
+    (folder / f"{odd}.h5").write_bytes((folder / "alignments.h5").read_bytes())
+    for more in (
+        ["-o", "odd.svg", "--title", odd],
+        ["--title", odd],
+        ["-o", "odd.html", "--title", odd],
+        ["-o", "odd.html"],
+    ):
+        assert run(folder, f"{odd}.h5", *more).returncode == 0
+    assert "<title>Alignments: caf\ufffd.h5</title>" in (folder / "odd.html").read_text("utf-8")
+
+
 def test_a_page(folder: Path) -> None:
     done = run(folder, "a=alignments.h5", "--limit", "2", "--title", "A <b>title</b>", "-o", "page.html")
     assert (done.returncode, done.stdout) == (0, "")
-    assert "alignments.h5: only 2 sentences are shown; --limit 0 shows all" in done.stderr
+    assert "alignments.h5: only 2 sentences shown; --limit 0 shows all" in done.stderr
     assert "wrote page.html: 2 sentences, 0.0 MB" in done.stderr
     assert "wrote one.html: 1 sentence, 0.0 MB" in run(folder, "alignments.h5", "-s", "1", "-o", "one.html").stderr
+    without_effect = "-o", "ranks.html", "--rank", "1", "--set", "end=false"
+    assert "warning: --rank has no effect: a page has all" in run(folder, "alignments.h5", *without_effect).stderr
+    assert '"end":true' in (folder / "page.html").read_text()
+    assert '"end":false' in (folder / "ranks.html").read_text()
+    assert "warning: --limit has no effect: only a page" in run(folder, "alignments.h5", "--limit", "2").stderr
     assert "<title>A &lt;b&gt;title&lt;/b&gt;</title>" in (folder / "page.html").read_text()
 
 

@@ -105,6 +105,7 @@ def skip_flushing() -> None:
 
 def _be_client() -> None:
     path, arguments = sys.argv[1], sys.argv[2:]
+    signal.pthread_sigmask(signal.SIG_BLOCK, PASSED_ON)  # until they can be passed on
     request = {
         "arguments": arguments,
         "cwd": os.getcwd(),  # noqa: PTH109
@@ -125,6 +126,7 @@ def _be_client() -> None:
         _become_python(arguments)
     for number in PASSED_ON:  # a command may heed a signal that it was started to ignore
         signal.signal(number, lambda given, frame: server.sendall(bytes([given])))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     code = int.from_bytes(server.recv(4), "big", signed=True)
     if code < 0:
         signal.signal(-code, signal.SIG_DFL)
@@ -133,6 +135,7 @@ def _be_client() -> None:
 
 
 def _become_python(arguments: list[str]) -> None:
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     os.execv(sys.executable, [sys.executable, "-m", "nmtalign", *arguments])  # noqa: S606
 
 

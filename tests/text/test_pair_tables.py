@@ -58,6 +58,7 @@ def read(path: Path, columns: str = "", languages: tuple[str, str] = ("en", "fr"
         (translations(), ""),
         (translations(), "en,fr"),
         (pyarrow.table(TEXTS, pyarrow.schema([("en", pyarrow.large_string()), ("fr", pyarrow.string_view())])), ""),
+        (pyarrow.table({name: pyarrow.array(texts).dictionary_encode() for name, texts in TEXTS.items()}), ""),
     ],
 )
 def test_tables(tmp_path: Path, table, columns: str) -> None:

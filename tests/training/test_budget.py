@@ -115,7 +115,7 @@ def test_a_budget_that_is_too_small_is_reported_once_with_one_that_suffices(sett
         advice.check_budget(update, 2.0 * update, 2.0, is_known=update > 4)
     (notice,) = notices
     assert notice.endswith(options)
-    assert "a useful model needs about 2.5 (1,012 updates)" in notice
+    assert "a useful model needs about 1,012 (2.5 times)" in notice
 
 
 def test_the_end_advises_all_that_the_next_run_needs_and_no_shorter_time():
@@ -124,7 +124,7 @@ def test_the_end_advises_all_that_the_next_run_needs_and_no_shorter_time():
         for update in (0, 1, 10):
             advice.check_budget(update, 4.0 * update, 4.0 * bool(update), is_known=update > 1)
         advice.finish(10, 0.0)
-        assert "needs about 1,000 (1,000 updates): give --epochs 1000" in notices[0]
+        assert "needs about 1,000 (1,000 times): give --epochs 1000" in notices[0]
         assert notices[1].endswith(f"with {options}")
 
 

@@ -245,7 +245,7 @@ def test_a_rank_that_is_killed_ends_the_run_and_is_named(endless, tmp_path, corp
     again = nmtalign(
         "train", corpus.folder, "-o", "m", *QUICK, "--epochs", "0", "--max-updates", "1", "--set", "precision=fp32"
     )
-    assert "already done" in again.stderr.decode() or "done (1 updates)" in again.stderr.decode()
+    assert "already done" in again.stderr.decode() or "done (1 update)" in again.stderr.decode()
     assert logged(tmp_path / "m", "started")[-1]["update"] >= 20
 
 

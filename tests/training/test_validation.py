@@ -68,7 +68,7 @@ def test_a_dev_set_without_4_grams_is_told_once(tmp_path):
     assert sum("4-gram" in event.text for event in events if isinstance(event, Noticed)) == 1
 
 
-def test_the_loss_decides_if_bleu_is_equal_or_is_missing_on_one_side():
+def test_the_loss_decides_if_bleu_is_equal_or_not_of_the_same_sentences():
     config = dataclasses.replace(trainings.CONFIG, metric="bleu", patience=2)
     position, best = Position(), []
     for bleu, loss in (
@@ -76,11 +76,14 @@ def test_the_loss_decides_if_bleu_is_equal_or_is_missing_on_one_side():
         *((None, 5.7), (None, 5.5), (None, math.nan), (2.0, 5.6), (2.0, 5.4), (3.0, 5.9)),  # bleu_sentences was 0
     ):
         score = None if bleu is None else Score("BLEU", bleu, "signature")
-        validation = Validation(loss, loss * 5, score, ("", "", ""))
+        validation = Validation(loss, loss * 5, score, ("", "", ""), references=["un chat"] * (3 if score else 0))
         best.append(validation.judge(position, config, (1, 0.1, 1.0)).best)
     assert best[:6] == [True, True, False, True, False, False]
     assert best[6:] == [False, True, False, False, True, True]
     assert (position.best_bleu, position.best_loss, position.since_best) == (3.0, 5.9, 0)
+    for bleu, loss, count, better in ((9.0, 6.0, 2, False), (1.0, 5.8, 2, True), (1.5, 6.0, 2, True)):
+        validation = Validation(loss, loss * 5, Score("BLEU", bleu, "signature"), ("", "", ""), (), (), [""] * count)
+        assert validation.judge(position, config, (1, 0.1, 1.0)).best == better
 
 
 def test_a_trained_model_knows_its_confidence(reversal, trained, tmp_path, rounding):

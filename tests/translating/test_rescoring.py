@@ -139,6 +139,11 @@ PAIR = ScoredPair(0, "", "", (), (), 0, 0, log_prob=-2.0, score=-0.25, token_log
         ("0 ||| x ||| xnmtalign= 1 nmtalign=", {}, "0 ||| x ||| xnmtalign= 1 nmtalign= -2.000000"),
         ("0 ||| x", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000"),
         ("0 ||| x ||| ||| 7 ||| 0-0", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000 ||| 0-0"),
+        (  # of Marian, with --alignment and --word-scores
+            "0 ||| x ||| 0-0 1-1 ||| WordScores= -1 -2 ||| F0= -3 F1= -1 ||| -1.5",
+            {"rescore": True},
+            "0 ||| x ||| 0-0 1-1 ||| WordScores= -1 -2 ||| F0= -3 F1= -1 nmtalign= -2.000000 ||| -0.250000",
+        ),
         ("0 ||| x", {"word_scores": True}, "0 ||| x ||| nmtalign= -2.000000 WordScores= -1.500000 -0.500000"),
     ],
 )  # fmt: skip

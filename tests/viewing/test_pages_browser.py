@@ -159,6 +159,12 @@ def test_a_word_shows_what_it_read_in_the_words_and_in_the_heat_map(browser, sma
     assert kinds == [3, 2, 1]
     assert "AER 0.60" in text(browser, ".card .quiet")  # 1 - (1 + 1) / (3 + 2)
     assert len(browser.texts("#panes .card")) == 2
+    assert len(browser.texts(".words.target .word")) == 2 * 4
+    write_page([("a", small.with_name("a.h5"))], small.with_name("bare.html"), end=False)
+    browser.open(small.with_name("bare.html"))
+    assert browser.texts(".words.target .word") == ["la", "voiture", "rouge"]
+    browser.point(".words.target .word", index=2)
+    assert text(browser, ".reading") == "rouge reads car 0.80, the 0.07, red 0.07"
 
 
 def test_sentences_are_found_ordered_and_stepped_through(browser, small):
