@@ -3,7 +3,6 @@
 import itertools
 import json
 import os
-import re
 import shutil
 import subprocess
 import sys
@@ -16,8 +15,6 @@ from torch.utils.flop_counter import FlopCounterMode
 from bench import timing
 from bench.naive import NaiveLoop
 from bench.products import flops_of, products_of
-from bench.recipes import Job, recipes
-from bench.texts import random_texts
 from bench.workload import SYSTEM_SIZES, Size, random_workload
 from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.sample.sample_corpus import write_sample
@@ -157,16 +154,6 @@ def test_train_takes_the_batches_of_a_corpus_and_measures_the_memory(bench, reve
     assert 0.5 < found["workload"]["useful"] <= 1
     peaks = found["variants"]["ours-bf16"]["peak_mb"]
     assert peaks["update"] >= peaks["loss_and_gradients"] > peaks["imports"] > 50
-
-
-@pytest.mark.parametrize("name", ["joeynmt", "opennmt", "marian"])
-def test_a_toolkit_is_told_the_sizes_that_were_asked_for(name, tmp_path):
-    texts = random_texts(tmp_path, size_of(*OPTIONS[0]), 5, pairs=20)
-    command = recipes("2.13.0+cpu")[name].train_command(tmp_path, Job(texts, tmp_path, 3, 1))
-    told = " ".join(command) + "".join(path.read_text() for path in tmp_path.glob("config.yaml"))
-    assert re.search(r"(dim-rnn|hidden_size)\": 16\b", told)
-    assert re.search(r"(dim-emb|embedding_dim|word_vec_size)\": 12\b", told)
-    assert re.search(r"(mini-batch|batch_size)\": 3\b", told)
 
 
 def rehearse(part, folder, *more):

@@ -17,7 +17,7 @@ from bench.memory import peak_memory
 from bench.products import flops_of
 from bench.report import Table, figure, percent, say, show, times, write_json
 from bench.timing import Task, spread, steady, take_turns
-from bench.variants import TITLES, Variant, choose, loss_and_gradients, make_model
+from bench.variants import VARIANTS, Variant, choose, loss_and_gradients, make_model
 from bench.workload import SYSTEM_SIZES, Size, Workload, corpus_workload, random_workload
 from nmtalign.processor import keep_memory
 
@@ -158,7 +158,7 @@ def _main_table(results: dict[str, Any]) -> Table:
         peaks = [figure(peak.get(name)) for name in ("loss_and_gradients", "update")]
         table.rows.append(
             [
-                TITLES[name],
+                VARIANTS[name].title,
                 *(times(ratios[name][loop]) for loop in loops),
                 figure(figures["target_words_per_second"]),
                 f"{percent(figures['spread'])}",
