@@ -62,16 +62,6 @@ def test_alignments_and_scores_are_of_words(folder, nmtalign):
     assert "--lexicon lexicon: this model writes bytes" in refused.stderr.decode()
 
 
-def test_a_forced_translation_has_the_score_of_the_search(folder):
-    # Tokens, because bytes that are not UTF-8 would become U+FFFD.
-    translator = api.Translator.load(folder / "model", beam=3, tokenized=True)
-    found = list(translator.translate(["▁ <D0> <96> ▁ a", "▁ <E4> <BD> <A0>"]))
-    scored = list(api.score_pairs(translator, [(one.source, one.text) for one in found]))
-    assert [one.target_tokens for one in scored] == [tuple(one.tokens) for one in found]
-    assert [one.log_prob for one in scored] == pytest.approx([one.log_prob for one in found], abs=1e-4)
-    assert all(one.tokens and not one.source_unknown for one in found)
-
-
 def test_required_phrases_and_replaced_words_are_text(folder, nmtalign):
     request = json.dumps({"text": "Жук ест", "prefix": "Été", "phrases": ["你好 😀"]}) + "\n"
     options = ["--set", "input_format=json", "--beam", "3"]

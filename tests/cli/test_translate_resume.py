@@ -112,22 +112,6 @@ def wait_for(path: Path, size: int) -> None:
     raise AssertionError(f"{path} has not come to {size} bytes")
 
 
-def test_killed_and_resumed(random_model: Path, tmp_path: Path, inside: Inside, process: Start) -> None:
-    """A run that is killed and resumed ends as one that was never interrupted."""
-    arguments = ("-m", random_model, "--beam", 3, "--n-best", 2)
-    (tmp_path / "in.en").write_bytes(text_of(600))
-    with process(*arguments, "-o", "out.fr", "in.en") as run:
-        wait_for(tmp_path / "out.fr.partial", 5000)
-        run.kill()
-        run.communicate()
-    assert run.returncode == -signal.SIGKILL
-    assert not (tmp_path / "out.fr").exists()
-    assert inside(*arguments, "-o", "out.fr", "--resume", "in.en").returncode == 0
-    assert not (tmp_path / "out.fr.partial").exists()
-    assert inside(*arguments, "-o", "whole.fr", "in.en").returncode == 0
-    assert_same_lines((tmp_path / "out.fr").read_text(), (tmp_path / "whole.fr").read_text())
-
-
 def test_ended_by_sigterm_and_resumed_from_a_pipe(
     random_model: Path, tmp_path: Path, inside: Inside, process: Start
 ) -> None:
