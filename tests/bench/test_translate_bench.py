@@ -128,18 +128,8 @@ def test_a_transformer_is_measured_beside_ctranslate2(bench, tmp_path):
         names.insert(1, "ctranslate2-int8")
     result = bench(
         *("translate", "--size", "transformer-tiny", "--vocabulary", 90, "--length", 5, "--sentences", 6),
-        *(
-            "--threads",
-            1,
-            "--repeats",
-            1,
-            "--beam",
-            "1",
-            "--json",
-            tmp_path / "out.json",
-            "--variants",
-            ",".join(names),
-        ),
+        *("--threads", 1, "--repeats", 1, "--beam", "1", "--json", tmp_path / "out.json"),
+        *("--variants", ",".join(names)),
     )
     assert result.returncode == 0, result.stderr
     variants = json.loads((tmp_path / "out.json").read_text())["beams"]["1"]["variants"]

@@ -15,16 +15,7 @@ from nmtalign.scoring.metrics import MetricOptions, Statistics, measure_systems
 from nmtalign.scoring.report import Part, Report, Resampling, Test, by_length, make_report, parse_buckets
 
 METRICS = MetricOptions(("bleu", "chrf++", "ter"))
-ASKED = (
-    "-m",
-    "bleu",
-    "chrf",
-    "ter",
-    "--chrf-word-order",
-    "2",
-    "-w",
-    "4",
-)  # the same; the command has no two chrF in one run
+ASKED = "-m bleu chrf ter --chrf-word-order 2 -w 4"  # the same; the command has no two chrF in one run
 QUICK = Resampling(samples=300, trials=600)
 Lines = Sequence[str]
 
@@ -63,7 +54,7 @@ def report_of(systems: Sequence[Lines], references: Sequence[Lines], tests: tupl
 def test_intervals_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, sentences, references):
     system, known = texts.systems[0][:sentences], [lines[:sentences] for lines in texts.references[:references]]
     report = make_report(["one"], measure_systems([system], known, METRICS), resampling=Resampling())
-    printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED, "--confidence", "--format", "json"))
+    printed = json.loads(sacrebleu(tmp_path, [system], known, *ASKED.split(), "--confidence", "--format", "json"))
     assert len(printed) == len(report.metrics)
     for found in printed:
         metric = found["name"]
@@ -81,7 +72,7 @@ def test_p_values_and_signatures_equal_sacrebleus_command_line(texts, tmp_path, 
     known = [lines[:sentences] for lines in texts.references[:references]]
     systems = [lines[:sentences] for lines in texts.systems]
     report = report_of(systems, known, (test,))
-    printed = sacrebleu(tmp_path, systems, known, *ASKED, *drawn(test), "--format", "latex")
+    printed = sacrebleu(tmp_path, systems, known, *ASKED.split(), *drawn(test), "--format", "latex")
     for system, figures in zip(report.systems, paired(printed), strict=True):
         for metric in report.metrics:
             assert ours(system.everything.whole, metric, test) == figures[metric], (system.name, metric)
@@ -101,7 +92,7 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]
     references = [[texts.references[0][index] for index in chosen]]
-    found = paired(sacrebleu(tmp_path, systems, references, *ASKED, *drawn(test), "--format", "latex"))
+    found = paired(sacrebleu(tmp_path, systems, references, *ASKED.split(), *drawn(test), "--format", "latex"))
     for system, figures in zip(report.systems, found, strict=True):
         part = next(part for part in system.no_unk.lengths if part.label == "9-12")
         for metric in report.metrics:
