@@ -86,6 +86,7 @@ def test_no_input_and_no_model(random_model: Path, tmp_path: Path, inside: Insid
     for arguments, code in (((random_model, "missing.en"), 3), (("nowhere", "-"), 4)):
         done = inside("-o", "out.fr", "-m", *arguments)
         assert (done.returncode, done.stdout, done.stderr.count(b"\n")) == (code, b"", 1)
+    assert b"model: no nmtalign model here (no config.json); name one with -m" in inside("-").stderr
     assert list(tmp_path.iterdir()) == []
 
 
@@ -111,25 +112,3 @@ def test_objects_in_and_out(random_model: Path, tmp_path: Path, inside: Inside) 
     assert b"text: line 4: not JSON" in done.stderr
     assert done.stderr.endswith(b"; out.fr.partial contains 3 lines; --resume continues after them\n")
     assert (tmp_path / "out.fr.partial").read_text().split("\n")[:-1] == plain
-
-
-@pytest.mark.parametrize(
-    ("options", "code", "message"),
-    [
-        (["--glossary", "none.tsv"], 3, "none.tsv: cannot read: No such file or directory"),
-        (["--glossary", "wrong.tsv"], 3, "wrong.tsv: line 2: has an empty side or not one tab; write a term"),
-        (["--glossary", "-"], 2, "standard input (-) is given more than once"),
-        (["--lexicon", "-", "--replace-unk"], 2, "standard input (-) is given more than once"),
-        (["--glossary", "wrong.tsv", "--set", "sample=true"], 2, "a sample cannot be made to contain given phrases"),
-        (["--split-sentences", "--tokenized"], 2, "tokenised text is not split; give raw text"),
-    ],
-)
-def test_wrong_uses_of_glossaries_and_sentences(
-    random_model: Path, tmp_path: Path, inside: Inside, options: list[str], code: int, message: str
-) -> None:
-    (tmp_path / "wrong.tsv").write_text("a\tb\nno tab\n")
-    done = inside("-m", random_model, *options, *(["-"] if "-" in options else []), text=b"the fox\n")
-    assert (done.returncode, done.stdout) == (code, b"")
-    (line,) = done.stderr.decode().splitlines()
-    assert line.startswith("nmtalign: ")
-    assert message in line
