@@ -26,16 +26,16 @@ def check_statistics(model, deviation):
             assert abs(value.mean().item()) < 6 * wanted / math.sqrt(value.numel()), name
 
 
-@pytest.mark.parametrize("cell", ["paper", "cudnn"])
-def test_the_papers_statistics(cell):
+@pytest.mark.parametrize("options", [{}, {"cell": "cudnn"}, {"coverage": "linguistic"}, {"attention": "general"}])
+def test_the_papers_statistics(options):
     torch.manual_seed(0)
-    check_statistics(TranslationModel(ModelConfig(500, 600, **SIZES, cell=cell)), of_the_paper)
+    check_statistics(TranslationModel(ModelConfig(500, 600, **SIZES, **options)), of_the_paper)
 
 
 def of_the_paper(name, value):
     if name.endswith("attention.vector"):
         return 0
-    return 0.001 if name.endswith(("query_weight", "key_weight")) else 0.01
+    return 0.001 if name.endswith(("query_weight", "key_weight", "coverage_weight", "fertility_weight")) else 0.01
 
 
 @pytest.mark.parametrize("options", [{}, {"attention": "general"}, {"output_rank": 0, "cell": "cudnn"}])
