@@ -27,8 +27,11 @@ PAIRS = [
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory: Any) -> dict[str, Path]:
     return {
-        name: random_model_directory(tmp_path_factory.mktemp(name), attention=attention, seed=seed)
-        for name, attention, seed in (("one", "additive", 3), ("two", "additive", 4), ("fixed", "none", 5))
+        name: random_model_directory(tmp_path_factory.mktemp(name), seed=seed, **settings)
+        for name, seed, settings in (
+            *(("one", 3, {}), ("two", 4, {})),
+            *(("fixed", 5, {"attention": "none"}), ("copying", 6, {"copy": True})),
+        )
     }
 
 
@@ -44,6 +47,7 @@ def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:
         (["one"], {"precision": "bf16"}),
         (["one", "two"], {"precision": "int8"}),
         (["one"], {"search": "paper"}),
+        (["copying"], {}),
         (["fixed"], {"word_penalty": -0.3}),
         (["one", "two"], {}),
         (["one", "two"], {"ensemble": "log", "coverage_penalty": 0.2}),

@@ -27,7 +27,6 @@ from nmtalign.settings.definition import resolve
 from nmtalign.settings.training_settings import ModelConfig
 from nmtalign.text.tokenizer import BYTE_TOKENS, EOS, UNK, SentencePieces, TextBytes, Tokenizers, Vocabulary
 from nmtalign.translating.requests import Request
-from nmtalign.translating.rescoring import score_pairs
 from nmtalign.translating.translator import Translation, Translator
 
 WORDS = ["the", "fox", "sees", "a", "red", "boat", "."]
@@ -566,19 +565,6 @@ def test_a_copying_model_has_no_unknown_words(copying: LoadedModel, tmp_path: Pa
     (tmp_path / "lexicon").write_text("the fox 0.5\nfox fox 0.5\n")
     for found in found_by(copying, lines[:1] * 2 + lines[2:], lexicon=str(tmp_path / "lexicon"), candidates=1):
         assert set(found.tokens) <= set(found.source_tokens)
-
-
-def test_a_copying_models_translations_are_scored_alike(copying: LoadedModel) -> None:
-    model = copy.deepcopy(copying.model)
-    with torch.no_grad():
-        model.copying.bias += 30  # it copies and generates
-    lines = ["the hedgehogs", "cranes of the hedgehogs of cranes", "a boat", "of"]
-    translator = Translator(replace(copying, model=model), config(beam=4, n_best=4, tokenized=True))
-    found = [(line.source, one) for line in translator.translate(lines) for one in line.n_best]
-    assert {"hedgehogs", "of"} & {token for _, one in found for token in one.tokens}
-    scored = score_pairs(translator, [(source, " ".join(one.tokens)) for source, one in found])
-    for (_, one), pair in zip(found, scored, strict=True):
-        assert pair.token_log_probs == pytest.approx(one.token_log_probs, abs=1e-5)
 
 
 def test_unknown_pieces(subwords: LoadedModel, tmp_path: Path) -> None:
