@@ -133,13 +133,8 @@ def test_the_note_tells_how_to_translate(kind, trained, random_model_directory, 
     *ways, rest = re.findall(r"```python\n(.*?)```", note, re.DOTALL)
     code = ways[["sentencepiece", "spaced", "moses"].index(kind)] + rest
     code = code.replace('["..."]', repr(lines)).replace("int8", "float32")
-    done = subprocess.run(
-        [sys.executable, "-c", code],
-        cwd=tmp_path / "ct2",
-        env=environment_with_nmtalign(tmp_path),
-        capture_output=True,
-        text=True,
-    )
+    call, environment = [sys.executable, "-c", code], environment_with_nmtalign(tmp_path)
+    done = subprocess.run(call, cwd=tmp_path / "ct2", env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     if kind == "sentencepiece":
         expected = [one.text for one in Translator.load(model, beam=5, device="cpu", threads=1).translate(lines)]

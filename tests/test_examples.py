@@ -34,14 +34,8 @@ def shell(tmp_path_factory):
 
     def run(script, *arguments, cwd, stdin=""):
         program = "bash" if script.endswith(".sh") else sys.executable
-        result = subprocess.run(
-            [program, str(EXAMPLES / script), *map(str, arguments)],
-            cwd=cwd,
-            env=environment,
-            input=stdin,
-            capture_output=True,
-            text=True,
-        )
+        call = [program, str(EXAMPLES / script), *map(str, arguments)]
+        result = subprocess.run(call, cwd=cwd, env=environment, input=stdin, capture_output=True, text=True)
         assert result.returncode == 0, result.stderr
         return result.stdout
 

@@ -61,13 +61,8 @@ def run_shell(codes, folder, environment):
     for code in codes:
         for pattern, smaller in SMALLER:
             code = re.sub(pattern, smaller, code)
-        result = subprocess.run(
-            ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-        )
+        call = ["bash", "-euo", "pipefail", "-c", f"{code}\npwd > '{state}'"]
+        result = subprocess.run(call, cwd=folder, env=environment, capture_output=True, text=True)
         assert result.returncode == 0, f"{code}\n{result.stdout}\n{result.stderr}"
         folder = Path(state.read_text().rstrip("\n"))
     return folder

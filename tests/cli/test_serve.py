@@ -28,14 +28,9 @@ def serve(tmp_path):
     with contextlib.ExitStack() as stack:
 
         def start(*arguments, start=command):
-            process = subprocess.Popen(
-                start("serve", "--port", "0", *arguments),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                cwd=tmp_path,
-                text=True,
-                env={**os.environ, "OMP_NUM_THREADS": "1"},
-            )
+            call, environment = start("serve", "--port", "0", *arguments), {**os.environ, "OMP_NUM_THREADS": "1"}
+            streams = dict.fromkeys(("stdout", "stderr"), subprocess.PIPE)
+            process = subprocess.Popen(call, **streams, cwd=tmp_path, text=True, env=environment)
             stack.callback(process.communicate)
             stack.callback(process.kill)
             return process, Client(process.stdout.readline().strip())
@@ -215,11 +210,7 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):
         (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
         (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
         (["-m", random_model, "--set", "aligner=absent"], 4, "absent/aligner.safetensors: cannot be read"),
-        (
-            ["-m", random_model, "-m", random_model, "--set", "lexicon=x"],
-            2,
-            "a lexicon, glossary or aligner is for one direction",
-        ),
+        (["-m", random_model, "-m", random_model, "--set", "lexicon=x"], 2, "glossary or aligner is for one direction"),
     ):
         result = nmtalign("serve", "--port", 0, *arguments, check=False)
         assert (result.returncode, result.stdout) == (code, b""), arguments

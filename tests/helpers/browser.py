@@ -27,9 +27,7 @@ FLAGS = [
 ]  # fmt: skip
 needs_browser = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason="needs chromium and chromedriver")
 PATIENCE = 600  # seconds: a busy machine is slow, and a browser that hangs is found nevertheless
-_DIRECT = urllib.request.build_opener(
-    urllib.request.ProxyHandler({})
-)  # chromedriver is on this machine, so proxies are ignored
+_DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # proxies do not lead to this machine
 
 
 def _humbly() -> list[str]:
@@ -46,13 +44,8 @@ class Browser:
     def __init__(self, folder: Path) -> None:
         environment = {**os.environ, "HOME": str(folder), "XDG_CONFIG_HOME": str(folder), "XDG_CACHE_HOME": str(folder)}
         self._output = (folder / "driver.log").open("w+")
-        self._driver = subprocess.Popen(
-            [*_humbly(), str(DRIVER), "--port=0"],
-            env=environment,
-            stdout=subprocess.PIPE,
-            stderr=self._output,
-            text=True,
-        )
+        call, streams = [*_humbly(), str(DRIVER), "--port=0"], {"stdout": subprocess.PIPE, "stderr": self._output}
+        self._driver = subprocess.Popen(call, env=environment, **streams, text=True)
         self._root = f"http://127.0.0.1:{self._port()}"
         options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
         wanted = {

@@ -30,15 +30,11 @@ PENALTIES = [
 
 # The systems around the paper, with windows that are narrower than the sentences, and attention that is not soft.
 SYSTEMS_AROUND = ["sutskever", "luong-global", "luong-local-m", "luong-local-p", "gnmt", "light"]
+MARGINAL = {"attention_kind": "marginal"}
 LATENT = {
-    "marginal": {"attention_kind": "marginal", "attention_positions": 2},
-    "marginal-stack": {
-        "attention_kind": "marginal",
-        "attention_positions": 2,
-        "layers": 2,
-        "order": "update-look-generate",
-    },
-    "marginal-all": {"attention_kind": "marginal", "order": "look-update-generate"},
+    "marginal": {**MARGINAL, "attention_positions": 2},
+    "marginal-stack": {**MARGINAL, "attention_positions": 2, "layers": 2, "order": "update-look-generate"},
+    "marginal-all": {**MARGINAL, "order": "look-update-generate"},
     "hard": {"attention_kind": "hard"},
 }
 OTHERS = {

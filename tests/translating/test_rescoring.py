@@ -135,11 +135,7 @@ PAIR = ScoredPair(0, "", "", (), (), 0, 0, log_prob=-2.0, score=-0.25, token_log
     [
         ("0 ||| le chat", {}, "0 ||| le chat ||| nmtalign= -2.000000"),
         ("12|||x ||| LogProb= -1.5", {}, "0 ||| x ||| LogProb= -1.5 nmtalign= -2.000000"),
-        (
-            "0 ||| x ||| a= 1 nmtalign= 4 5e-3 -inf b= 2 ||| 7 ||| 0-0",
-            {},
-            "0 ||| x ||| a= 1 b= 2 nmtalign= -2.000000 ||| 7 ||| 0-0",
-        ),
+        ("0 ||| x ||| a= 1 nmtalign= 4 5e-3 -inf b= 2 ||| 7", {}, "0 ||| x ||| a= 1 b= 2 nmtalign= -2.000000 ||| 7"),
         ("0 ||| x ||| xnmtalign= 1 nmtalign=", {}, "0 ||| x ||| xnmtalign= 1 nmtalign= -2.000000"),
         ("0 ||| x", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000"),
         ("0 ||| x ||| ||| 7 ||| 0-0", {"rescore": True}, "0 ||| x ||| nmtalign= -2.000000 ||| -0.250000 ||| 0-0"),
