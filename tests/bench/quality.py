@@ -100,10 +100,8 @@ def make_task(given: Mapping[str, Any], folder: Path) -> tuple[Task, float]:
             lines = (vocabulary.decode(split.pair(index)[side].tolist()) for index in range(len(split)))
             _write(folder / f"{part}.{name}", (" ".join(tokens) for tokens in lines))
     tokenizers = Tokenizers.load(corpus.folder)
-    sides = [
-        _tokens(path, tokenizer)
-        for path, tokenizer in zip(given["test"], (tokenizers.source, tokenizers.target), strict=True)
-    ]
+    both = tokenizers.source, tokenizers.target
+    sides = [_tokens(path, tokenizer) for path, tokenizer in zip(given["test"], both, strict=True)]
     if len(sides[0]) != len(sides[1]):
         raise InputError(f"{given['test'][1]}: {len(sides[1])} lines, but {given['test'][0]} has {len(sides[0])}")
     for name, lines in zip(SIDES, sides, strict=True):
@@ -247,10 +245,8 @@ def _scores(task: Task, name: str, lines: Sequence[str]) -> dict[str, Any]:
     if len(lines) != len(task.reference):
         raise PeerError(f"{name}: {len(task.reference)} lines in, {len(lines)} out")
     metric = BLEU(tokenize="none", force=True)
-    return {
-        "bleu": metric.corpus_score(list(lines), [list(task.reference)]).score,
-        "signature": str(metric.get_signature()),
-    }
+    bleu = metric.corpus_score(list(lines), [list(task.reference)])
+    return {"bleu": bleu.score, "signature": str(metric.get_signature())}
 
 
 def quality_table(results: Mapping[str, Any]) -> Table:

@@ -94,9 +94,8 @@ def test_an_exported_model_begins_a_training_but_is_not_resumed(base, tmp_path, 
             api.train(tmp_path / "news", slim, max_updates=2, **budget, **QUICK)
     api.train(tmp_path / "news", tmp_path / "m", max_updates=1, learning_rate=1e-60, init_from=slim, **QUICK)
     expected = load_tensors(slim / "best.safetensors")[0]
-    assert all(
-        torch.equal(tensor, expected[name]) for name, tensor in load_tensors(tmp_path / "m/last.safetensors")[0].items()
-    )
+    trained = load_tensors(tmp_path / "m/last.safetensors")[0]
+    assert all(torch.equal(tensor, expected[name]) for name, tensor in trained.items())
 
 
 def test_soft_attention_continues_as_marginal(base, tmp_path):

@@ -78,9 +78,8 @@ def test_a_file_is_completed_although_the_reader_of_the_links_has_gone(tmp_path:
 
 
 def test_without_arguments_it_aligns_the_test_set_of_the_workspace(texts: Path, model: Path, align: Inside) -> None:
-    (texts / "nmtalign.toml").write_text(
-        f'model = "{model}"\n[corpus]\ntest = ["in.en", "out.fr"]\n[align]\nalignment_type = "float32"\n'
-    )
+    settings = '[corpus]\ntest = ["in.en", "out.fr"]\n[align]\nalignment_type = "float32"\n'
+    (texts / "nmtalign.toml").write_text(f'model = "{model}"\n{settings}')
     done = align("--quiet")
     assert (done.stdout, done.stderr) == (b"", b"")
     assert AlignmentFile(texts / "alignments.h5").info()["weights"] == "float32"

@@ -27,9 +27,8 @@ def run(tmp_path: Path, here: Run) -> Run:
 
 
 def weights_of(run: Run, model: Path, texts: tuple[str, str], *options: str) -> list[np.ndarray]:
-    code, _, err = run(
-        "align", *texts, "-m", model, "-o", "one.h5", "--set", "alignment_type=float32", "--tokenized", *options
-    )
+    given = ("-m", model, "-o", "one.h5", "--set", "alignment_type=float32", "--tokenized", *options)
+    code, _, err = run("align", *texts, *given)
     assert code == 0, err
     with AlignmentFile("one.h5") as file:
         return [record.weights for record in file]

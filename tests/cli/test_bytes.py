@@ -17,9 +17,8 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("bytes")
     for side, name in enumerate(("text.ru", "text.fr")):
         (folder / name).write_text("".join(f"{pair[side]}\n" for pair in PAIRS * 5), "utf-8")
-    api.prepare(
-        folder / "text.ru", folder / "text.fr", folder / "data", languages=("ru", "fr"), vocabulary="bytes", workers=1
-    )
+    texts = folder / "text.ru", folder / "text.fr"
+    api.prepare(*texts, folder / "data", languages=("ru", "fr"), vocabulary="bytes", workers=1)
     options = {"max_updates": 4, "epochs": 0, "batch_size": 200, "device": "cpu", "threads": 1}
     api.train(folder / "data", folder / "model", preset="tiny", **options, **SIZES)
     return folder
@@ -48,9 +47,8 @@ def test_alignments_and_scores_are_of_words(folder, nmtalign):
     with AlignmentFile(folder / "words.h5") as file:
         record = next(iter(file.links()))
     assert (record.source, record.target) == (("Жук", "ест", "3.5"), ("Un", "😀", "mange"))
-    plain, split = (
-        nmtalign("align", *texts, "-m", "model", "--pharaoh", *more, cwd=folder) for more in ([], ["--tokenized"])
-    )
+    given = ("align", *texts, "-m", "model", "--pharaoh")
+    plain, split = (nmtalign(*given, *more, cwd=folder) for more in ([], ["--tokenized"]))
     assert plain.stdout == split.stdout
     assert b"unknown" not in plain.stderr + split.stderr
     exported = nmtalign("export", "words.h5", "--format", "json", cwd=folder).stdout.decode().splitlines()

@@ -100,9 +100,8 @@ def test_quiet_shows_only_damage(clock, capsys):
     with TrainingDisplay(Path("model"), quiet=True) as display:
         for event in (STARTED, underway(), Noticed(*AT, "x"), Damaged(*AT, "a: damaged")):
             display.take(event)
-    assert capsys.readouterr().err.splitlines() == [
-        "nmtalign: a: damaged; resuming from the checkpoint before it, update 1234567"
-    ]
+    message = "nmtalign: a: damaged; resuming from the checkpoint before it, update 1234567"
+    assert capsys.readouterr().err.splitlines() == [message]
 
 
 def drawn(display, width, height):

@@ -38,9 +38,8 @@ def folder(tmp_path_factory) -> Path:
         (home / name).touch()
     paragraphs = {language: (home / f"train.{language}").read_text("utf-8").splitlines() for language in ("en", "fr")}
     for language, lines in paragraphs.items():
-        (home / f"long.{language}").write_text(
-            "".join(f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5)), "utf-8"
-        )
+        paragraphs_of_five = (f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5))
+        (home / f"long.{language}").write_text("".join(paragraphs_of_five), "utf-8")
         without = (
             f"{line.partition(' ')[0]} <unk> .\n" if number % 50 == 0 else f"{line}\n"
             for number, line in enumerate(lines)

@@ -124,9 +124,8 @@ def test_one_file_with_both_languages_cleaned_and_divided(tmp_path: Path, name: 
     pairs = [(f"the {word} house is red.", f"la maison {word} est rouge.") for word in "abcdefghijklmnopqrstuvwxyz"]
     pairs += [("Hello", "Hello"), ("Привет, мир", "Bonjour")]
     if ".tmx" in name:
-        units = "".join(
-            f"<tu><tuv lang='en-GB'><seg>{a}</seg></tuv><tuv lang='fr'><seg>{b}</seg></tuv></tu>\n" for a, b in pairs
-        )
+        unit = "<tu><tuv lang='en-GB'><seg>{}</seg></tuv><tuv lang='fr'><seg>{}</seg></tuv></tu>\n"
+        units = "".join(unit.format(*pair) for pair in pairs)
         content = f"<tmx>{units}<tu><tuv lang='fr'><seg>seul</seg></tuv></tu></tmx>".encode("utf-8-sig")
     else:
         content = "".join(f"{a}\t{b}\n" for a, b in [("en", "fr"), *pairs]).encode("utf-16")
@@ -186,9 +185,8 @@ def test_dev_as_one_file_and_the_training_text_from_a_pipe(tmp_path: Path) -> No
     done = nmtalign(tmp_path, "prep", "-", *options, stdin=rows.encode())
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "d/dev.en").read_text() == "x\n"
-    (tmp_path / "nmtalign.toml").write_text(
-        'source_language = "en"\ntarget_language = "fr"\n[corpus]\ntrain = "c.tsv"\n'
-    )
+    settings = 'source_language = "en"\ntarget_language = "fr"\n[corpus]\ntrain = "c.tsv"\n'
+    (tmp_path / "nmtalign.toml").write_text(settings)
     (tmp_path / "c.tsv").write_text(rows, "utf-8")
     done = nmtalign(tmp_path, "prep")
     assert done.returncode == 0, done.stderr

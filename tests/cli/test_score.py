@@ -216,9 +216,8 @@ def test_the_workspace_gives_texts_and_settings(folder: Path, run: Run) -> None:
     assert "By words of the source" in out
     assert "|case:mixed|" in out
     # The source belongs to the reference of the test set.
-    assert (
-        "scores by length: give the source with -s" in run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
-    )
+    told = run("good.fr", "-r", "ref2.fr", "--set", "length_of=source")[2]
+    assert "scores by length: give the source with -s" in told
     (folder / "nmtalign.toml").write_text('[score]\nbuckets = "5,x"\n')
     assert run("good.fr", "-r", "ref.fr")[2].startswith("nmtalign: error: nmtalign.toml: [score] buckets = ")
 

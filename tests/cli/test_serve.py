@@ -168,9 +168,8 @@ def test_refusing_a_hostile_request_takes_little_time_and_memory(serve, random_m
 
 
 def test_the_settings_of_the_workspace(serve, random_model, nmtalign, tmp_path):
-    (tmp_path / "nmtalign.toml").write_text(
-        f'model = "{random_model}"\n[translate]\nbeam = 2\nlength_penalty = 0.2\n[serve]\nmax_lines = 2\n'
-    )
+    settings = "[translate]\nbeam = 2\nlength_penalty = 0.2\n[serve]\nmax_lines = 2\n"
+    (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n{settings}')
     line = line_of(7)
     process, client = serve("-q")
     _, found, _ = client.ask("translate", {"q": line, "source": "en", "target": "fr"})
@@ -225,9 +224,8 @@ def test_the_documented_requests(random_model, tmp_path):
     code = page.split("\n## Serving\n")[1].split("```sh\n")[1].split("```")[0]
     (tmp_path / "model").symlink_to(random_model)
     environment = environment_with_nmtalign(tmp_path)
-    result = subprocess.run(
-        ["bash", "-euo", "pipefail", "-c", code + "wait"], cwd=tmp_path, env=environment, capture_output=True, text=True
-    )
+    call = ["bash", "-euo", "pipefail", "-c", code + "wait"]
+    result = subprocess.run(call, cwd=tmp_path, env=environment, capture_output=True, text=True)
     answers = [json.loads(line) for line in result.stdout.splitlines()]
     assert len(answers) == code.count("curl")
     assert answers[0]["translatedText"]
@@ -243,6 +241,5 @@ def test_a_missing_library_is_named(random_model, monkeypatch, capsys):
     with pytest.raises(SystemExit) as ended_with:
         main()
     assert ended_with.value.code == 2
-    assert capsys.readouterr().err == (
-        'nmtalign: error: a server needs Starlette and uvicorn: pip install "nmtalign[serve]"\n'
-    )
+    message = 'a server needs Starlette and uvicorn: pip install "nmtalign[serve]"'
+    assert capsys.readouterr().err == f"nmtalign: error: {message}\n"

@@ -20,9 +20,8 @@ FORMATS = [(), ("--n-best", "3"), ("--set", "sample=true")]
 def text_of(lines: int) -> bytes:
     """Lines of 0 to 9 words, the same at every call."""
     generator = random.Random(lines)
-    return b"".join(
-        " ".join(generator.choices(WORDS, k=generator.randrange(10))).encode() + b"\n" for _ in range(lines)
-    )
+    texts = (" ".join(generator.choices(WORDS, k=generator.randrange(10))) for _ in range(lines))
+    return "".join(f"{text}\n" for text in texts).encode()
 
 
 @pytest.mark.parametrize("form", FORMATS, ids=lambda form: form[0].strip("-") if form else "text")
@@ -126,9 +125,8 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
     left = (tmp_path / "out.fr.partial").read_bytes()
     assert left.endswith(b"\n")
     count = left.count(b"\n")
-    assert told == (
-        f"nmtalign: error: ended by SIGTERM; out.fr.partial contains {count} lines; --resume continues after them\n"
-    )
+    rest = f"out.fr.partial contains {count} lines; --resume continues after them\n"
+    assert told == f"nmtalign: error: ended by SIGTERM; {rest}"
     assert [json.loads(line)["id"] for line in left.splitlines()] == list(range(count))
     os.mkfifo(tmp_path / "pipe")
     writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(text,))

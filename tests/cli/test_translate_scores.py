@@ -39,9 +39,8 @@ def test_a_number_per_line_and_a_summary(scores: Scores, inside: Inside, tmp_pat
     told = f"nmtalign: 4 pairs, 12 target tokens with </s>: log-probability {sum(numbers) / 12:.4f} per token, "
     assert (done.stdout, done.stderr.decode()[: len(told)]) == (b"", told)  # 7, 2 and no words, a `</s>` each
     assert [float(line) for line in gzip.decompress((tmp_path / "scores.gz").read_bytes()).split()] == numbers
-    piped = run_nmtalign(
-        "translate", "-m", random_model, "--target", "out.fr", "-q", cwd=tmp_path, stdin=SOURCE.encode()
-    )
+    given = ("-m", random_model, "--target", "out.fr", "-q")
+    piped = run_nmtalign("translate", *given, cwd=tmp_path, stdin=SOURCE.encode())
     assert [float(line) for line in piped.stdout.splitlines()] == pytest.approx(numbers, abs=1e-5)
 
 

@@ -102,9 +102,8 @@ def test_ctrl_c_leaves_whole_lines(random_model: Path, process: Start, inside: I
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 def test_a_full_disk_is_told_in_one_line(random_model: Path, process: Start) -> None:
     with Path("/dev/full").open("wb") as full, process("-m", random_model, stdout=full) as child:
-        assert child.communicate(b"a\n" * 9)[1] == (
-            b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
-        )
+        message = b"nmtalign: error: standard output: cannot write: no space left on the disk\n"
+        assert child.communicate(b"a\n" * 9)[1] == message
     assert child.returncode == 5
 
 

@@ -125,9 +125,8 @@ class Browser:
 
     def size(self, width: int, height: int) -> None:
         """Sets the size of the page, narrower than a window could be, too."""
-        self.command(
-            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
-        )
+        shape = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": False}
+        self.command("Emulation.setDeviceMetricsOverride", **shape)
 
     def media(self, **features: str) -> None:
         """Sets features of media queries, such as prefers_color_scheme="dark"."""

@@ -57,9 +57,8 @@ VARIANTS += [
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="none", order="look-update-generate"),
     dataclasses.replace(ONE_WAY, reverse_source=True, attention="dot", readout_previous_word=False),
 ]
-VARIANTS += [
-    dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate", layers=layers) for layers in (1, 2)
-]
+COVERED = dataclasses.replace(TINY, coverage="linguistic", order="update-look-generate")
+VARIANTS += [COVERED, dataclasses.replace(COVERED, layers=2)]
 VARIANTS += [dataclasses.replace(TINY, cell="lstm"), dataclasses.replace(TINY, cell="light", attention="none")]
 VARIANTS += [dataclasses.replace(TINY, cell="minimal"), dataclasses.replace(TINY, cell="minimal", attention="none")]
 SYSTEM_VARIANTS = {name: dataclasses.replace(TINY, **settings) for name, settings in SYSTEMS.items()}

@@ -114,10 +114,8 @@ def reversal(tmp_path_factory) -> Corpus:
     from nmtalign.data.prepare import prepare
 
     folder = tmp_path_factory.mktemp("reversal")
-    pairs = {
-        name: write_reversal(folder, name, count, seed)
-        for seed, (name, count) in enumerate({"train": 3000, "dev": 60, "test": 60}.items())
-    }
+    counts = {"train": 3000, "dev": 60, "test": 60}
+    pairs = {name: write_reversal(folder, name, counts[name], seed) for seed, name in enumerate(counts)}
     prepare(pairs["train"], folder / "data", PrepConfig(vocabulary="none"), ("xx", "yy"), pairs["dev"], pairs["test"])
     return Corpus.open(folder / "data")
 

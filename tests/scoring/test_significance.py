@@ -85,9 +85,8 @@ def test_a_bucket_equals_sacrebleu_on_only_its_lines(texts, tmp_path, test):
     parts = by_length(texts.source, parse_buckets("8,12"))
     tables = measure_systems(texts.systems, texts.references[:1], METRICS)
     bounds = test == "bs"
-    report = make_report(
-        "abc", tables, parts=parts, known=known, resampling=replace(QUICK, tests=(test,), intervals=bounds)
-    )
+    draws = replace(QUICK, tests=(test,), intervals=bounds)
+    report = make_report("abc", tables, parts=parts, known=known, resampling=draws)
     chosen = np.flatnonzero(parts["9-12"] & known)
     assert len(chosen) > 20
     systems = [[lines[index] for index in chosen] for lines in texts.systems]

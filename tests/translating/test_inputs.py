@@ -132,16 +132,13 @@ def test_anything_else_is_named_by_file_and_line(line: str, message: str) -> Non
 def test_what_was_written_can_be_read_again() -> None:
     request = read_request('{"text": "the cat", "id": "x", "doc": "é\\u2028"}', "")
     alternative = Alternative("le chat", ("le", "chat"), -0.5, -1.5, (-0.5, -0.75, -0.25))
-    written = OutputFormat(TranslateConfig(word_scores=True)).json_line(
-        9, Translation(request, ("the", "cat"), 0, (alternative,))
-    )
+    found = Translation(request, ("the", "cat"), 0, (alternative,))
+    written = OutputFormat(TranslateConfig(word_scores=True)).json_line(9, found)
     again = read_request(written, "")
     assert again.text == "the cat"
     assert (again.extra["id"], again.extra["doc"]) == ("x", "é\u2028")
-    second, plain = (
-        OutputFormat(TranslateConfig()).json_line(9, Translation(one, ("the", "cat"), 0, (alternative,)))
-        for one in (again, request)
-    )
+    both = (Translation(one, ("the", "cat"), 0, (alternative,)) for one in (again, request))
+    second, plain = (OutputFormat(TranslateConfig()).json_line(9, one) for one in both)
     assert second == plain
 
 

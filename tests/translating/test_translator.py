@@ -415,9 +415,8 @@ def test_phrases_are_written_exactly_and_no_line_is_lost(
     subwords: LoadedModel, kind: str, phrases: list[str], odd: str, prefix: str, language: str, beam: int
 ) -> None:
     made = subwords if kind == "subwords" else loaded_of(kind)
-    translator = Translator(
-        replace(made, settings={**made.settings, "target_language": language}), config(beam=beam, n_best=beam)
-    )
+    settings = {**made.settings, "target_language": language}
+    translator = Translator(replace(made, settings=settings), config(beam=beam, n_best=beam))
     line = "the fox sees a boat."
     asked = [Request(line, phrases=(*phrases, odd)), Request(line, prefix, tuple(phrases)), Request(""), Request(line)]
     both, exact, blank, plain = translator.translate(asked)
