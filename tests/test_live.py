@@ -105,10 +105,8 @@ def compare(page, loaded, number, lines):
     scorer = partial(ModelSession, Inference(loaded.model))
     references = sentences(len(lines), loaded.target_vocabulary.words[2:], seed=2)
     asked = [{"name": "translate", "number": number, "text": line, "beam": beam} for beam in (1, 5) for line in lines]
-    asked += [
-        {"name": "loss", "number": number, "text": line, "reference": reference}
-        for line, reference in zip(lines, references, strict=True)
-    ]
+    both = zip(lines, references, strict=True)
+    asked += [{"name": "loss", "number": number, "text": line, "reference": reference} for line, reference in both]
     answers = iter(ask(page, asked))
     for beam in (1, 5):
         config = TranslateConfig(beam=beam)

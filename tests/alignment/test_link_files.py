@@ -113,9 +113,7 @@ def test_the_pieces_of_a_text_without_spaces_are_the_words_of_the_alignments(tmp
     texts[1].write_text("Sorry, we reserved two rooms.\n" * 20)
     words = ["对不起", "，", "我们", "预订", "了", "两个", "房间", "。"], ["Sorry,", "we", "reserved", "two", "rooms."]
     links = frozenset([(0, 0), (2, 1), (3, 2), (5, 3), (6, 4)])
-    gold, found = (
-        LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own)
-        for name, own in (("gold", None), ("a.h5", [words] * 20))
-    )
+    both = ("gold", None), ("a.h5", [words] * 20)
+    gold, found = (LinkFile(name, "HDF5", 0, [GoldLinks(links, links)] * 20, words=own) for name, own in both)
     files, pairs, notes = comparable([gold, found], texts)
     assert (files, pairs, notes) == ([gold, found], 20, ())

@@ -91,10 +91,8 @@ def _joeynmt(job: Job) -> dict[str, Any]:
     """Vocabularies begin with JoeyNMT's special words."""
     training, most = job.training, job.texts.longest + 1
     vocabularies = job.write_vocabularies("", lambda words: "\n".join(["<unk>", "<pad>", "<s>", "</s>", *words]) + "\n")
-    src, tgt = (
-        {"lang": side, "level": "word", "max_length": most, "voc_file": vocabulary}
-        for side, vocabulary in zip(SIDES, vocabularies, strict=True)
-    )
+    both = zip(SIDES, vocabularies, strict=True)
+    src, tgt = ({"lang": side, "level": "word", "max_length": most, "voc_file": words} for side, words in both)
     data = {part: str(job.texts.folder / part) for part in ("train", "dev")}
     # It must report before it validates, and once more afterwards.
     reports = range(min(training.report_every, training.updates - 1), 1, -1)
@@ -144,10 +142,8 @@ def _opennmt(job: Job) -> dict[str, Any]:
     """OpenNMT-py's encoder size is that of both directions together, so it computes less."""
     training, model = job.training, job.texts.size.model
     vocabularies = job.write_vocabularies("", lambda words: "".join(f"{word}\t1\n" for word in words))
-    data = {
-        name: dict(zip(("path_src", "path_tgt"), job.files(part), strict=True))
-        for name, part in (("corpus", "train"), ("valid", "dev"))
-    }
+    texts = {"corpus": job.files("train"), "valid": job.files("dev")}
+    data = {name: {"path_src": source, "path_tgt": target} for name, (source, target) in texts.items()}
     settings = {"data": data, "src_vocab": vocabularies[0], "tgt_vocab": vocabularies[1]}
     settings |= {"src_vocab_size": model.source_vocabulary_size, "tgt_vocab_size": model.target_vocabulary_size}
     settings |= {**_opennmt_model(job), "word_vec_size": model.embedding, "dropout": [0.0]}

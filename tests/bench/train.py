@@ -105,12 +105,9 @@ def beside_another(workload: Workload, variant: Variant, threads: int, repeats: 
 
 
 def _rates(workload: Workload, flops: int, seconds: float) -> dict[str, float]:
-    return {
-        "seconds": seconds,
-        "target_words_per_second": workload.target_words / seconds,
-        "sentences_per_second": workload.sentences / seconds,
-        "gflops": flops / seconds / 1e9,
-    }
+    rates = {"target_words_per_second": workload.target_words, "sentences_per_second": workload.sentences}
+    rates |= {"gflops": flops / 1e9}
+    return {"seconds": seconds, **{name: value / seconds for name, value in rates.items()}}
 
 
 def _ratios(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, float | None]]:

@@ -39,9 +39,8 @@ def folder(tmp_path: Path) -> Path:
     with gzip.open(tmp_path / "links.gz", "wt") as stream:
         stream.write(LINKS)
     with AlignmentWriter(tmp_path / "a.h5", {"links_method": "argmax", "model_hash": "0123456789abcdef"}) as writer:
-        for source, target, found in zip(
-            ["a b c d", "e", "f g h"], ["a b c d", "e f", "g h"], [[0, 2, 1, 3], [0, 1], [1, 1]], strict=True
-        ):
+        links = [[0, 2, 1, 3], [0, 1], [1, 1]]
+        for source, target, found in zip(["a b c d", "e", "f g h"], ["a b c d", "e f", "g h"], links, strict=True):
             weights = np.zeros((len(target.split()) + 1, len(source.split()) + 1))
             weights[range(len(found)), found] = 0.6
             weights[:, -1] += 1 - weights.sum(axis=1)

@@ -73,11 +73,8 @@ def test_completion_knows_commands_and_settings(nmtalign, monkeypatch):
 
 def run_in_shell(command, folder, limit="", **environment):
     """The outcome of a command line after `nmtalign`; the environment has only the given locale settings."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if not name.startswith(("LC_", "LANG", "PYTHON")) and name not in ("NO_COLOR", "FORCE_COLOR")
-    }
+    ours = ("LC_", "LANG", "PYTHON", "NO_COLOR", "FORCE_COLOR")
+    kept = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
     variables = {**kept, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
     call = ["sh", "-c", f'{limit} exec "$0" -m nmtalign {command}', sys.executable]
     return subprocess.run(call, env=variables, cwd=folder, capture_output=True)

@@ -40,11 +40,8 @@ def folder(tmp_path_factory) -> Path:
     for language, lines in paragraphs.items():
         paragraphs_of_five = (f"{' '.join(lines[i : i + 5])}\n" for i in range(0, 300, 5))
         (home / f"long.{language}").write_text("".join(paragraphs_of_five), "utf-8")
-        without = (
-            f"{line.partition(' ')[0]} <unk> .\n" if number % 50 == 0 else f"{line}\n"
-            for number, line in enumerate(lines)
-        )
-        (home / f"removed.{language}").write_text("".join(without), "utf-8")
+        lines[::50] = [f"{line.partition(' ')[0]} <unk> ." for line in lines[::50]]
+        (home / f"removed.{language}").write_text("".join(f"{line}\n" for line in lines), "utf-8")
     (home / "test.en.gz").write_bytes(gzip.compress((home / "test.en").read_bytes()))
     with zipfile.ZipFile(home / "corpus.zip", "w") as archive:
         archive.write(home / "test.en", "test.en")
@@ -386,12 +383,8 @@ def paths_of(command) -> list:
     return [one for one in command.params if "Path" in str(annotations.get(one.name))]
 
 
-OUTPUTS = [
-    (name, one.name)
-    for name, command in COMMANDS.items()
-    for one in paths_of(command)
-    if one.name not in INPUTS.split()
-]
+OUTPUTS = [(name, one.name) for name, command in COMMANDS.items() for one in paths_of(command)]
+OUTPUTS = [(name, output) for name, output in OUTPUTS if output not in INPUTS.split()]
 
 
 def spellings(path: Path, ending: str) -> list[str]:

@@ -161,9 +161,8 @@ def test_csv_and_json_hold_the_same_figures(run: Run) -> None:
     found = json.loads(run(*given, "--format", "json")[1])
     for system in found["systems"]:
         for metric, score in system["scores"].items():
-            (row,) = (
-                row for row in rows if [row[key] for key in ("system", "by", "metric")] == [system["name"], "", metric]
-            )
+            wanted = [system["name"], "", metric]
+            (row,) = (row for row in rows if [row[key] for key in ("system", "by", "metric")] == wanted)
             assert (row["value"], row["mark"]) == (str(score["value"]), score["mark"])
             assert row["p_bs"] == str(score["p_values"].get("bs") or "")
             assert row["signature"] == found["signatures"][metric]

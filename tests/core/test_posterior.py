@@ -11,11 +11,8 @@ from nmtalign.core.inference import in_dtype
 from nmtalign.core.model import make_batch
 from nmtalign.text.tokenizer import EOS_ID
 
-ATTENDING = [
-    config
-    for config in models.VARIANTS
-    if models.make_model(config).has_posterior and not config.copy and config.attention_kind == "soft"
-]
+SOFT = [config for config in models.VARIANTS if config.attention_kind == "soft" and not config.copy]
+ATTENDING = [config for config in SOFT if models.make_model(config).has_posterior]
 
 
 OTHERS = [

@@ -48,12 +48,8 @@ class Browser:
         self._driver = subprocess.Popen(call, env=environment, **streams, text=True)
         self._root = f"http://127.0.0.1:{self._port()}"
         options = {"binary": CHROMIUM, "args": [*FLAGS, f"--user-data-dir={folder / 'profile'}"]}
-        wanted = {
-            "browserName": "chrome",
-            "goog:chromeOptions": options,
-            "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
-            "timeouts": {"script": 1000 * PATIENCE, "pageLoad": 1000 * PATIENCE},
-        }
+        logs, times = {"browser": "ALL", "performance": "ALL"}, dict.fromkeys(("script", "pageLoad"), 1000 * PATIENCE)
+        wanted = {"browserName": "chrome", "goog:chromeOptions": options, "goog:loggingPrefs": logs, "timeouts": times}
         made = self._ask("POST", "/session", {"capabilities": {"alwaysMatch": wanted}})
         self._root += f"/session/{made['sessionId']}"
 

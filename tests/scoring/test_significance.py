@@ -129,10 +129,8 @@ def test_what_is_not_significantly_worse_by_some_test_is_a_tie():
     edits = rng.integers(0, 10, size=400)
     nearly = np.where(np.arange(400) % 40 == 0, edits + rng.integers(-3, 5, size=400), edits)
     worse = edits + rng.integers(0, 3, size=400)
-    tables = [
-        [Statistics("TER", "TER|nrefs:1", np.stack([each, np.full(400, 20)], axis=1).astype(float), TER())]
-        for each in (nearly, worse, edits)
-    ]
+    counts = (np.stack([each, np.full(400, 20)], axis=1).astype(float) for each in (nearly, worse, edits))
+    tables = [[Statistics("TER", "TER|nrefs:1", each, TER())] for each in counts]
     report = make_report("abc", tables, resampling=replace(QUICK, tests=("bs",)))
     first, second, third = (system.everything.whole.scores["TER"] for system in report.systems)
     assert third.value < first.value < second.value

@@ -37,11 +37,8 @@ LATENT = {
     "marginal-all": {**MARGINAL, "order": "look-update-generate"},
     "hard": {"attention_kind": "hard"},
 }
-OTHERS = {
-    **LATENT,
-    "transformer": {**tables.TRANSFORMER, "alignment_layer": 1},
-    "transformer-post": {**tables.TRANSFORMER, "norm": "post"},
-}
+OTHERS = {**LATENT, "transformer": {**tables.TRANSFORMER, "alignment_layer": 1}}
+OTHERS |= {"transformer-post": {**tables.TRANSFORMER, "norm": "post"}}
 SYSTEMS_AROUND += OTHERS
 
 

@@ -26,13 +26,9 @@ PAIRS = [
 
 @pytest.fixture(scope="module")
 def models(tmp_path_factory: pytest.TempPathFactory, random_model_directory: Any) -> dict[str, Path]:
-    return {
-        name: random_model_directory(tmp_path_factory.mktemp(name), seed=seed, **settings)
-        for name, seed, settings in (
-            *(("one", 3, {}), ("two", 4, {})),
-            *(("fixed", 5, {"attention": "none"}), ("copying", 6, {"copy": True})),
-        )
-    }
+    kinds = {"one": {}, "two": {}, "fixed": {"attention": "none"}, "copying": {"copy": True}}
+    folders = {name: tmp_path_factory.mktemp(name) for name in kinds}
+    return {name: random_model_directory(folders[name], seed=seed, **kinds[name]) for seed, name in enumerate(kinds, 3)}
 
 
 def scored(translator: Translator, pairs: Any = PAIRS) -> list[ScoredPair]:

@@ -208,14 +208,9 @@ def test_pieces_and_sentences_are_joined_alike(
 
 
 def test_a_prefix_begins_the_translation(loaded: LoadedModel) -> None:
-    plain, given, blank, long = Translator(loaded, config(max_source_length=3)).translate(
-        [
-            Request("the fox ."),
-            Request("the fox .", prefix="red hedgehog"),
-            Request("", prefix="red"),
-            Request("the fox sees a boat", prefix="boat"),
-        ]
-    )
+    requests = [Request("the fox ."), Request("the fox .", prefix="red hedgehog"), Request("", prefix="red")]
+    requests += [Request("the fox sees a boat", prefix="boat")]
+    plain, given, blank, long = Translator(loaded, config(max_source_length=3)).translate(requests)
     assert given.tokens[:2] == ("red", "hedgehog")
     assert given.text.startswith("red hedgehog")
     assert given.log_prob < plain.log_prob
@@ -474,14 +469,14 @@ def test_settings_for_some_lines_alone(loaded: LoadedModel) -> None:
 
 
 def test_samples_depend_on_seed_and_line_alone(loaded: LoadedModel) -> None:
-    settings = {"sample": True, "n_best": 4, "temperature": 2.0}
-    together = found_by(loaded, LINES, **settings)
-    assert [[a.text for a in t.n_best] for t in found_by(loaded, LINES, batch_size=1, **settings)] == [
-        [a.text for a in t.n_best] for t in together
-    ]
-    assert len({a.text for a in together[0].n_best}) > 1
-    other = found_by(loaded, LINES, seed=7, **settings)
-    assert [[a.text for a in t.n_best] for t in other] != [[a.text for a in t.n_best] for t in together]
+    def samples(**settings: Any) -> list[list[str]]:
+        found = found_by(loaded, LINES, sample=True, n_best=4, temperature=2.0, **settings)
+        return [[sample.text for sample in line.n_best] for line in found]
+
+    together = samples()
+    assert samples(batch_size=1) == together
+    assert len({*together[0]}) > 1
+    assert samples(seed=7) != together
 
 
 def test_an_ensemble_of_one_model_twice_is_that_model(loaded: LoadedModel) -> None:

@@ -82,11 +82,8 @@ def test_a_page_holds_every_sentence_and_nothing_from_elsewhere(tmp_path):
     blocks = [json.loads(unpack(text))["id"] for text in elements(page, "words")]
     assert list(map(len, blocks)) == [BLOCK_ENTRIES, BLOCK_ENTRIES, 300 - 2 * BLOCK_ENTRIES]
     (model,) = json.loads(elements(page, "about")[0])["models"]
-    assert {key: model["about"][key] for key in ("direction", "model_hash", "links")} == {
-        "direction": "en-fr",
-        "model_hash": "abc",
-        "links": "mean,0.5,posterior",
-    }
+    expected = {"direction": "en-fr", "model_hash": "abc", "links": "mean,0.5,posterior"}
+    assert {key: model["about"][key] for key in expected} == expected
     assert "argmax" not in str(model["about"])
     assert not {"", "none"} & set(model["about"].values())
     markup = re.sub(r"<(script|style).*?</\1>", "", page, flags=re.S)
