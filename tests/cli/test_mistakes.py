@@ -296,6 +296,16 @@ ERRORS = """
 2 score test.fr dev.fr --segment-scores x=nan -r test.fr => --segment-scores x: 1 file for 2 systems
 3 score test.fr --segment-scores x=short.fr -r test.fr => short.fr: has no line 4
 3 score test.fr --segment-scores x=nan -r test.fr => nan: line 3: 'nan' is not a number
+2 translate --which last => -m MODEL/last.safetensors
+2 align --which last => -m MODEL/last.safetensors
+2 serve --which=last => -m MODEL/last.safetensors
+2 translate --prefix-file a => "prefix":
+2 score --by-place => it was removed after version 0.2; leave it out
+2 reproduce --threads 2 => set it in section [train] of nmtalign.toml
+2 score-pairs -m a => give nmtalign translate SOURCE --target TARGET
+2 explain -s text => the live page translates any sentence: leave out -s
+2 lexicon a b --links c => `nmtalign lexicon --links` is gone: `nmtalign link SRC TGT -o FOLDER` learns
+2 lexicon data => `nmtalign lexicon` of anything but two texts is gone:
 """
 CASES = [one.replace("HUGE", "9" * 5000).split(" => ") for one in ERRORS.strip().splitlines()]
 

@@ -37,7 +37,6 @@ def test_ctrl_c_saves_and_the_same_command_resumes(folder):
     forks = {CODE: f"from nmtalign.reproduction import steps; steps.NMTALIGN = {command()}"}
     call, environment = command("reproduce", *QUICK, "--hours", "1"), {**os.environ, **forks}
     with subprocess.Popen(call, stderr=subprocess.PIPE, text=True, env=environment, cwd=folder) as running:
-        assert running.stderr is not None
         for line in running.stderr:
             if "training:" in line:
                 break

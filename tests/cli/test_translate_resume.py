@@ -114,8 +114,6 @@ def test_ended_by_sigterm_and_resumed_from_a_pipe(
 ) -> None:
     arguments, text = ("-m", random_model, "--beam", 2, "--format", "json"), text_of(50)
     with process(*arguments, "-o", "out.fr", "-") as run:
-        assert run.stdin is not None
-        assert run.stderr is not None
         run.stdin.write(text)
         run.stdin.flush()  # and it stays open
         wait_for(tmp_path / "out.fr.partial", 1)

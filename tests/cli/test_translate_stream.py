@@ -15,9 +15,6 @@ from helpers.commands import Inside, Start
 
 
 def pipes(process: "subprocess.Popen[bytes]") -> tuple[IO[bytes], IO[bytes], IO[bytes]]:
-    assert process.stdin is not None
-    assert process.stdout is not None
-    assert process.stderr is not None
     return process.stdin, process.stdout, process.stderr
 
 
@@ -119,7 +116,6 @@ def test_progress_on_a_terminal(random_model: Path, tmp_path: Path, process: Sta
             while part := os.read(terminal, 65536):
                 shown += part
         assert child.wait(timeout=250) == 0
-        assert child.stdout is not None
         assert child.stdout.read() == b""
     os.close(terminal)
     text = shown.decode()

@@ -64,6 +64,29 @@ def test_shared_embeddings_need_equal_sizes(sizes):
         dataclasses.replace(TINY, **sizes, shared_embeddings=True)
 
 
+@pytest.mark.parametrize(
+    ("config", "changes", "message"),
+    [
+        (TINY, {"attention_span": "local-m", "attention": "none"}, "needs attention = "),
+        (TINY, {"attention_span": "local-p", "coverage": "linguistic"}, "needs coverage = none"),
+        (TINY, {"attention_window": 0, "attention_span": "local-m"}, "must be at least 1"),
+        (TINY, {"input_feeding": "attentional"}, "needs readout = attentional"),
+        (TINY, {"input_feeding": "attentional", "readout": "attentional"}, "needs order = "),
+        (models.LUONG[0], {"attention_layer": "first"}, "where the last layer attends"),
+        (models.TRANSFORMER, {"readout": "maxout"}, "needs readout = direct"),
+        (models.TRANSFORMER, {"order": "look-update-generate"}, "needs order = update-look-generate"),
+        (models.TRANSFORMER, {"heads": 4}, "the heads must divide the embedding"),
+        (models.TRANSFORMER, {"alignment_layer": 5}, "there is no such layer"),
+        (models.TRANSFORMER, {"alignment_head": 3}, "there is no such head"),
+        (models.TRANSFORMER, {"attention": "none"}, "needs attention = "),
+    ],
+    ids=str,
+)
+def test_settings_that_do_not_go_together_are_refused(config, changes, message):
+    with pytest.raises(SettingError, match=message):
+        dataclasses.replace(config, **changes)
+
+
 def test_some_part_of_the_model_must_read_the_context():
     """Else the attention has no gradient, and its weights stay those of the beginning."""
     with pytest.raises(SettingError, match="no part of the model reads the context"):

@@ -17,22 +17,6 @@ from nmtalign.errors import UsageError
 from nmtalign.model_directory import describe_model, export_model, load_model
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"readout": "maxout"}, "needs readout = direct"),
-        ({"order": "look-update-generate"}, "needs order = update-look-generate"),
-        ({"heads": 4}, "the heads must divide the embedding"),
-        ({"alignment_layer": 5}, "there is no such layer"),
-        ({"alignment_head": 3}, "there is no such head"),
-        ({"attention": "none"}, "needs attention = "),
-    ],
-)
-def test_settings_that_a_transformer_cannot_have(changes, message):
-    with pytest.raises(UsageError, match=message):
-        dataclasses.replace(models.TRANSFORMER, **changes)
-
-
 def test_positions_are_the_articles_sinusoids():
     expected = torch.stack([naive.position(place, 6) for place in range(3, 7)])
     torch.testing.assert_close(sinusoids(3, 4, 6, torch.device("cpu")), expected)
