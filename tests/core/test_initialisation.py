@@ -43,12 +43,3 @@ def test_lecuns_deviation_is_that_of_the_inputs(options):
     torch.manual_seed(0)
     model = TranslationModel(ModelConfig(500, 600, **SIZES | options, initialisation="lecun"))
     check_statistics(model, lambda name, value: value.shape[-1] ** -0.5)
-
-
-def test_attention_starts_exactly_uniform():
-    torch.manual_seed(0)
-    model = TranslationModel(ModelConfig(9, 9, embedding=4, hidden=5, attention_hidden=6, maxout=3, output_rank=0))
-    source = torch.tensor([[3, 4, 5, 0]])
-    mask = torch.ones_like(source, dtype=torch.bool)
-    weights = model.force(source, mask, torch.tensor([[2, 0]]), torch.ones(1, 2, dtype=torch.bool)).weights
-    assert (weights == 0.25).all()
