@@ -78,9 +78,7 @@ def test_settings_come_from_the_workspace_and_are_in_the_signature(run: Run, mod
     assert "|method:mean,0.4|" in signature("--symmetrize", "mean")
 
 
-def test_the_automatic_reading_is_posterior_with_two_models_and_current_with_one(
-    run: Run, models: tuple[Path, Path]
-) -> None:
+def test_reading_auto_is_posterior_with_two_models_and_current_with_one(run: Run, models: tuple[Path, Path]) -> None:
     forward, backward = models
     for chosen, reading in (((), "posterior"), (("--reading", "current"), "current")):
         options = ("-m", forward, "-m", backward, "--tokenized", "-o", "both.h5", *chosen)

@@ -68,9 +68,7 @@ def test_files_in_and_file_out(random_model: Path, tmp_path: Path, inside: Insid
     assert out[0] == first[0]
 
 
-def test_without_arguments_it_aligns_the_test_set_of_the_workspace(
-    random_model: Path, tmp_path: Path, inside: Inside
-) -> None:
+def test_the_workspace_names_the_model_and_has_settings(random_model: Path, tmp_path: Path, inside: Inside) -> None:
     (tmp_path / "nmtalign.toml").write_text(f'model = "{random_model}"\n[translate]\nbeam = 2\nn_best = 2\n')
     assert len(lines_of(inside(text=b"the fox\n"))) == 2
     assert len(lines_of(inside("--n-best", 1, text=b"the fox\n"))) == 1

@@ -12,17 +12,8 @@ from nmtalign.core.model import Batch, TranslationModel, make_batch
 from nmtalign.settings.presets import SYSTEMS
 from nmtalign.settings.training_settings import ModelConfig
 
-TINY = ModelConfig(
-    source_vocabulary_size=11,
-    target_vocabulary_size=13,
-    embedding=5,
-    hidden=6,
-    attention_hidden=7,
-    maxout=4,
-    output_rank=3,
-    initialisation="xavier",
-    heads=1,
-)
+_SIZES = {"embedding": 5, "hidden": 6, "attention_hidden": 7, "maxout": 4, "output_rank": 3, "heads": 1}
+TINY = ModelConfig(source_vocabulary_size=11, target_vocabulary_size=13, **_SIZES, initialisation="xavier")
 VARIANTS = [
     dataclasses.replace(TINY, cell=cell, order=order, attention=attention, bidirectional=both, output_rank=rank)
     for cell, order, rank in (

@@ -36,13 +36,9 @@ LINES = ["the fox .", "", "a red boat", "\t ", "sees", "hedgehogs see the fox", 
 def make_loaded(tokenizers: Tokenizers, words: list[str], **changes: Any) -> LoadedModel:
     vocabulary = Vocabulary(["</s>", "<unk>", *words])
     torch.manual_seed(5)
-    config = ModelConfig(
-        source_vocabulary_size=len(vocabulary),
-        target_vocabulary_size=len(vocabulary),
-        **{"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, **changes},
-        output_rank=0,
-        initialisation="xavier",
-    )
+    words_of = dict.fromkeys(("source_vocabulary_size", "target_vocabulary_size"), len(vocabulary))
+    sizes = {"embedding": 6, "hidden": 8, "attention_hidden": 5, "maxout": 6, "output_rank": 0, **changes}
+    config = ModelConfig(**words_of, **sizes, initialisation="xavier")
     model = TranslationModel(config).eval()
     with torch.no_grad():
         for parameter in model.parameters():
