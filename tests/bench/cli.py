@@ -116,13 +116,8 @@ def _add_quality(parser: argparse.ArgumentParser) -> None:
 
 def _add_markup(parser: argparse.ArgumentParser) -> None:
     _add(parser, pairs=(20_000, "training pairs of the sample corpus"), spans=(20, "spans per sentence"))
-    parser.add_argument(
-        "--gold",
-        nargs=3,
-        action="append",
-        metavar=("PREFIX", "SRC", "TGT"),
-        help="also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train",
-    )
+    gold = "also PREFIX.SRC, PREFIX.TGT and PREFIX.gold, linked with the .gz files of the same name for train"
+    parser.add_argument("--gold", nargs=3, action="append", metavar=("PREFIX", "SRC", "TGT"), help=gold)
     parser.add_argument("--folder", type=Path, metavar="DIR", help="for texts and aligners, kept [a temporary folder]")
 
 

@@ -20,14 +20,9 @@ from nmtalign.core.model import TranslationModel, make_batch
 from nmtalign.sample.sample_corpus import write_sample
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
-OPTIONS = list(
-    itertools.product(
-        ("paper", "cudnn"),
-        ("look-generate-update", "look-update-generate"),
-        (("additive", True), ("additive", False), ("none", True), ("none", False)),
-        (0, 7),
-    )
-)
+CELLS, ORDERS = ("paper", "cudnn"), ("look-generate-update", "look-update-generate")
+ATTENTIONS = (("additive", True), ("additive", False), ("none", True), ("none", False))
+OPTIONS = list(itertools.product(CELLS, ORDERS, ATTENTIONS, (0, 7)))
 
 
 def size_of(cell, order, attention, rank):

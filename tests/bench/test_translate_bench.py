@@ -22,13 +22,9 @@ from nmtalign.search.beam_search import ModelSession, Sources, beam_search
 from nmtalign.settings.command_settings import TranslateConfig
 
 SMALL = {"hidden": 16, "embedding": 12, "attention_hidden": 10, "maxout": 8}
-OPTIONS = list(
-    itertools.product(
-        ("paper", "cudnn"),
-        ("look-generate-update", "look-update-generate"),
-        (("additive", True), ("additive", False), ("none", True), ("none", False)),
-    )
-)
+CELLS, ORDERS = ("paper", "cudnn"), ("look-generate-update", "look-update-generate")
+ATTENTIONS = (("additive", True), ("additive", False), ("none", True), ("none", False))
+OPTIONS = list(itertools.product(CELLS, ORDERS, ATTENTIONS))
 
 
 def random_model(cell, order, attention, rank=0):
