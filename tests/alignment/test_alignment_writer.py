@@ -91,6 +91,7 @@ def test_a_journal_cut_at_any_byte_is_continued(tmp_path: Path, data: st.DataObj
         journal += data.draw(st.binary(max_size=40))
         journal[data.draw(st.integers(100, cut - 1))] ^= 64
     partial.write_bytes(journal)
+    (tmp_path / "a.h5").unlink(missing_ok=True)  # of the example before
     with resumed(tmp_path / "a.h5") as file:
         assert 0 <= file.records < COUNT
         feed(file)
