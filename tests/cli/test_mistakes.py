@@ -246,6 +246,11 @@ ERRORS = """
 4 export missing -o x --format ctranslate2 => missing: no nmtalign model here
 2 export model --format ctranslate2 => needs a folder: give -o FOLDER
 2 export model -o x --format ctranslate2 => model: architecture = recurrent; CTranslate2 decodes only
+5 serve -m model --port 0 --host 192.0.2.1 => cannot listen on 192.0.2.1
+2 serve -m model -m model --port 0 => give one model per direction
+2 serve -m model --port 70000 => --port 70000: must be at most 65535
+4 serve -m model --port 0 --set aligner=absent => absent/aligner.safetensors: cannot be read
+2 serve -m model -m model --port 0 --set lexicon=x => a lexicon, glossary or aligner is for one direction
 2 reproduce --hours 5 --words 1e6 => does not go with --hours 5
 2 reproduce --hours 0 => --hours 0: must be greater than 0
 2 reproduce --systems spell => --systems spell: unknown; give all, none, or some of rnnsearch,

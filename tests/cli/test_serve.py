@@ -194,7 +194,7 @@ def test_an_aligner_of_the_same_direction_and_an_address_in_short_form(serve, ra
     assert "serving en-fr; Ctrl-C" in ended(process, signal.SIGTERM)[1]
 
 
-def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):
+def test_a_port_in_use_and_a_wrong_host(random_model, nmtalign):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         result = nmtalign("serve", "-m", random_model, "--port", port, check=False)
@@ -203,18 +203,9 @@ def test_a_port_in_use_and_other_wrong_starts(random_model, nmtalign):
         f"nmtalign: error: cannot listen on 127.0.0.1, port {port}: address already in use; give another --port "
         "(0 chooses a free one) or --host\n"
     )
-    for arguments, code, message in (
-        (["-m", random_model, "--host", "no host"], 2, "--host no host: there is no such address"),
-        (["-m", random_model, "--host", "192.0.2.1"], 5, "cannot listen on 192.0.2.1"),
-        (["-m", random_model, "-m", random_model], 2, "give one model per direction"),
-        (["-m", random_model, "--port", "70000"], 2, "--port 70000: must be at most 65535"),
-        (["-m", random_model, "--set", "aligner=absent"], 4, "absent/aligner.safetensors: cannot be read"),
-        (["-m", random_model, "-m", random_model, "--set", "lexicon=x"], 2, "glossary or aligner is for one direction"),
-    ):
-        result = nmtalign("serve", "--port", 0, *arguments, check=False)
-        assert (result.returncode, result.stdout) == (code, b""), arguments
-        assert message in result.stderr.decode()
-        assert len(result.stderr.splitlines()) == 1
+    result = nmtalign("serve", "--port", 0, "-m", random_model, "--host", "no host", check=False)
+    assert (result.returncode, result.stdout, result.stderr.count(b"\n")) == (2, b"", 1)
+    assert b"--host no host: there is no such address" in result.stderr
 
 
 @pytest.mark.skipif(not shutil.which("curl"), reason="needs curl")
