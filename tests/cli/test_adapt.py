@@ -51,9 +51,8 @@ def test_another_corpus_has_the_same_words(base, tmp_path):
     first, news = Corpus.open(base / "data"), Corpus.open(tmp_path / "news")
     assert news.source_vocabulary == first.source_vocabulary
     assert news.target_vocabulary == first.target_vocabulary
-    assert {name: news.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")} == {
-        name: first.settings[name] for name in ("vocabulary", "size", "shortlist", "min_count")
-    }
+    names = ("vocabulary", "size", "shortlist", "min_count")
+    assert [news.settings[name] for name in names] == [first.settings[name] for name in names]
     for name in ("source.vocabulary.txt", "target.vocabulary.txt", *first.tokenizers.files()):
         assert (tmp_path / "news" / name).read_bytes() == (base / "data" / name).read_bytes()
     tokenizers = Tokenizers.load(base / "model")

@@ -90,10 +90,8 @@ def test_rows_hold_a_figure_each_under_known_names() -> None:
     rows = list(csv_rows(full_report()))
     assert all(row.keys() <= set(CSV_COLUMNS) for row in rows)
     chosen = [row for row in rows if row["system"] == "two" and row["by"] == "" and row["subset"] == "all"]
-    assert [(row["metric"], row["value"], row["p_bs"], row["p_ar"], row["mark"]) for row in chosen] == [
-        ("BLEU", 15.0, 0.012, 0.5, "winner"),
-        ("TER", 79.0, None, 0.25, "tie"),
-    ]
+    found = [(row["metric"], row["value"], row["p_bs"], row["p_ar"], row["mark"]) for row in chosen]
+    assert found == [("BLEU", 15.0, 0.012, 0.5, "winner"), ("TER", 79.0, None, 0.25, "tie")]
     assert [row["value"] for row in rows if row["by"] == "unknown"] == [0.125, 0.25, 0.5, 0.0]
     assert [row["value"] for row in rows if row["by"] == "length"][:3] == [12.345678901, 80.0, None]
 

@@ -299,9 +299,8 @@ def test_prefixes_of_all_lengths_in_a_batch(seed, beam, prefixes, least):
             assert 1 not in hypothesis.tokens[len(prefix) :]
             assert list(hypothesis.token_log_probs) == tables.walk(scorer, sentence, hypothesis.tokens)[0]
     plain = search(scorer, SENTENCES, **options)
-    assert [found for found, prefix in zip(together, prefixes, strict=True) if not prefix] == [
-        found for found, prefix in zip(plain, prefixes, strict=True) if not prefix
-    ]
+    free = [place for place, prefix in enumerate(prefixes) if not prefix]
+    assert [together[place] for place in free] == [plain[place] for place in free]
 
 
 ALLOWED = [{2, 4}, {3}, {2, 3, 4}, set(), {4}, {2, 3}]
