@@ -30,8 +30,7 @@ def folder(tmp_path: Path) -> Path:
                 record = AlignmentRecord((name[0],), (word,), np.eye(2, dtype=np.float32), -1.0, 2, zeros, (), rank)
                 writer.add(record)
     (tmp_path / "gold").write_text("1-1 2p2\n\n1-1\n")
-    (tmp_path / "text").write_text("text\n")
-    for name, loss in (("model", 3.0), ("other/model", 4.0), ("empty", 0.0)):
+    for name, loss in (("model", 3.0), ("other/model", 4.0)):
         (tmp_path / name).mkdir(parents=True)
         when = [{"update": update, "epoch": update / 50, "seconds": update * 2.0} for update in (0, 10, 20)]
         events = [
@@ -40,9 +39,8 @@ def folder(tmp_path: Path) -> Path:
             {"event": "progressed", **when[2], "loss": loss, "loss_sentence": 9, "target_words_per_second": 500.0},
             {"event": "validated", **when[2], "loss": loss, "bleu": 21.5, "signature": SIGNATURE, "best": True},
         ]
-        if loss:
-            text = "".join(json.dumps(event) + "\n" for event in events)
-            (tmp_path / name / "train.jsonl").write_text(text + '{"event": "prog')
+        text = "".join(json.dumps(event) + "\n" for event in events)
+        (tmp_path / name / "train.jsonl").write_text(text + '{"event": "prog')
     return tmp_path
 
 
